@@ -1,10 +1,13 @@
 import type { LedgerEntry } from "../store/ledger-entries.ts";
+import type { FindArchivedEntry } from "../store/named-entries.ts";
 import type { ReadArchived } from "../store/references.ts";
 import type { ArchiveLookUps, FindArchivedCharge } from "../store/refunds.ts";
 import type { EntryRow } from "./archive/rows.ts";
 import type { ArchiveQuery } from "./archive/tables.ts";
 
 const OF_REFERENCE = "SELECT * FROM tollgate.ledger_entries WHERE account_id = $1 AND reference = $2 LIMIT 1";
+
+const OF_ID = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id_ms = $2 AND id_number = $3";
 
 /** The charge and the refund of a task, and the newest entry of their partition. A request id is no task id. */
 const OF_TASK = `
@@ -36,7 +39,12 @@ export function archiveLookUps(url: string | undefined): ArchiveLookUps {
       const isRefunded = rows.some(({ kind }) => kind === "refund");
       return { charge: entryOf(charge), isRefunded, archivedTo: charge.newest };
     });
-  return { readArchived, findCharge };
+  const findEntry: FindArchivedEntry = ({ partition, streamId }) =>
+    asked(url, async (query, entryOf) => {
+      const [row] = await query<EntryRow>(OF_ID, [partition, ...streamId.split("-")]);
+      return row && entryOf(row);
+    });
+  return { readArchived, findCharge, findEntry };
 }
 
 async function asked<T>(

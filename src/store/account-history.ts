@@ -136,7 +136,8 @@ async function tailFrom(redis: Redis, partition: number, accountId: string, from
   return { entries, isWhole, reachesBackToMs: tail.at(-1)?.atMs };
 }
 
-function isWanted(entry: LedgerEntry, { wanted, endpoint, fromMs, toMs }: HistoryFilter): boolean {
+/** Whether an entry is one that the filter asks for. */
+export function isWanted(entry: LedgerEntry, { wanted, endpoint, fromMs, toMs }: HistoryFilter): boolean {
   const { type, atMs } = entry;
   if (wanted && !wanted.includes(`${type}/${kindOf(entry)}`)) return false;
   if (endpoint && entry.endpoint !== endpoint) return false;

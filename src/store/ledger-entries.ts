@@ -102,6 +102,18 @@ export function transactionOf(entry: LedgerEntry): Transaction {
 /** The public id of a ledger entry: its partition makes it unique over all ledgers. */
 export const transactionId = ({ partition, streamId }: LedgerEntry): string => `txn_${partition}_${streamId}`;
 
+/** Where an entry is. */
+export type PlaceOfEntry = Pick<LedgerEntry, "partition" | "streamId">;
+
+// PostgreSQL takes no more than 2^63 - 1 in either half of a stream's id.
+const TRANSACTION_ID = /^txn_(\d{1,4})_(\d{1,18}-\d{1,18})$/;
+
+/** The place in a public id; undefined for what is none. */
+export function placeOfTransaction(id: string): PlaceOfEntry | undefined {
+  const [, partition, streamId] = TRANSACTION_ID.exec(id) ?? [];
+  return streamId === undefined ? undefined : { partition: Number(partition), streamId };
+}
+
 /** A record from a flat list of fields and values. */
 export function recordOf(flat: readonly string[]): Record<string, string> {
   const record: Record<string, string> = {};

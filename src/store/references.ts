@@ -120,16 +120,24 @@ export async function entryOfReference(
   },
   readArchived: ReadArchived | undefined,
 ): Promise<LedgerEntry | undefined> {
-  const { partition, accountId, reference, booked } = place;
-  if (booked.entry) return booked.entry;
+  // What was to be done is done all the same.
+  const read =
+    readArchived && ((...of: Parameters<ReadArchived>) => readArchived(...of).catch(() => undefined));
+  return place.booked.entry ?? entryUnder(redis, place, read);
+}
+
+/** The same, whatever was booked. @throws the error of `readArchived` */
+export async function entryUnder(
+  redis: Redis,
+  { partition, accountId, reference }: { partition: number; accountId: string; reference: string },
+  readArchived: ReadArchived | undefined,
+): Promise<LedgerEntry | undefined> {
   const id = await entryIdOf(redis, partition, accountId, reference);
   const [found] = id === undefined ? [] : await redis.xrange(partitionNames(partition).ledger, id, id);
   const entry = found && ledgerEntry(partition, found);
   if (entry?.accountId === accountId && entry.reference === reference) return entry;
   const latest = await amongLatest(redis, partition, accountId, reference);
-  if (latest || !readArchived) return latest;
-  // What was to be done is done all the same.
-  return readArchived(accountId, reference).catch(() => undefined);
+  return latest ?? readArchived?.(accountId, reference);
 }
 
 async function amongLatest(

@@ -1,6 +1,7 @@
 import type { Actor } from "./actor.ts";
 import { compareIds } from "./entry-ids.ts";
 import { kindOf, LEDGER_PAGE, LEDGER_START, type LedgerEntry, ledgerEntry } from "./ledger-entries.ts";
+import type { FindArchivedEntry } from "./named-entries.ts";
 import { partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
@@ -33,10 +34,11 @@ export interface ArchivedCharge {
  */
 export type FindArchivedCharge = (id: string) => Promise<ArchivedCharge | undefined>;
 
-/** What is asked where Redis has forgotten something; both undefined without an archive. */
+/** What is asked where Redis has forgotten something; all undefined without an archive. */
 export interface ArchiveLookUps {
   readArchived?: ReadArchived | undefined;
   findCharge?: FindArchivedCharge | undefined;
+  findEntry?: FindArchivedEntry | undefined;
 }
 
 export interface Refund {

@@ -1,9 +1,11 @@
 import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { partitionOf, refusalsName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { answersOf } from "./pipelines.ts";
 import { refused } from "./scripts/refused.ts";
+import { compareBytes } from "./sorted-lists.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 const HOUR_MS = 3_600_000;
@@ -112,6 +114,39 @@ export async function refusalsOf(
   const latestFirst = [...hours.values()].sort((a, b) => b.atMs - a.atMs || b.count - a.count);
   return { hours: latestFirst, uncounted };
 }
+
+/**
+ * A page of the same: latest first, within an hour by key and outcome. Counts grow while somebody pages, so they are no order.
+ * @throws OperatorError for a bad limit, and for a cursor of another list
+ */
+export async function pageRefusals(
+  nodes: RedisNodes,
+  accountId: string,
+  nowMs: number,
+  { keyId, cursor, limit }: { keyId?: string | undefined; cursor?: string | undefined; limit: number },
+): Promise<AccountRefusals & { next: string | undefined }> {
+  requirePageSize(limit);
+  const list = ["refusals", accountId, keyId];
+  const after = cursor === undefined ? undefined : placeOf(positionOf(list, cursor));
+  const { hours, uncounted } = await refusalsOf(nodes, accountId, nowMs, keyId);
+  const left = hours.filter((one) => after === undefined || byPlace(after, one) < 0).sort(byPlace);
+  const shown = left.slice(0, limit);
+  const last = left.length > shown.length ? shown.at(-1) : undefined;
+  const next = last && cursorOf(list, `${last.atMs} ${last.keyId} ${last.outcome}`);
+  return { hours: shown, uncounted, next };
+}
+
+type Place = Pick<HourlyRefusals, "atMs" | "keyId" | "outcome">;
+
+function placeOf(position: string): Place {
+  const [hour, keyId = "", outcome = ""] = position.split(" ");
+  const atMs = Number(hour);
+  if (!Number.isSafeInteger(atMs)) throw badCursor();
+  return { atMs, keyId, outcome };
+}
+
+const byPlace = (a: Place, b: Place): number =>
+  b.atMs - a.atMs || compareBytes(a.keyId, b.keyId) || compareBytes(a.outcome, b.outcome);
 
 /** Fields of a hash that match, some hundred at a time; one may come twice. */
 async function* fieldsOf(

@@ -154,12 +154,18 @@ export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Act
   throw new OperatorError(`there is no token ${tokenId}`, "not_found");
 }
 
-/** The record of one token. @throws OperatorError `not_found` */
-export async function readToken(nodes: RedisNodes, tokenId: string): Promise<TokenRecord> {
+/** The record of one token by its id; undefined for an unknown one. */
+export async function tokenOfId(nodes: RedisNodes, tokenId: string): Promise<TokenRecord | undefined> {
   const { token } = tokenNames(tokenId);
   const stored: StoredToken = await nodes.ofName(token).hgetall(token);
-  if (stored.sha256 === undefined) throw new OperatorError(`there is no token ${tokenId}`, "not_found");
-  return tokenRecord(tokenId, stored);
+  return stored.sha256 === undefined ? undefined : tokenRecord(tokenId, stored);
+}
+
+/** The same. @throws OperatorError `not_found` */
+export async function readToken(nodes: RedisNodes, tokenId: string): Promise<TokenRecord> {
+  const token = await tokenOfId(nodes, tokenId);
+  if (!token) throw new OperatorError(`there is no token ${tokenId}`, "not_found");
+  return token;
 }
 
 function tokenRecord(tokenId: string, stored: StoredToken): TokenRecord {

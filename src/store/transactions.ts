@@ -1,9 +1,12 @@
-import { type ArchivedHistory, type HistoryPage, readHistory } from "./account-history.ts";
-import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
+import { type ArchivedHistory, type HistoryPage, isWanted, readHistory } from "./account-history.ts";
+import { requireAccount } from "./accounts.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { ENTRY_KINDS, type EntryKind } from "./ledger-entries.ts";
+import { transactionOfAccount, transactionOfReference } from "./named-entries.ts";
 import { partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
+import type { ArchiveLookUps } from "./refunds.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 const TYPES = ["consume", "recharge"] as const;
@@ -44,6 +47,32 @@ export async function pageTransactions(
     archive: archive?.history,
   });
   return { ...page, next: page.next === undefined ? undefined : cursorOf(list, page.next) };
+}
+
+/**
+ * The account's transaction of this id or under this reference, if it is one that the other filters ask for: a page of one, or of
+ * none.
+ * @throws OperatorError for an unknown account, what is no reference, and any cursor; `unavailable` if the archive is needed and away
+ */
+export async function namedTransactions(
+  nodes: RedisNodes,
+  accountId: string,
+  query: TransactionQuery & { id?: string | undefined; reference?: string | undefined },
+  archive: ArchiveLookUps,
+): Promise<HistoryPage> {
+  const { id, reference, type, kind, fromMs, toMs, cursor } = query;
+  if (cursor !== undefined) throw badCursor();
+  requireOrder(fromMs, toMs);
+  await requireAccount(nodes, accountId);
+  const entry =
+    id === undefined
+      ? await transactionOfReference(nodes, accountId, reference ?? "", archive.readArchived)
+      : await transactionOfAccount(nodes, accountId, id, archive.findEntry);
+  const isAsked =
+    entry !== undefined &&
+    (reference === undefined || entry.reference === reference) &&
+    isWanted(entry, { wanted: wantedOf(type, kind), fromMs, toMs });
+  return { entries: isAsked ? [entry] : [], next: undefined };
 }
 
 /** @throws OperatorError */

@@ -1,8 +1,14 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
+import { archiveLookUps } from "../../src/ledger/archived-money.ts";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
 import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
-import { kindOf } from "../../src/store/ledger-entries.ts";
+import { kindOf, transactionId } from "../../src/store/ledger-entries.ts";
+import {
+  findTransaction,
+  transactionOfAccount,
+  transactionOfReference,
+} from "../../src/store/named-entries.ts";
 import { partitionOf, requestName } from "../../src/store/names.ts";
 import { listTasks, type TaskView } from "../../src/store/task-lists.ts";
 import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
@@ -134,4 +140,24 @@ test("a page of the archive looks at a bounded number of entries", async () => {
   expect(first).toMatchObject({ entries: [], next: expect.any(String) });
   expect(await pages({ kind: "adjustment", limit: 10 })).toEqual([]);
   expect(await pages({ kind: "charge", limit: 100 })).toHaveLength(7015);
+});
+
+test("an entry that has left Redis is found by its id and by its reference in the archive, unless that is away", async () => {
+  const whole = await givenTrimmed();
+  const { readArchived, findEntry } = archiveLookUps(stage.url);
+  const oldest = whole.at(-1)!;
+  const first = whole.find(({ reference }) => reference === "order 0")!;
+  const id = transactionId(oldest);
+  const found = await findTransaction(stage.nodes, id, findEntry);
+  expect(found && shown(found)).toEqual(shown(oldest));
+  expect(await transactionOfAccount(stage.nodes, "other", id, findEntry)).toBeUndefined();
+  const named = await transactionOfReference(stage.nodes, key.accountId, "order 0", readArchived);
+  expect(named && shown(named)).toEqual(shown(first));
+  expect(await findTransaction(stage.nodes, id, undefined)).toBeUndefined();
+  const away = archiveLookUps("postgresql://127.0.0.1:1/none");
+  for (const reading of [
+    findTransaction(stage.nodes, id, away.findEntry),
+    transactionOfReference(stage.nodes, key.accountId, "nowhere", away.readArchived),
+  ])
+    await expect(reading).rejects.toMatchObject({ code: "unavailable" });
 });

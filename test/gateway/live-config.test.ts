@@ -6,8 +6,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LiveConfig } from "../../src/config/live.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { readAccount } from "../../src/store/accounts.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { createToken } from "../../src/store/tokens.ts";
 import { childEnv } from "../support/child-env.ts";
 import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
@@ -279,6 +281,32 @@ test("a limit is tried out in shadow mode: counted and logged, but nobody is ref
 
   edit(tier([]));
   await until(async () => (await generate()).status === 429, "the limit to be enforced");
+});
+
+// Guarantee: an operator sees that an edited file is not in force yet, and what it waits for.
+test("with reload: signal the management API says that changed files wait for SIGHUP, and not that they are wrong", async ({
+  onTestFinished,
+}) => {
+  const nodes = oneNode(redis.client);
+  const { token } = await createToken(nodes, { label: "test", scopes: ["accounts:read"] }, cliActor("test"));
+  const fileShown = async () => {
+    const headers = { authorization: `Bearer ${token}` };
+    return (await send(gateway.adminUrl, "GET", "/manage/v1/configuration", { headers })).body.file;
+  };
+  onTestFinished(async () => {
+    edit(sections(50_000));
+    gateway.signal("SIGHUP");
+    await until(async () => (await shown()).settings.reload === "auto", "reload: auto");
+  });
+  edit(sections(50_000, { reload: "signal" as never }));
+  await until(async () => (await shown()).settings.reload === "signal", "reload: signal");
+  expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
+  edit(sections(50_000));
+  await until(async () => (await shown()).awaiting_signal, "the changed file");
+  expect(await fileShown()).toMatchObject({ awaiting_signal: true, problem: null });
+  gateway.signal("SIGHUP");
+  await until(async () => (await shown()).settings.reload === "auto", "reload: auto");
+  expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
 });
 
 // Guarantee: `enterprise:` mistyped as `enterprize:` does not give paying customers the limits of others.

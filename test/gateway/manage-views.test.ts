@@ -2,7 +2,13 @@ import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as schemas from "../../src/operator/manage/view-schemas.ts";
+import { partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { refused } from "../../src/store/scripts/refused.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { expectStatus, givenGateway, type Reply, until } from "../support/gateway.ts";
+import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -94,6 +100,30 @@ test("what is used of a key's limits is what they count: of the day, the minute 
   expect(counts).toEqual([...counts].sort((a, b) => b - a));
 });
 
+// Guarantee: no key is without its figures, however many an account has.
+test("what each key has used is found among 105 keys, by its page and by its id", async () => {
+  const accountId = await stage.givenAccount(100);
+  const made: { key: string; key_id: string }[] = [];
+  for (let n = 0; n < 105; n++) made.push(await stage.givenKey(accountId));
+  const last = made.at(-1)!;
+  expectStatus(await generate(last.key), 200);
+  const path = `/accounts/${accountId}/use`;
+  const first = (await stage.manage("GET", path)).body;
+  const second = (await stage.manage("GET", `${path}?limit=10&cursor=${first.next_cursor}`)).body;
+  const ids = [...first.keys, ...second.keys].map(({ key_id }) => key_id);
+  expect(ids).toEqual(made.map(({ key_id }) => key_id));
+  expect(second.next_cursor).toBeNull();
+  expect(second.keys.at(-1)).toMatchObject({ key_id: last.key_id, day_count: 1 });
+  const listed = (await stage.manage("GET", `/accounts/${accountId}/keys?limit=10`)).body;
+  const behind = (await stage.manage("GET", `${path}?limit=10&cursor=${listed.next_cursor}`)).body;
+  expect(behind.keys.map(({ key_id }: { key_id: string }) => key_id)).toEqual(ids.slice(10, 20));
+  const one = (await stage.manage("GET", `${path}?key_id=${last.key_id}`)).body;
+  expect(one).toMatchObject({ keys: [{ key_id: last.key_id, day_count: 1 }], next_cursor: null });
+  const { keyId: foreign } = await stage.gateway.givenKey();
+  expectStatus(await stage.manage("GET", `${path}?key_id=${foreign}`), 404);
+  expectStatus(await stage.manage("GET", `${path}?key_id=${last.key_id}&limit=1`), 400);
+});
+
 test("what is used of an account's limits is that of all its keys together; without limits it is null", async () => {
   const one = await stage.gateway.givenKey();
   const other = await stage.gateway.givenKey({ accountId: one.accountId });
@@ -128,6 +158,57 @@ test("refusals of two gateways are counted together, for the day and for the acc
     expect(one).toMatchObject({ key_id: keyId, outcome: "rate_limited" });
     expect(Date.parse(one.hour) % 3_600_000).toBe(0);
   }
+});
+
+// Guarantee: no refusal is out of reach, however many there are.
+test("all refusals of an account come once each, latest first, page by page; of one key alone, too", async () => {
+  const accountId = await stage.givenAccount();
+  const dayMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;
+  const day = new Date(dayMs).toISOString().slice(0, 10);
+  const refusals = times(150, (n) => ({
+    accountId,
+    keyId: `key_${n % 25}`,
+    outcome: "rate_limited",
+    hour: String(Math.floor(n / 25)).padStart(2, "0"),
+    count: 1 + (n % 3),
+  }));
+  const partition = partitionOf(accountId, await partitionsOf(oneNode(redis.client)));
+  await scriptsOf(redis.client).run(refused, { partition, day, refusals });
+  const path = `/accounts/${accountId}/refusals`;
+  const rows: { hour: string; key_id: string; count: number }[] = [];
+  for (let cursor: string | null = ""; cursor !== null; ) {
+    const next: string = cursor ? `&cursor=${cursor}` : "";
+    const { body } = await stage.manage("GET", `${path}?limit=40${next}`);
+    expect(body).toMatchObject({ more: body.next_cursor !== null, uncounted: 0 });
+    rows.push(...body.data);
+    cursor = body.next_cursor;
+  }
+  const shown = rows.map(({ hour, key_id, count }) => `${hour.slice(0, 13)} ${key_id} ${count}`).sort();
+  expect(shown).toEqual(refusals.map(({ hour, keyId, count }) => `${day}T${hour} ${keyId} ${count}`).sort());
+  const hours = rows.map(({ hour }) => hour);
+  expect(hours).toEqual([...hours].sort().reverse());
+  const ofOne = (await stage.manage("GET", `${path}?key_id=key_7`)).body;
+  expect(ofOne.data.map(({ key_id }: { key_id: string }) => key_id)).toEqual(times(6, () => "key_7"));
+  const { next_cursor } = (await stage.manage("GET", `${path}?limit=1`)).body;
+  expectStatus(await stage.manage("GET", `${path}?key_id=key_7&cursor=${next_cursor}`), 400);
+  const token = await stage.givenToken(["usage:read"], { accounts: [accountId] });
+  expect((await stage.manage("GET", path, { token })).body.uncounted).toBeNull();
+});
+
+// Guarantee: keys that fell to the limits of another tier are seen without the log.
+test("tiers that keys use and that the configuration does not name are listed with how many keys use them", async () => {
+  await stage.gateway.givenKey({ tier: "silver" });
+  await stage.gateway.givenKey({ tier: "gold" });
+  await stage.gateway.givenKey({ tier: "gold" });
+  const missing = async (token?: string) =>
+    (await stage.manage("GET", "/tiers", token ? { token } : {})).body.missing;
+  await until(async () => (await missing())?.length > 1, "the keys to be counted");
+  expect(await missing()).toEqual([
+    { tier: "gold", keys: 2 },
+    { tier: "silver", keys: 1 },
+  ]);
+  const accounts = [await stage.givenAccount()];
+  expect(await missing(await stage.givenToken(["accounts:read"], { accounts }))).toBeNull();
 });
 
 test("the overview counts what is charged, refunded and granted today, a moment later", async () => {
@@ -211,6 +292,57 @@ test("search finds accounts, keys, tasks and requests by their ids, and takes no
   for (const id of [accountId, keyId, taskId, label, reference])
     expect((await search(id, other)).body.data).toEqual([]);
   expectStatus(await stage.manage("GET", "/search"), 400);
+});
+
+// Guarantee: the id that a customer names, and the reference that a bank does, lead to the entry.
+test("a transaction is found by the id that customers see, and is listed alone by it and by its reference", async () => {
+  const accountId = await stage.givenAccount(100);
+  const path = `/accounts/${accountId}/transactions`;
+  const reference = `invoice ${accountId}`;
+  const grant = { credits: 7, reference };
+  const { id } = (await stage.manage("POST", `/accounts/${accountId}/grants`, { body: grant })).body;
+  await stage.manage("POST", `/accounts/${accountId}/grants`, { body: { credits: 8, reference: "last" } });
+  const found = await stage.manage("GET", `/search?q=${id}`);
+  expectShape(found, schemas.SearchResults, "search");
+  expect(found.body.data).toEqual([{ kind: "transaction", id, account_id: accountId, label: null }]);
+  const listed = async (query: string): Promise<string[]> => {
+    const { body } = await stage.manage("GET", `${path}?${query}`);
+    expect(body.next_cursor).toBeNull();
+    return body.data.map((one: { id: string }) => one.id);
+  };
+  const byReference = `reference=${encodeURIComponent(reference)}`;
+  for (const query of [`id=${id}`, byReference, `id=${id}&${byReference}&kind=purchase`])
+    expect(await listed(query), query).toEqual([id]);
+  for (const query of ["reference=invoice", "id=txn_1_1-1", "id=txn_99999", `id=${id}&kind=charge`])
+    expect(await listed(query), query).toEqual([]);
+  const other = await stage.givenAccount();
+  const ofOther = await stage.manage("GET", `/accounts/${other}/transactions?id=${id}`);
+  expect(ofOther.body.data).toEqual([]);
+  expectStatus(await stage.manage("GET", `/accounts/nobody-at-all/transactions?id=${id}`), 404);
+  const { next_cursor } = (await stage.manage("GET", `${path}?limit=1`)).body;
+  expectStatus(await stage.manage("GET", `${path}?id=${id}&cursor=${next_cursor}`), 400);
+  // Guarantee: a token for one customer learns nothing of the others.
+  const token = await stage.givenToken(["accounts:read"], { accounts: [other] });
+  expect((await stage.manage("GET", `/search?q=${id}`, { token })).body.data).toEqual([]);
+});
+
+test("a token is found by its id by those who may list it, and is listed alone by it", async () => {
+  const [accountId, other] = [await stage.givenAccount(), await stage.givenAccount()];
+  const scopes = ["accounts:read", "tokens:write"];
+  const body = { label: "shop", scopes: ["keys:read"], accounts: [accountId] };
+  const { token_id: id } = (await stage.manage("POST", "/tokens", { body })).body;
+  const found = async (token: string) => (await stage.manage("GET", `/search?q=${id}`, { token })).body.data;
+  const shown = [{ kind: "token", id, account_id: null, label: "shop" }];
+  const listed = async (token: string) =>
+    (await stage.manage("GET", `/tokens?token_id=${id}`, { token })).body.data;
+  for (const accounts of [null, [accountId]]) {
+    const token = await stage.givenToken(scopes, { accounts });
+    expect(await found(token)).toEqual(shown);
+    expect(await listed(token)).toMatchObject([{ token_id: id }]);
+  }
+  expect(await found(await stage.givenToken(["accounts:read"]))).toEqual([]);
+  const foreign = await stage.givenToken(scopes, { accounts: [other] });
+  expect([await found(foreign), await listed(foreign)]).toEqual([[], []]);
 });
 
 test("while Redis is away the views say so, and the live figures go on", async () => {

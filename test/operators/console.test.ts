@@ -302,6 +302,68 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByRole("row", { name: /the video was black, reference ticket 9/ }).waitFor();
   });
 
+  test("a failed task can be refunded where that has not happened by itself, and is not offered where it has", async () => {
+    const config = { admin: { token: TOKEN }, tasks: { refundFailed: false } };
+    const strict = await givenGateway({ config, behaviour: { durationMs: 0, failRatio: 1 } });
+    gateway.generator.behave({ durationMs: 0, failRatio: 1 });
+    try {
+      const failedTask = async (of: TestGateway) => {
+        const { key } = await of.givenKey({ credits: 100 });
+        const made = await of.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+        const id = made.body.data.task_id;
+        await of.request("GET", `/api/v1/tasks/${id}`, { key });
+        return id;
+      };
+      const refunded = await failedTask(gateway);
+      await operator.signIn(`task/${refunded}`);
+      await page.getByText("failed", { exact: true }).first().waitFor();
+      expect(await page.getByRole("button", { name: "Refund …" }).count()).toBe(0);
+
+      const other = await givenOperator(browser, strict);
+      const charged = await failedTask(strict);
+      await other.signIn(`task/${charged}`);
+      await other.page.getByRole("button", { name: "Refund …" }).click();
+      await other.page.getByLabel("Reason").fill("it failed");
+      await other.page.getByLabel("Reference").fill("ticket 10");
+      await other.page.getByRole("button", { name: "Refund it" }).click();
+      await other.page.getByText(`task ${charged} is refunded. The balance is 100.`).waitFor();
+      await other.close();
+    } finally {
+      gateway.generator.behave({ durationMs: 3_600_000, failRatio: 0 });
+      await strict.stop();
+    }
+  });
+
+  test("the key after a hundred others shows what it has used, on its page and in the list", async () => {
+    const { accountId } = await gateway.givenKey();
+    for (let n = 0; n < 103; n++) await gateway.givenKey({ accountId, credits: 0 });
+    const last = await gateway.givenKey({ accountId, limits: { dailyLimit: 77 } });
+    await generate(last.key);
+    await operator.signIn(`key/${accountId}/${last.keyId}`);
+    expect(await operator.tile("Today")).toMatch(/1.*77/);
+    await operator.open(`account/${accountId}`);
+    await page.getByRole("link", { name: "Next page" }).click();
+    await page.getByRole("row", { name: new RegExp(`${last.keyId}.*77`) }).waitFor();
+  });
+
+  test("the id of a transaction and a reference lead to the entry itself", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 100 });
+    const account = `${gateway.adminUrl}/manage/v1/accounts/${accountId}`;
+    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+    const reference = `invoice ${accountId}`;
+    const body = JSON.stringify({ credits: 7, reference });
+    const made = await fetch(`${account}/grants`, { method: "POST", headers, body });
+    const { id } = (await made.json()) as { id: string };
+    await operator.signIn();
+    for (const q of [id, reference]) {
+      await operator.view(`search?q=${encodeURIComponent(q)}`);
+      const rows = page.getByRole("table", { name: "Transactions (UTC)" }).locator("tbody tr");
+      await rows.filter({ hasText: `reference ${reference}` }).waitFor();
+      expect(await rows.count()).toBe(1);
+      await operator.open("overview");
+    }
+  });
+
   // Guarantee: what is typed survives a token that ends.
   test("a token that is lost while a form is open is asked for there, and what was typed is sent with the new one", async () => {
     const { accountId } = await gateway.givenKey({ credits: 10 });

@@ -93,6 +93,21 @@ export const EXAMPLES = {
     deprecated: false,
     keys: 120,
   },
+  Tiers: {
+    data: [
+      {
+        tier: "standard",
+        rate_limit: 20,
+        max_concurrent: 3,
+        daily_limit: 500,
+        shadow: [],
+        deprecated: false,
+        keys: 120,
+      },
+    ],
+    next_cursor: null,
+    missing: [],
+  },
   UsageRow: {
     day: "2026-10-31",
     endpoint: "/api/v1/gen2/text-to-video",

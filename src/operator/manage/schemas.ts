@@ -344,6 +344,21 @@ export const Tier = Type.Object(
   { ...closed, title: "Tier" },
 );
 
+export const Tiers = Type.Object(
+  {
+    data: Type.Array(Tier),
+    next_cursor: nullable<string>(Type.String({ description: "Always null." })),
+    missing: nullable<{ tier: string; keys: number }[]>(
+      Type.Array(Type.Object({ tier: text, keys: Type.Integer() }, closed), {
+        description:
+          "Tiers that keys use and that the configuration does not name, those with the most keys first, 100 at most. Such keys have the " +
+          "limits of standard. null while that is not known, and for a token that may use some accounts only.",
+      }),
+    ),
+  },
+  { ...closed, title: "Tiers" },
+);
+
 export const UsageRow = Type.Object(
   {
     day: Type.Optional(Type.String({ format: "date", examples: ["2026-10-31"] })),
@@ -458,6 +473,7 @@ export const NAMED = {
   Package,
   Price,
   Tier,
+  Tiers,
   Usage,
   UsageRow,
   Problem,

@@ -51,6 +51,7 @@ export const VIEW_EXAMPLES = {
     file: {
       path: "/etc/tollgate/tollgate.yaml",
       differs: [{ path: "server.port", in_force: 8080, in_file: 8081 }],
+      awaiting_signal: false,
       problem: null,
     },
     gateways: [{ gateway_id: "gtw_0f3a5c7d9e1b", host: "gateway-1", config_hash: "8f1c0aa9e2d4b753" }],
@@ -58,6 +59,7 @@ export const VIEW_EXAMPLES = {
   AccountUse: {
     account: { ...USE, max_concurrent: null },
     keys: [{ key_id: KEY, ...USE }],
+    next_cursor: null,
   },
   TopKeys: {
     data: [{ key_id: KEY, account_id: "acme", tier: "standard", usable: true, ...USE }],
@@ -74,6 +76,7 @@ export const VIEW_EXAMPLES = {
     data: [{ hour: HOUR, key_id: KEY, outcome: "rate_limited", count: 180 }],
     next_cursor: null,
     more: false,
+    uncounted: 0,
   },
   OpenRequests: {
     data: [

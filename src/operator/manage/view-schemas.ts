@@ -1,4 +1,5 @@
 import { type TSchema, Type } from "typebox";
+import { pageOf } from "./schemas.ts";
 
 // What operators' views of a running service answer: the console's above all. Figures of the moment, not objects.
 
@@ -120,8 +121,11 @@ export const Configuration = Type.Object(
           Type.Object({ path: text, in_force: Type.Unknown(), in_file: Type.Unknown() }, closed),
           { description: "Settings of the file that need a restart." },
         ),
+        awaiting_signal: Type.Boolean({
+          description: "The files have changed, and the gateway reads them at SIGHUP (`reload: signal`).",
+        }),
         problem: orNull<string>("string", {
-          description: "Why the file's last change is not in force; null when it is.",
+          description: "Why the file's last content that was read is not in force; null when it is.",
         }),
       },
       closed,
@@ -145,7 +149,10 @@ export const AccountUse = Type.Object(
     account: Type.Union([Type.Object(use, closed), Type.Null()], {
       description: "Over all keys; null for an account without limits of its own.",
     }),
-    keys: Type.Array(Type.Object({ key_id: text, ...use }, closed), { description: "The first 100." }),
+    keys: Type.Array(Type.Object({ key_id: text, ...use }, closed), {
+      description: "In the order of the list of keys.",
+    }),
+    next_cursor: orNull<string>("string", { description: "For `cursor`; null after the last key." }),
   },
   { ...closed, title: "AccountUse" },
 );
@@ -168,12 +175,26 @@ export const RefusalsOfDay = list(
   { since: time },
 );
 
-export const AccountRefusals = list(
-  "AccountRefusals",
-  Type.Object({ hour: time, key_id: text, outcome: text, count }, closed),
+export const AccountRefusals = Type.Object(
   {
+    ...pageOf(
+      Type.Object(
+        {
+          hour: time,
+          key_id: Type.String({ description: "`*`: further keys, which are counted together." }),
+          outcome: text,
+          count,
+        },
+        closed,
+      ),
+    ).properties,
     more: Type.Boolean({ description: "There are earlier ones." }),
+    uncounted: orNull<number>("integer", {
+      description:
+        "Refusals of this and other accounts that had no room in the counts; null for a token that may use some accounts only.",
+    }),
   },
+  { ...closed, title: "AccountRefusals" },
 );
 
 export const OpenRequests = list(
@@ -201,7 +222,7 @@ export const SearchResults = list(
   "SearchResults",
   Type.Object(
     {
-      kind: Type.Enum(["account", "key", "task", "request", "reference"]),
+      kind: Type.Enum(["account", "key", "task", "request", "transaction", "token", "reference"]),
       id: text,
       account_id: orNull<string>("string"),
       label: orNull<string>("string"),

@@ -1,4 +1,5 @@
 /** @import { Account, AccountUse, Usage } from "./objects.d.ts" */
+/** @import { Place } from "./location.js" */
 /** @import { Context, Made } from "./views.js" */
 import { listKeys, readUsage } from "./api.js";
 import { el, hint } from "./dom.js";
@@ -15,6 +16,12 @@ const SPANS = [7, 30, 90];
 /** @typedef {{ day: string, requests: number, credits: number, refunds: number }} Day */
 
 /**
+ * The page of keys that is shown, for the keys and for what is used of their limits.
+ * @param {Place} place
+ */
+export const keysPage = ({ query }) => ({ cursor: query.get("cursor") ?? "", limit: 100 });
+
+/**
  * What an account used day by day, and its keys.
  * @param {Account} account
  * @param {Context} context
@@ -28,9 +35,7 @@ export async function showAccountUsage(account, context, use) {
   const from = dateOf(today - (days - 1) * DAY_SECONDS);
   const [usage, keys] = await Promise.all([
     may("usage:read") ? readUsage(account.account_id, { from, group_by: "day" }) : undefined,
-    may("keys:read")
-      ? listKeys(account.account_id, { cursor: place.query.get("cursor") ?? "", limit: 100 })
-      : undefined,
+    may("keys:read") ? listKeys(account.account_id, keysPage(place)) : undefined,
   ]);
   const drawn = usage && drawUsage(usage, today, days, signal);
   return {

@@ -3,7 +3,7 @@
 import { askAdjust, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals } from "./account-refusals.js";
 import { showAccountTasks } from "./account-tasks.js";
-import { showAccountUsage } from "./account-usage.js";
+import { keysPage, showAccountUsage } from "./account-usage.js";
 import { readAccount, readUse } from "./api.js";
 import { actions, badge, button, el, factList, heading, link, moment, tiles, usage } from "./dom.js";
 import { count } from "./format.js";
@@ -30,7 +30,10 @@ const PARTS = {
 export async function showAccount(context) {
   const [id = "", named = "usage"] = context.place.args;
   const part = PARTS[named] ?? PARTS.usage;
-  const [{ value: account, etag }, use] = await Promise.all([readAccount(id), readUse(id)]);
+  const [{ value: account, etag }, use] = await Promise.all([
+    readAccount(id),
+    readUse(id, part === PARTS.usage ? keysPage(context.place) : {}),
+  ]);
   const shown = await part?.show(account, context, use);
   return {
     nodes: [

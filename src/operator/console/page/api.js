@@ -1,7 +1,7 @@
 /**
  * @import {
  *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, RefusalsOfDay, Release, SearchResults, Task, Tier, Token, TopKeys, Transaction, Usage, Whoami
+ *   Package, Price, RefusalsOfDay, Release, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Whoami
  * } from "./objects.d.ts"
  */
 import { book, get, getTagged, pathOf, send } from "./transport.js";
@@ -31,8 +31,12 @@ export const createAccount = (body) => /** @type {Promise<Account>} */ (send("PO
 export const patchAccount = (id, changes, etag) =>
   /** @type {Promise<Account>} */ (send("PATCH", pathOf(["accounts", id]), changes, { etag }));
 
-/** @param {string} id */
-export const readUse = (id) => /** @type {Promise<AccountUse>} */ (get(pathOf(["accounts", id, "use"])));
+/**
+ * @param {string} id
+ * @param {Query} query of one key (`key_id`), or those of a page of `listKeys`
+ */
+export const readUse = (id, query) =>
+  /** @type {Promise<AccountUse>} */ (get(pathOf(["accounts", id, "use"], query)));
 
 /**
  * @param {string} id
@@ -55,9 +59,12 @@ export const listTransactions = (id, query) =>
 export const listTasks = (id, query) =>
   /** @type {Promise<List<Task>>} */ (get(pathOf(["accounts", id, "tasks"], query)));
 
-/** @param {string} id */
-export const listRefusals = (id) =>
-  /** @type {Promise<AccountRefusals>} */ (get(pathOf(["accounts", id, "refusals"])));
+/**
+ * @param {string} id
+ * @param {Query} query
+ */
+export const listRefusals = (id, query) =>
+  /** @type {Promise<AccountRefusals>} */ (get(pathOf(["accounts", id, "refusals"], query)));
 
 /**
  * @param {string} account
@@ -162,7 +169,7 @@ export const listRefusedToday = () => /** @type {Promise<RefusalsOfDay>} */ (get
 export const listOpenRequests = (seconds) =>
   /** @type {Promise<OpenRequests>} */ (get(pathOf(["open-requests"], { older_than_seconds: seconds })));
 
-export const listTiers = () => /** @type {Promise<List<Tier>>} */ (get("tiers"));
+export const listTiers = () => /** @type {Promise<Tiers>} */ (get("tiers"));
 export const listPrices = () => /** @type {Promise<List<Price>>} */ (get("prices"));
 export const listPackages = () => /** @type {Promise<List<Package>>} */ (get("packages"));
 export const readConfiguration = () => /** @type {Promise<Configuration>} */ (get("configuration"));

@@ -1,4 +1,4 @@
-/** @import { Configuration } from "./objects.d.ts" */
+/** @import { Configuration, Tiers } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { listPackages, listPrices, listTiers, readConfiguration } from "./api.js";
 import { badge, code, el, heading, hint, note } from "./dom.js";
@@ -21,34 +21,8 @@ export async function showConfiguration({ again }) {
     nodes: [
       heading("Configuration", again),
       ...differences(configuration),
-      table(
-        "Tiers",
-        [
-          { title: "Tier", header: true, cell: (one) => one.tier, by: (one) => one.tier },
-          {
-            title: "Per 60 s",
-            numeric: true,
-            cell: (one) => count(one.rate_limit),
-            by: (one) => one.rate_limit,
-          },
-          {
-            title: "Slots",
-            numeric: true,
-            cell: (one) => count(one.max_concurrent),
-            by: (one) => one.max_concurrent,
-          },
-          {
-            title: "Per day",
-            numeric: true,
-            cell: (one) => count(one.daily_limit),
-            by: (one) => one.daily_limit,
-          },
-          { title: "Keys", numeric: true, cell: (one) => count(one.keys), by: (one) => one.keys },
-        ],
-        tiers.data,
-        "There are none.",
-        "tiers-by",
-      ),
+      tiersTable(tiers),
+      ...missingTiers(tiers),
       table(
         "Prices",
         [
@@ -86,6 +60,60 @@ export async function showConfiguration({ again }) {
   };
 }
 
+/** @param {Tiers} tiers */
+const tiersTable = (tiers) =>
+  table(
+    "Tiers",
+    [
+      { title: "Tier", header: true, cell: (one) => one.tier, by: (one) => one.tier },
+      {
+        title: "Per 60 s",
+        numeric: true,
+        cell: (one) => count(one.rate_limit),
+        by: (one) => one.rate_limit,
+      },
+      {
+        title: "Slots",
+        numeric: true,
+        cell: (one) => count(one.max_concurrent),
+        by: (one) => one.max_concurrent,
+      },
+      {
+        title: "Per day",
+        numeric: true,
+        cell: (one) => count(one.daily_limit),
+        by: (one) => one.daily_limit,
+      },
+      { title: "Keys", numeric: true, cell: (one) => count(one.keys), by: (one) => one.keys },
+      {
+        title: "New keys",
+        cell: (one) => (one.deprecated ? "no: deprecated" : "yes"),
+        by: (one) => String(one.deprecated),
+      },
+    ],
+    tiers.data,
+    "There are none.",
+    "tiers-by",
+  );
+
+/** @param {Tiers} tiers */
+function missingTiers({ missing }) {
+  if (missing === null || missing.length === 0) return [];
+  return [
+    note("Keys use tiers that the configuration does not name. They have the limits of standard."),
+    table(
+      "Tiers in use that are not in the configuration",
+      [
+        { title: "Tier", header: true, wrap: true, cell: (one) => one.tier, by: (one) => one.tier },
+        { title: "Keys", numeric: true, cell: (one) => count(one.keys), by: (one) => one.keys },
+      ],
+      missing,
+      "",
+      "missing-by",
+    ),
+  ];
+}
+
 /** @param {number | object} price credits, or credits by what is asked for, as the price file has it */
 function priceText(price) {
   if (typeof price === "number") return count(price);
@@ -107,10 +135,21 @@ function leavesOf(prices, path = []) {
 
 /** @param {Configuration} configuration */
 function differences({ file }) {
+  const waiting = file.awaiting_signal
+    ? [note("The files have changed. This gateway reads them at SIGHUP (reload: signal).")]
+    : [];
   if (file.problem)
-    return [note(`The file cannot be used, and the settings before stay in force: ${file.problem}`)];
-  if (file.differs.length === 0) return [hint("This gateway's file and the settings in force are the same.")];
+    return [
+      ...waiting,
+      note(`The file cannot be used, and the settings before stay in force: ${file.problem}`),
+    ];
+  if (file.differs.length === 0) {
+    return file.awaiting_signal
+      ? waiting
+      : [hint("This gateway's file and the settings in force are the same.")];
+  }
   return [
+    ...waiting,
     note(
       "The file differs from what is in force. Some settings need a restart; see the log for those refused.",
     ),

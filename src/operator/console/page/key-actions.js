@@ -16,7 +16,9 @@ const KEEP_IT =
  */
 async function tierField(value) {
   const { data } = await listTiers();
-  const options = data.map(({ tier }) => /** @type {const} */ ([tier, tier]));
+  const options = data
+    .filter(({ tier, deprecated }) => !deprecated || tier === value)
+    .map(({ tier, deprecated }) => /** @type {const} */ ([tier, deprecated ? `${tier} (deprecated)` : tier]));
   const missing = value !== undefined && !data.some(({ tier }) => tier === value);
   return [
     {

@@ -14,8 +14,11 @@ import { may } from "./session.js";
  */
 export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
-  const [{ value: key, etag }, use] = await Promise.all([readKey(account, id), readUse(account)]);
-  const used = use.keys.find((one) => one.key_id === id);
+  const [{ value: key, etag }, use] = await Promise.all([
+    readKey(account, id),
+    readUse(account, { key_id: id }),
+  ]);
+  const [used] = use.keys;
   return {
     nodes: [
       heading(["Key ", code(key.key_id)], again),

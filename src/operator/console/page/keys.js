@@ -9,7 +9,7 @@ import { paging, table } from "./table.js";
  * The keys of an account with what is used of their limits; an action is on a key's own page.
  * @param {Account} account
  * @param {List<Key>} keys
- * @param {AccountUse} use of the first hundred keys
+ * @param {AccountUse} use of these keys
  * @param {() => void} again
  * @returns {Node[]}
  */

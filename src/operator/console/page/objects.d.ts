@@ -26,7 +26,7 @@ export type Token = Answer<typeof schemas.Token>;
 export type AuditRecord = Static<typeof schemas.AuditRecord>;
 export type Whoami = Static<typeof schemas.WhoAmI>;
 export type UsageRow = Static<typeof schemas.UsageRow>;
-export type Tier = Static<typeof schemas.Tier>;
+export type Tiers = Static<typeof schemas.Tiers>;
 export type Price = Static<typeof schemas.Price>;
 export type Package = Static<typeof schemas.Package>;
 

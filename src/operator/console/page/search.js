@@ -46,7 +46,7 @@ export async function showSearch({ place, again }) {
           },
         ],
         data,
-        `There is no account, key, task, request, label or reference ${q}.`,
+        `There is no account, key, task, request, transaction, token, label or reference ${q}.`,
       ),
       ...(complete
         ? []
@@ -63,7 +63,9 @@ export async function showSearch({ place, again }) {
 /** @param {Found} found */
 function placeOf({ kind, id, account_id }) {
   if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
-  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"]);
+  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
+  if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });
+  if (kind === "token") return hrefTo(["tokens"], { token_id: id });
   if (kind === "task" || kind === "request") return hrefTo(["task", id]);
   return hrefTo(["account", account_id ?? id]);
 }

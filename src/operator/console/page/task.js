@@ -43,7 +43,7 @@ function actionsOf(task, again) {
   const isOpen = task.finished_at === null && !["completed", "failed", "void"].includes(task.status);
   return actions(
     isOpen && button("Release …", () => then(askRelease(task)), { className: "danger" }),
-    task.status === "completed" &&
+    ["completed", "failed"].includes(task.status) &&
       !task.refunded &&
       button("Refund …", () => then(askRefund(task)), { className: "danger" }),
   );

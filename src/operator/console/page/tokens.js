@@ -2,8 +2,9 @@
 /** @import { Context, Made } from "./views.js" */
 import { createToken, listTokens, revokeToken } from "./api.js";
 import { ask } from "./dialogs.js";
-import { actions, badge, button, code, heading, moment } from "./dom.js";
+import { actions, badge, button, code, el, heading, link, moment } from "./dom.js";
 import { given, momentOrNull, required } from "./fields.js";
+import { hrefTo } from "./location.js";
 import { ownScopes } from "./session.js";
 import { paging, table } from "./table.js";
 
@@ -15,7 +16,12 @@ const PER_PAGE = 50;
  * @returns {Promise<Made>}
  */
 export async function showTokens({ place: { query }, again }) {
-  const page = await listTokens({ cursor: query.get("cursor") ?? "", limit: PER_PAGE });
+  const tokenId = query.get("token_id") ?? "";
+  const page = await listTokens({
+    token_id: tokenId,
+    cursor: query.get("cursor") ?? "",
+    limit: PER_PAGE,
+  });
   const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
   const revoke = (/** @type {Token} */ one) =>
     stateOf(one) === "active"
@@ -38,8 +44,11 @@ export async function showTokens({ place: { query }, again }) {
           { title: "Action", cell: revoke },
         ],
         page.data,
-        "There is none: only ADMIN_TOKEN opens the management API.",
+        tokenId
+          ? `There is no token ${tokenId}.`
+          : "There is none: only ADMIN_TOKEN opens the management API.",
       ),
+      ...(tokenId ? [el("p", {}, link(hrefTo(["tokens"]), "All tokens"))] : []),
       paging(page, "Latest first."),
     ],
   };

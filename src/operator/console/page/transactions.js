@@ -37,6 +37,8 @@ export async function showTransactions({ account_id: id }, { place }) {
           { name: "kind", label: "Kind", options: KINDS },
           { name: "from", label: "From", type: "date" },
           { name: "to", label: "to", type: "date" },
+          { name: "reference", label: "Reference" },
+          { name: "id", label: "Id" },
         ],
         csv,
       ),
@@ -66,7 +68,8 @@ export async function showTransactions({ account_id: id }, { place }) {
 
 function filtersHere() {
   const { query } = here();
-  return { kind: query.get("kind") ?? "", from: query.get("from") ?? "", to: query.get("to") ?? "" };
+  const filters = ["kind", "from", "to", "reference", "id"];
+  return Object.fromEntries(filters.map((name) => [name, query.get(name) ?? ""]));
 }
 
 /** @param {Transaction} transaction */

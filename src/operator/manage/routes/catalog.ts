@@ -1,10 +1,13 @@
 import { Type } from "typebox";
+import { missingTiers } from "../../../config/tiers-in-use.ts";
 import { route } from "../route.ts";
-import { nullable, Package, Price, Tier } from "../schemas.ts";
+import { nullable, Package, Price, Tiers } from "../schemas.ts";
 import type { Services } from "../services.ts";
 
+const MISSING_SHOWN_MAX = 100;
+
 /** A short list that comes whole. */
-const listOf = <Item extends typeof Package | typeof Price | typeof Tier>(item: Item) =>
+const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
   Type.Object(
     { data: Type.Array(item), next_cursor: nullable<string>(Type.String({ description: "Always null." })) },
     { additionalProperties: false },
@@ -43,21 +46,22 @@ export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services)
     scope: "any",
     name: "listTiers",
     summary: "List tiers",
-    description: "Limits of keys that have none of their own.",
-    answers: { 200: { description: "Tiers.", schema: listOf(Tier) } },
+    description: "Limits of keys that have none of their own; and tiers of keys that have no such limits.",
+    answers: { 200: { description: "Tiers.", schema: Tiers } },
     async run({ grantee }) {
+      const inForce = tiers();
       const keys = grantee.accounts ? undefined : tierCounts()?.keys;
-      return list(
-        Object.entries(tiers()).map(([tier, limits]) => ({
-          tier,
-          rate_limit: limits.rateLimit,
-          max_concurrent: limits.maxConcurrent,
-          daily_limit: limits.dailyLimit,
-          shadow: limits.shadow ?? [],
-          deprecated: limits.deprecated ?? false,
-          keys: keys === undefined ? null : (keys[tier] ?? 0),
-        })),
-      );
+      const data = Object.entries(inForce).map(([tier, limits]) => ({
+        tier,
+        rate_limit: limits.rateLimit,
+        max_concurrent: limits.maxConcurrent,
+        daily_limit: limits.dailyLimit,
+        shadow: limits.shadow ?? [],
+        deprecated: limits.deprecated ?? false,
+        keys: keys === undefined ? null : (keys[tier] ?? 0),
+      }));
+      const missing = keys === undefined ? null : missingTiers(keys, inForce).slice(0, MISSING_SHOWN_MAX);
+      return { status: 200, body: { data, next_cursor: null, missing } };
     },
   }),
 ];

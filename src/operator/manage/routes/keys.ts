@@ -14,7 +14,7 @@ const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600
 const OVERLAP_DEFAULT = "24h";
 
 /** @throws OperatorError `not_found`, also for a key of another account */
-async function keyOf(nodes: RedisNodes, { params }: Pick<Call, "params">): Promise<KeyRecord> {
+export async function keyOf(nodes: RedisNodes, { params }: Pick<Call, "params">): Promise<KeyRecord> {
   const key = await readKey(nodes, params.key!, params.account!);
   if (key && key.accountId === params.account) return key;
   throw new OperatorError(`account ${params.account} has no key ${params.key}`, "not_found");

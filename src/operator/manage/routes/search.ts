@@ -1,6 +1,7 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { listAccounts } from "../../../store/account-lists.ts";
 import { findKey } from "../../../store/keys.ts";
+import { type FindArchivedEntry, findTransaction } from "../../../store/named-entries.ts";
 import { partitionOf } from "../../../store/names.ts";
 import { readAccountObject } from "../../../store/operator-accounts.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
@@ -9,16 +10,19 @@ import { findTask } from "../../../store/operator-tasks.ts";
 import { readsOfMost, UnreadError } from "../../../store/partition-reads.ts";
 import { accountsOfReference } from "../../../store/reference-index.ts";
 import { partitionsOf } from "../../../store/store-facts.ts";
+import { tokenOfId } from "../../../store/tokens.ts";
+import type { Grantee } from "../authorize.ts";
 import { Problem } from "../problems.ts";
 import { route } from "../route.ts";
 import type { Services } from "../services.ts";
 import { SearchResults } from "../view-schemas.ts";
+import { isSeenBy } from "./tokens.ts";
 
 const LABELS_MAX = 20;
 
 /** Something that was looked for. */
 interface Found {
-  kind: "account" | "key" | "task" | "request" | "reference";
+  kind: Static<typeof SearchResults>["data"][number]["kind"];
   id: string;
   account_id: string | null;
   label: string | null;
@@ -34,7 +38,7 @@ export const searchRoutes = ({ session }: Services) => [
     name: "search",
     summary: "Find what an id, a reference or a label names",
     description:
-      "An account, a key, a task or a request by its whole id; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if twenty have it or more. A token for some accounts finds what belongs to them.",
+      "An account, a key, a task, a request or a transaction by its whole id, and a token for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if twenty have it or more. A token for some accounts finds what belongs to them.",
     query: Type.Object(
       { q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) },
       { additionalProperties: false },
@@ -45,25 +49,34 @@ export const searchRoutes = ({ session }: Services) => [
       if (/^(sk|tgm)_/.test(q)) {
         throw new Problem("invalid", "this is a secret and has no place here: look for a key by its id");
       }
-      const { found, complete } = await session.run((nodes) => find(nodes, q, grantee.accounts));
+      const { found, complete } = await session.run((nodes) =>
+        find(nodes, q, grantee, session.archive.findEntry),
+      );
       const data = found.filter(
-        ({ account_id: id }) => !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
+        ({ kind, account_id: id }) =>
+          kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
       );
       return { status: 200, body: { data, next_cursor: null, complete } };
     },
   }),
 ];
 
-/** @param own the only accounts that whoever asks may see; undefined: all */
+/** @returns also what belongs to accounts that whoever asks may not see */
 async function find(
   nodes: RedisNodes,
   q: string,
-  own: readonly string[] | undefined,
+  grantee: Grantee,
+  findArchived: FindArchivedEntry | undefined,
 ): Promise<{ found: Found[]; complete: boolean }> {
-  const named = (await Promise.all([findAccount(nodes, q), findAKey(nodes, q)])).filter(
-    (one) => one !== undefined,
-  );
-  const labelled = await findLabels(nodes, q, own);
+  const named = (
+    await Promise.all([
+      findAccount(nodes, q),
+      findAKey(nodes, q),
+      findAToken(nodes, q, grantee),
+      findATransaction(nodes, q, findArchived),
+    ])
+  ).filter((one) => one !== undefined);
+  const labelled = await findLabels(nodes, q, grantee.accounts);
   const found = [...named, ...labelled.filter(({ id }) => named.every((one) => one.id !== id))];
   const referred = await findReferences(nodes, q);
   found.push(...referred.found);
@@ -73,6 +86,7 @@ async function find(
   return { found, complete: referred.complete };
 }
 
+/** @param own the only accounts that whoever asks may see; undefined: all */
 async function findLabels(
   nodes: RedisNodes,
   label: string,
@@ -103,6 +117,23 @@ async function findAccount(nodes: RedisNodes, id: string): Promise<Found | undef
 async function findAKey(nodes: RedisNodes, id: string): Promise<Found | undefined> {
   const key = await unlessUnknown(findKey(nodes, id));
   return key && { kind: "key", id, account_id: key.accountId, label: key.label ?? null };
+}
+
+async function findAToken(nodes: RedisNodes, id: string, grantee: Grantee): Promise<Found | undefined> {
+  if (!id.startsWith("tok_") || !grantee.scopes.includes("tokens:write")) return undefined;
+  const token = await tokenOfId(nodes, id);
+  return token && isSeenBy(grantee, token)
+    ? { kind: "token", id, account_id: null, label: token.label }
+    : undefined;
+}
+
+async function findATransaction(
+  nodes: RedisNodes,
+  id: string,
+  findArchived: FindArchivedEntry | undefined,
+): Promise<Found | undefined> {
+  const entry = await findTransaction(nodes, id, findArchived);
+  return entry && { kind: "transaction", id, account_id: entry.accountId, label: null };
 }
 
 async function findARequest(

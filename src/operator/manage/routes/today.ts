@@ -1,22 +1,25 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
+import { listKeys } from "../../../store/account-lists.ts";
 import { type AccountUse as AccountUsed, useOfAccount } from "../../../store/account-use.ts";
 import { readAccount } from "../../../store/accounts.ts";
-import { eachKey, storeNowMs } from "../../../store/keys.ts";
+import { storeNowMs } from "../../../store/keys.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../store/operator-keys.ts";
 import type { RedisNodes } from "../../../store/operator-session.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../store/operator-views.ts";
-import { refusalsOf, startOfDayMs, topRefusals } from "../../../store/refusals.ts";
+import { pageRefusals, startOfDayMs, topRefusals } from "../../../store/refusals.ts";
 import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
+import { Problem } from "../problems.ts";
 import { route } from "../route.ts";
+import { LIMIT_DEFAULT, paging } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTime, isoTimeOrNull } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
+import { keyOf } from "./keys.ts";
 
 const TOP_KEYS = 20;
 const TOP_REFUSALS = 50;
-const KEYS_OF_ACCOUNT_MAX = 100;
-const REFUSALS_OF_ACCOUNT_MAX = 100;
+const USES_SHOWN_MAX = 100;
 const OPEN_SHOWN_MAX = 100;
 /** Several operators who look at the same view cost one read. */
 const SHARED_MS = 3000;
@@ -162,22 +165,52 @@ const accountRefusalsRoute = ({ session }: Services) =>
     scope: "usage:read",
     name: "listRefusalsOfAccount",
     summary: "List when and why an account was refused",
-    description: "By hour, key and outcome, latest first, the last eight days; the first 100.",
+    description: "By hour, key and outcome, latest first, the last eight days.",
+    query: Type.Object(
+      { ...paging, key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })) },
+      { additionalProperties: false },
+    ),
     answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
     refusals: [404],
-    run: ({ params }) =>
+    run: ({ params, query: { key_id: keyId, cursor, limit = LIMIT_DEFAULT }, grantee }) =>
       session.run(async (nodes) => {
         const { accountId, partition } = await readAccount(nodes, params.account!);
-        const { hours } = await refusalsOf(nodes, accountId, await storeNowMs(nodes.of(partition)));
-        const data = hours.slice(0, REFUSALS_OF_ACCOUNT_MAX).map(({ atMs, keyId, outcome, count }) => ({
+        const nowMs = await storeNowMs(nodes.of(partition));
+        const page = await pageRefusals(nodes, accountId, nowMs, { keyId, cursor, limit });
+        const data = page.hours.map(({ atMs, keyId: key_id, outcome, count }) => ({
           hour: isoTime(atMs),
-          key_id: keyId,
+          key_id,
           outcome,
           count,
         }));
-        return { status: 200, body: { data, next_cursor: null, more: hours.length > data.length } };
+        const body = {
+          data,
+          next_cursor: page.next ?? null,
+          more: page.next !== undefined,
+          // It counts those of other accounts, too.
+          uncounted: grantee.accounts ? null : page.uncounted,
+        };
+        return { status: 200, body };
       }),
   });
+
+const UseQuery = Type.Object(
+  {
+    key_id: Type.Optional(
+      Type.String({ maxLength: 200, description: "Of this key only; without `cursor` and `limit`." }),
+    ),
+    cursor: paging.cursor,
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: USES_SHOWN_MAX,
+        default: USES_SHOWN_MAX,
+        description: "Keys, at most.",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 const accountUseRoute = ({ session, tiers }: Services) =>
   route({
@@ -188,19 +221,33 @@ const accountUseRoute = ({ session, tiers }: Services) =>
     name: "readAccountUse",
     summary: "Read what is used of an account's limits now",
     description:
-      "Of the account's own limits, and of those of its first 100 keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
+      "Of the account's own limits, and of those of its keys in the pages of the list of keys: the same `cursor` and `limit` are of the same keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
+    query: UseQuery,
     answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
     refusals: [404],
-    run: ({ params }) =>
-      session.run(async (nodes) => {
+    async run({ params, query }) {
+      requireOneChoice(query);
+      return session.run(async (nodes) => {
         const { accountId, partition } = await readAccount(nodes, params.account!);
-        const keyIds = await firstKeysOf(nodes, accountId);
+        const { keyIds, next } = await keyIdsOf(nodes, accountId, query);
         const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
         const account = await useOfAccount(nodes, partition, accountId);
-        const shown = keys.map((key) => ({ key_id: key.keyId, ...useShown(key) }));
-        return { status: 200, body: { account: account ? accountUseShown(account) : null, keys: shown } };
-      }),
+        const body = {
+          account: account ? accountUseShown(account) : null,
+          keys: keys.map((key) => ({ key_id: key.keyId, ...useShown(key) })),
+          next_cursor: next ?? null,
+        };
+        return { status: 200, body };
+      });
+    },
   });
+
+/** @throws Problem */
+function requireOneChoice({ key_id, cursor, limit }: Static<typeof UseQuery>): void {
+  if (key_id === undefined || (cursor === undefined && limit === undefined)) return;
+  const message = "key_id is of one key, and has no pages: leave out cursor and limit";
+  throw new Problem("invalid", message, { errors: [{ path: "?key_id", message }] });
+}
 
 const accountUseShown = (use: AccountUsed) => ({
   window_used: use.windowUsed,
@@ -211,12 +258,16 @@ const accountUseShown = (use: AccountUsed) => ({
   daily_limit: use.dailyLimit ?? null,
 });
 
-/** By id: a scan may show a key twice. */
-async function firstKeysOf(nodes: RedisNodes, accountId: string): Promise<string[]> {
-  const ids = new Set<string>();
-  for await (const { keyId } of eachKey(nodes, accountId)) {
-    ids.add(keyId);
-    if (ids.size >= KEYS_OF_ACCOUNT_MAX) break;
+/** One key, or those of a page of the list of keys. */
+async function keyIdsOf(
+  nodes: RedisNodes,
+  accountId: string,
+  { key_id: keyId, cursor, limit = USES_SHOWN_MAX }: Static<typeof UseQuery>,
+): Promise<{ keyIds: string[]; next: string | undefined }> {
+  if (keyId !== undefined) {
+    const key = await keyOf(nodes, { params: { account: accountId, key: keyId } });
+    return { keyIds: [key.keyId], next: undefined };
   }
-  return [...ids];
+  const { keys, next } = await listKeys(nodes, accountId, { cursor, limit });
+  return { keyIds: keys.map((key) => key.keyId), next };
 }

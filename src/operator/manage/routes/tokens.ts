@@ -1,7 +1,16 @@
 import { Type } from "typebox";
 import { pageAudit } from "../../../store/audit.ts";
+import { badCursor } from "../../../store/cursors.ts";
+import type { RedisNodes } from "../../../store/nodes.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
-import { createToken, listTokens, readToken, revokeToken, type TokenRecord } from "../../../store/tokens.ts";
+import {
+  createToken,
+  listTokens,
+  readToken,
+  revokeToken,
+  type TokenRecord,
+  tokenOfId,
+} from "../../../store/tokens.ts";
 import { type Grantee, requireOwnAccount } from "../authorize.ts";
 import { Problem } from "../problems.ts";
 import { route } from "../route.ts";
@@ -10,7 +19,7 @@ import type { Services } from "../services.ts";
 import { auditShown, tokenShown } from "../shown.ts";
 
 /** Whether a token for some accounts may see another token: one for no other accounts. */
-const isSeenBy = ({ accounts }: Grantee, token: TokenRecord): boolean =>
+export const isSeenBy = ({ accounts }: Grantee, token: TokenRecord): boolean =>
   accounts === undefined || (token.accounts?.every((account) => accounts.includes(account)) ?? false);
 
 /** Tokens of this API, and what was done with them. */
@@ -75,14 +84,31 @@ const listRoute = ({ session }: Services) =>
     summary: "List tokens",
     description:
       "Newest first, with those that are revoked or expired. A token for some accounts sees tokens for no other accounts; its pages may have fewer rows.",
-    query: Type.Object(paging, { additionalProperties: false }),
+    query: Type.Object(
+      {
+        ...paging,
+        token_id: Type.Optional(
+          Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
+        ),
+      },
+      { additionalProperties: false },
+    ),
     answers: { 200: { description: "Tokens, without the tokens themselves.", schema: pageOf(Token) } },
-    async run({ query: { cursor, limit = LIMIT_DEFAULT }, grantee }) {
-      const { tokens, next } = await session.run((nodes) => listTokens(nodes, { cursor, limit }));
+    async run({ query: { token_id: tokenId, cursor, limit = LIMIT_DEFAULT }, grantee }) {
+      const { tokens, next } = await session.run((nodes) =>
+        tokenId === undefined ? listTokens(nodes, { cursor, limit }) : onlyToken(nodes, tokenId, cursor),
+      );
       const data = tokens.filter((token) => isSeenBy(grantee, token)).map((token) => tokenShown(token));
       return { status: 200, body: { data, next_cursor: next ?? null } };
     },
   });
+
+/** @throws OperatorError for any cursor */
+async function onlyToken(nodes: RedisNodes, tokenId: string, cursor: string | undefined) {
+  if (cursor !== undefined) throw badCursor();
+  const token = await tokenOfId(nodes, tokenId);
+  return { tokens: token ? [token] : [], next: undefined };
+}
 
 const revokeRoute = ({ session }: Services) =>
   route({

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { pageTransactions } from "../../../store/transactions.ts";
+import { namedTransactions, pageTransactions } from "../../../store/transactions.ts";
 import { momentOf } from "../request.ts";
 import { route } from "../route.ts";
 import { LIMIT_DEFAULT, pageOf, paging, reaches, Transaction, TransactionKind } from "../schemas.ts";
@@ -11,6 +11,10 @@ const Query = Type.Object(
     ...paging,
     type: Type.Optional(Type.Enum(["consume", "recharge"], { description: "As customers see it." })),
     kind: Type.Optional(TransactionKind),
+    id: Type.Optional(Type.String({ maxLength: 100, description: "The one of this id." })),
+    reference: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 200, description: "The one under this reference, in whole." }),
+    ),
     from: Type.Optional(
       Type.String({ description: "A day or a time, itself included.", examples: ["2026-10-01"] }),
     ),
@@ -36,19 +40,21 @@ export const transactionRoutes = ({ session, archive }: Services) => [
     name: "listTransactions",
     summary: "List transactions",
     description:
-      "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries.",
+      "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries. With `id` or `reference` there is one row at most.",
     query: Query,
     answers: { 200: { description: "Transactions.", schema: Page } },
     refusals: [404],
     async run({ params, query }) {
-      const { type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+      const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
       const filter = {
         ...{ type, kind, cursor, limit },
         fromMs: momentOf("from", query.from, "start"),
         toMs: momentOf("to", query.to, "end"),
       };
       const { entries, next, reachesBackToMs } = await session.run(async (nodes) =>
-        pageTransactions(nodes, params.account!, filter, await archive?.open()),
+        id === undefined && reference === undefined
+          ? pageTransactions(nodes, params.account!, filter, await archive?.open())
+          : namedTransactions(nodes, params.account!, { ...filter, id, reference }, session.archive),
       );
       const data = entries.map((entry) => transactionShown(entry));
       const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };

@@ -143,7 +143,10 @@ const configurationRoute = ({ session, describeConfig }: Services) =>
             in_force: valueAt(described.settings, setting),
             in_file: file ?? null,
           })),
-          problem: problemOf(described),
+          awaiting_signal: described.awaiting_signal,
+          problem: described.last_reload.successful
+            ? null
+            : described.last_reload.problems.map((problem) => problem.message).join("; "),
         },
         gateways: gateways.map(({ gatewayId, host, configHash }) => ({
           gateway_id: gatewayId,
@@ -154,11 +157,6 @@ const configurationRoute = ({ session, describeConfig }: Services) =>
       return { status: 200, body };
     },
   });
-
-function problemOf({ awaiting_signal, last_reload }: ReturnType<Services["describeConfig"]>): string | null {
-  if (!last_reload.successful) return last_reload.problems.map((problem) => problem.message).join("; ");
-  return awaiting_signal ? "the files have changed; the gateway reads them at SIGHUP (reload: signal)" : null;
-}
 
 /** @param setting dotted, such as `server.port` */
 function valueAt(settings: unknown, setting: string): unknown {
