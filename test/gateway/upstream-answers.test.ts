@@ -54,6 +54,7 @@ test("a task that is described in more than 64 KiB is charged, and passes with t
     task_id: taskId,
     status: "completed",
     video_url: "https://a.example/v",
+    created_at: "2026-01-01T00:00:00Z",
   });
   const padded = (taskId: string): string => envelope({ ...task(taskId), echo: "x".repeat(70_000) });
   const gateway = await givenAnswers({ generation: padded, poll: padded });
