@@ -177,7 +177,7 @@ test("a key or request that is not found may be where nothing could be read", as
 });
 
 test("the console shows what it can read and says which partitions it lacks", async () => {
-  const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
+  const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes), archive: {} };
   const routes = createRoutes({ session, tiers: () => TIERS } as unknown as Services);
   const read = async (name: string, query: object = {}): Promise<object> => {
     const route = routes.find((one) => one.name === name)!;

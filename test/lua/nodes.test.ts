@@ -128,9 +128,11 @@ async function seenMoney(nodes: RedisNodes) {
   await exportOn();
   const all = exported.length;
   await exportOn();
+  const { entries: latest, ...account } = await readAccount(nodes, "acc_3");
   return {
     accounts,
-    account: await readAccount(nodes, "acc_3"),
+    account,
+    latest: latest.map(wordsOf),
     exists: [await requireAccount(nodes, "acc_3"), await requireAccount(nodes, "acc_none").catch(String)],
     transactions: (await pageTransactions(nodes, "acc_3", { limit: 10 })).entries.map(wordsOf),
     exported,
