@@ -23,15 +23,18 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       {
         file: "src/ledger/archive/copying.ts",
         from: '  await step("write");\n',
+        // Entries leave once they count in usage, about a second after they were made.
         to: `  await step("write");
+  await new Promise((done) => setTimeout(done, 1200));
   for (const { position, next } of pages)
     if (next.newest)
       await source.trim(primary, { partition: position.partition, archivedTo: next.newest, keepMs: 0 });
+  await new Promise((done) => setTimeout(done, 300));
 `,
       },
     ],
-    run: postgresFails,
-    caughtBy: "charged exactly once, nothing lost",
+    run: postgresFailsOften,
+    caughtBy: "the archive's balances are those of Redis",
   },
   {
     name: "the cursor is ahead of what is committed",
@@ -53,11 +56,11 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       {
         file: "src/ledger/archive/tables.ts",
         from: "await insertEntries(run, used)",
-        to: "await insertEntries(run, Math.random() < 0.2 ? [] : used)",
+        to: "await insertEntries(run, Math.random() < 0.5 ? [] : used)",
       },
     ],
-    run: postgresFails,
-    caughtBy: "the archive has every entry once",
+    run: postgresFailsOften,
+    caughtBy: "the archive's balances are those of Redis",
   },
   {
     name: "a batch is written twice",

@@ -25,7 +25,7 @@ const HOLD_MS = 11_000;
 /** A gateway stands at a phase at the latest after its own command timeout and upstream deadline. */
 const REACH_MS = 4000;
 /** Kills that came before their phase and are made again. */
-const MISSES_MAX = 20;
+const MISSES_MAX = 60;
 const STRAGGLERS_MS = 200;
 
 /** SIGKILL at each step between ADMIT and the reply, seen from outside: no failpoint in the gateway. */
