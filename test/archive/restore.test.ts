@@ -138,8 +138,11 @@ describe("a restored store", () => {
     const { partition } = keys.get("acme/web")!;
     expect(await restored(0)).toMatchObject({ accounts: 2, entries: 21, balance: 670 });
     expect(await empty.redis.xlen(partitionNames(partition).ledger)).toBe(1);
-    for (const accountId of ["acme", "globex"])
-      expect(await readAccount(empty.nodes, accountId)).toEqual(await readAccount(stage.nodes, accountId));
+    for (const accountId of ["acme", "globex"]) {
+      // A checkpoint has of an entry what customers see.
+      const { entries: _, ...account } = await readAccount(stage.nodes, accountId);
+      expect(await readAccount(empty.nodes, accountId)).toMatchObject(account);
+    }
     expect(await verifyLedger(empty.nodes)).toMatchObject({
       ok: true,
       accounts: 2,
