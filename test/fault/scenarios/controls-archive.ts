@@ -43,7 +43,10 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       {
         file: "src/ledger/archive/copying.ts",
         from: '  await step("write");\n',
-        to: '  await step("write");\n  for (const { position, next } of pages) positions.set(position.partition, next);\n',
+        to: `  await step("write");
+  for (const { position, next } of pages) positions.set(position.partition, next);
+  await new Promise((done) => setTimeout(done, 300));
+`,
       },
     ],
     run: postgresFailsOften,
@@ -92,7 +95,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       {
         file: "lua/include/checkpoint.lua",
         from: "checkpoint.consumed = checkpoint.consumed - amount",
-        to: "checkpoint.consumed = checkpoint.consumed - amount + (checkpoint.entries % 50 == 0 and 1 or 0)",
+        to: "checkpoint.consumed = checkpoint.consumed - amount + (checkpoint.entries % 10 == 0 and 1 or 0)",
       },
     ],
     run: postgresFails,
