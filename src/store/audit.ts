@@ -84,6 +84,21 @@ export async function pageAudit(
   return isEnd || !last ? { records } : { records, next: cursorOf(list, `${last.id}.${last.partition}`) };
 }
 
+// As in a transaction's id, 18 digits are enough for either half of a stream's id.
+const AUDIT_ID = /^aud_(\d{1,4})_(\d{1,18}-\d{1,18})$/;
+
+/**
+ * The record of an id.
+ * @returns undefined for what is no such id, and for a record that Redis does not have or has no more
+ */
+export async function findAuditRecord(nodes: RedisNodes, id: string): Promise<AuditRecord | undefined> {
+  const [, number, streamId] = AUDIT_ID.exec(id) ?? [];
+  const partition = Number(number);
+  if (streamId === undefined || partition >= (await partitionsOf(nodes))) return undefined;
+  const [found] = await nodes.of(partition).xrange(partitionNames(partition).audit, streamId, streamId);
+  return found && auditRecord(partition, found);
+}
+
 /** What is still to come of one partition. */
 interface Lane {
   partition: number;

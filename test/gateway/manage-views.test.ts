@@ -345,6 +345,46 @@ test("a token is found by its id by those who may list it, and is listed alone b
   expect([await found(foreign), await listed(foreign)]).toEqual([[], []]);
 });
 
+test("an audit record is found by its id by those who may list it, and is listed alone by it", async () => {
+  const [accountId, other] = [await stage.givenAccount(), await stage.givenAccount()];
+  const label = { body: { label: "shop" } };
+  await stage.manage("PATCH", `/accounts/${accountId}`, label);
+  const of = `account_id=${accountId}`;
+  const [record, earlier] = (await stage.manage("GET", `/audit?${of}`)).body.data;
+  const id = record.audit_id;
+  const found = async (token: string, q = id) =>
+    (await stage.manage("GET", `/search?q=${q}`, { token })).body.data;
+  const scopes = ["accounts:read", "audit:read"];
+  const all = await stage.givenToken(scopes);
+  const listed = async (query: string, token = all) => stage.manage("GET", `/audit?${query}`, { token });
+  for (const accounts of [null, [accountId]]) {
+    const token = await stage.givenToken(scopes, { accounts });
+    expect(await found(token)).toEqual([{ kind: "audit", id, account_id: accountId, label: null }]);
+    expect((await listed(`${of}&audit_id=${id}`, token)).body).toEqual({ data: [record], next_cursor: null });
+  }
+  expect((await listed(`audit_id=${id}`)).body.data).toEqual([record]);
+  expect((await listed(`audit_id=${earlier.audit_id}`)).body.data).toEqual([earlier]);
+  expect((await listed(`audit_id=${id}&account_id=${other}`)).body.data).toEqual([]);
+
+  expect(await found(await stage.givenToken(["accounts:read"]))).toEqual([]);
+  const foreign = await stage.givenToken(scopes, { accounts: [other] });
+  expect(await found(foreign)).toEqual([]);
+  expect((await listed(`audit_id=${id}`, foreign)).status).toBe(403);
+  expect((await listed(`account_id=${other}&audit_id=${id}`, foreign)).body.data).toEqual([]);
+
+  const [partition, streamId] = id.slice(4).split("_");
+  for (const none of [
+    `aud_9999_${streamId}`,
+    `aud_${partition}_0-1`,
+    `aud_${partition}_+`,
+    `aud_${partition}_`,
+  ]) {
+    expect([none, await found(all, encodeURIComponent(none))]).toEqual([none, []]);
+    expect((await listed(`audit_id=${encodeURIComponent(none)}`)).body.data).toEqual([]);
+  }
+  expect((await listed(`audit_id=${id}&cursor=x`)).status).toBe(400);
+});
+
 test("while Redis is away the views say so, and the live figures go on", async () => {
   const alone = await givenGateway({
     config: { admin: { token: "correct-horse-battery-staple" } },

@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import { managementOpenApi } from "./openapi.ts";
 import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
+import { auditRoutes } from "./routes/audit.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
@@ -25,6 +26,7 @@ export function createRoutes(services: Services): readonly Route[] {
     ...usageRoutes(services),
     ...catalogRoutes(services),
     ...tokenRoutes(services),
+    ...auditRoutes(services),
     ...viewRoutes(services),
     ...searchRoutes(services),
     ...todayRoutes(services),

@@ -222,7 +222,7 @@ export const SearchResults = list(
   "SearchResults",
   Type.Object(
     {
-      kind: Type.Enum(["account", "key", "task", "request", "transaction", "token", "reference"]),
+      kind: Type.Enum(["account", "key", "task", "request", "transaction", "token", "audit", "reference"]),
       id: text,
       account_id: orNull<string>("string"),
       label: orNull<string>("string"),

@@ -15,7 +15,9 @@ const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
  * @returns {Promise<Made>}
  */
 export async function showAudit({ place: { query }, again }) {
+  const auditId = query.get("audit_id") ?? "";
   const page = await listAudit({
+    audit_id: auditId,
     account_id: query.get("account_id") ?? "",
     cursor: query.get("cursor") ?? "",
     limit: PER_PAGE,
@@ -23,7 +25,10 @@ export async function showAudit({ place: { query }, again }) {
   return {
     nodes: [
       heading("Audit", again),
-      filterForm([{ name: "account_id", label: "Account" }]),
+      filterForm([
+        { name: "account_id", label: "Account" },
+        { name: "audit_id", label: "Record" },
+      ]),
       table(
         "What operators changed (UTC)",
         [
@@ -40,7 +45,7 @@ export async function showAudit({ place: { query }, again }) {
           { title: "Changed", wide: true, cell: changes },
         ],
         page.data,
-        "There is no record.",
+        auditId ? `There is no record ${auditId}.` : "There is no record.",
       ),
       paging(page, "Latest first."),
       hint("Records are kept for 90 days, and in the archive where there is one."),
@@ -59,14 +64,14 @@ function targetOf({ action, account_id, target }) {
 }
 
 /** @param {AuditRecord} record */
-function changes({ before, after, request_id }) {
+function changes({ audit_id, before, after, request_id }) {
   const [first = "no fields", ...more] = changesBetween(objectOf(before), objectOf(after));
   return el(
     "details",
     {},
     el("summary", {}, more.length > 0 ? `${first}, and ${more.length} more` : first),
     ...more.map((line) => el("div", {}, line)),
-    el("div", { className: "hint" }, `request ${request_id ?? "–"}`),
+    el("div", { className: "hint" }, `record ${audit_id}, request ${request_id ?? "–"}`),
   );
 }
 

@@ -46,7 +46,7 @@ export async function showSearch({ place, again }) {
           },
         ],
         data,
-        `There is no account, key, task, request, transaction, token, label or reference ${q}.`,
+        `There is no account, key, task, request, transaction, token, audit record, label or reference ${q}.`,
       ),
       ...(complete
         ? []
@@ -65,6 +65,7 @@ function placeOf({ kind, id, account_id }) {
   if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
   if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
   if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });
+  if (kind === "audit") return hrefTo(["audit"], { audit_id: id, account_id: account_id ?? "" });
   if (kind === "token") return hrefTo(["tokens"], { token_id: id });
   if (kind === "task" || kind === "request") return hrefTo(["task", id]);
   return hrefTo(["account", account_id ?? id]);

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { listAccounts } from "../../../store/account-lists.ts";
+import { findAuditRecord } from "../../../store/audit.ts";
 import { findKey } from "../../../store/keys.ts";
 import { type FindArchivedEntry, findTransaction } from "../../../store/named-entries.ts";
 import { partitionOf } from "../../../store/names.ts";
@@ -38,7 +39,7 @@ export const searchRoutes = ({ session }: Services) => [
     name: "search",
     summary: "Find what an id, a reference or a label names",
     description:
-      "An account, a key, a task, a request or a transaction by its whole id, and a token for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if twenty have it or more. A token for some accounts finds what belongs to them.",
+      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if twenty have it or more. A token for some accounts finds what belongs to them.",
     query: Type.Object(
       { q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) },
       { additionalProperties: false },
@@ -73,6 +74,7 @@ async function find(
       findAccount(nodes, q),
       findAKey(nodes, q),
       findAToken(nodes, q, grantee),
+      findAnAuditRecord(nodes, q, grantee),
       findATransaction(nodes, q, findArchived),
     ])
   ).filter((one) => one !== undefined);
@@ -125,6 +127,16 @@ async function findAToken(nodes: RedisNodes, id: string, grantee: Grantee): Prom
   return token && isSeenBy(grantee, token)
     ? { kind: "token", id, account_id: null, label: token.label }
     : undefined;
+}
+
+async function findAnAuditRecord(
+  nodes: RedisNodes,
+  id: string,
+  grantee: Grantee,
+): Promise<Found | undefined> {
+  if (!grantee.scopes.includes("audit:read")) return undefined;
+  const record = await findAuditRecord(nodes, id);
+  return record && { kind: "audit", id, account_id: record.accountId || null, label: null };
 }
 
 async function findATransaction(

@@ -1,5 +1,4 @@
 import { Type } from "typebox";
-import { pageAudit } from "../../../store/audit.ts";
 import { badCursor } from "../../../store/cursors.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
@@ -11,24 +10,22 @@ import {
   type TokenRecord,
   tokenOfId,
 } from "../../../store/tokens.ts";
-import { type Grantee, requireOwnAccount } from "../authorize.ts";
-import { Problem } from "../problems.ts";
+import type { Grantee } from "../authorize.ts";
 import { route } from "../route.ts";
-import { AuditRecord, LIMIT_DEFAULT, NewToken, pageOf, paging, Token, WhoAmI } from "../schemas.ts";
+import { LIMIT_DEFAULT, NewToken, pageOf, paging, Token, WhoAmI } from "../schemas.ts";
 import type { Services } from "../services.ts";
-import { auditShown, tokenShown } from "../shown.ts";
+import { tokenShown } from "../shown.ts";
 
 /** Whether a token for some accounts may see another token: one for no other accounts. */
 export const isSeenBy = ({ accounts }: Grantee, token: TokenRecord): boolean =>
   accounts === undefined || (token.accounts?.every((account) => accounts.includes(account)) ?? false);
 
-/** Tokens of this API, and what was done with them. */
+/** Tokens of this API. */
 export const tokenRoutes = (services: Services) => [
   whoAmIRoute(),
   createRoute(services),
   listRoute(services),
   revokeRoute(services),
-  auditRoute(services),
 ];
 
 const whoAmIRoute = () =>
@@ -130,33 +127,5 @@ const revokeRoute = ({ session }: Services) =>
         return revokeToken(nodes, token.tokenId, actor);
       });
       return { status: 200, body: tokenShown(result), confirmed };
-    },
-  });
-
-const auditRoute = ({ session }: Services) =>
-  route({
-    method: "GET",
-    path: "/audit",
-    tag: "Tokens",
-    scope: "audit:read",
-    name: "listAudit",
-    summary: "List what operators changed",
-    description:
-      "Newest first, for 90 days. With `account_id` that of one account, which a token for some accounts has to name. Pages may have fewer rows than `limit`.",
-    query: Type.Object(
-      {
-        ...paging,
-        account_id: Type.Optional(
-          Type.String({ minLength: 1, maxLength: 64, description: "Of this account only." }),
-        ),
-      },
-      { additionalProperties: false },
-    ),
-    answers: { 200: { description: "Audit records.", schema: pageOf(AuditRecord) } },
-    async run({ query: { cursor, limit = LIMIT_DEFAULT, account_id: accountId }, grantee }) {
-      if (accountId !== undefined) requireOwnAccount(grantee, accountId);
-      else if (grantee.accounts) throw new Problem("forbidden", "this token has to name an account_id");
-      const { records, next } = await session.run((nodes) => pageAudit(nodes, { accountId, cursor, limit }));
-      return { status: 200, body: { data: records.map(auditShown), next_cursor: next ?? null } };
     },
   });
