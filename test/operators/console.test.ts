@@ -364,6 +364,18 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     }
   });
 
+  test("the id of an audit record leads to it", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 100 });
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    const audit = await fetch(`${gateway.adminUrl}/manage/v1/audit?account_id=${accountId}`, { headers });
+    const [record] = ((await audit.json()) as { data: { audit_id: string }[] }).data;
+    await operator.signIn();
+    await operator.view(`search?q=${record!.audit_id}`);
+    const rows = page.getByRole("table", { name: "What operators changed (UTC)" }).locator("tbody tr");
+    await rows.filter({ hasText: `record ${record!.audit_id}` }).waitFor();
+    expect(await rows.count()).toBe(1);
+  });
+
   // Guarantee: what is typed survives a token that ends.
   test("a token that is lost while a form is open is asked for there, and what was typed is sent with the new one", async () => {
     const { accountId } = await gateway.givenKey({ credits: 10 });
