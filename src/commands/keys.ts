@@ -69,7 +69,10 @@ function showCommand(): Command {
       const { key, refusals } = await withRedis(async (nodes) => {
         const found = await findKey(nodes, id);
         const nowMs = await storeNowMs(nodes.of(found.partition));
-        return { key: found, refusals: await refusalsOf(nodes, found.accountId, nowMs, found.keyId) };
+        return {
+          key: found,
+          refusals: await refusalsOf(nodes, found.accountId, nowMs, { keyId: found.keyId }),
+        };
       });
       const text = [listing(shown(key)), ...refusalsText(refusals)].join("\n\n");
       print({ json: { ...shown(key), ...refusalsJson(refusals) }, text }, flags);

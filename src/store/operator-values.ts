@@ -56,3 +56,9 @@ export function requireExpiry(expiresAtMs: number | undefined): void {
   if (expiresAtMs === undefined || isMomentMs(expiresAtMs)) return;
   throw new OperatorError("expires_at must be a time such as 2030-01-31T00:00:00Z", "invalid", "expires_at");
 }
+
+/** @throws OperatorError */
+export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
+  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
+    throw new OperatorError("from must not come after to", "invalid", "from");
+}

@@ -3,6 +3,7 @@ import type { Connection } from "./connection.ts";
 import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { partitionOf, refusalsName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { requireOrder } from "./operator-values.ts";
 import { answersOf } from "./pipelines.ts";
 import { refused } from "./scripts/refused.ts";
 import { compareBytes } from "./sorted-lists.ts";
@@ -76,6 +77,8 @@ async function addToHours(connection: Connection, counts: readonly HourlyRefusal
   );
 }
 
+const startOfHourMs = (atMs: number): number => Math.floor(atMs / HOUR_MS) * HOUR_MS;
+
 const momentOf = (atMs: number): { day: string; hour: string } => {
   const text = new Date(atMs).toISOString();
   return { day: text.slice(0, 10), hour: text.slice(11, 13) };
@@ -89,25 +92,34 @@ export interface AccountRefusals {
   uncounted: number;
 }
 
-/** Why keys of an account were refused, by hour. @param keyId of one key only */
+/** Which refusals of an account are meant; all that is left out is no limit. */
+export interface RefusalFilter {
+  keyId?: string | undefined;
+  /** Unix ms. Of hours that end after this. */
+  fromMs?: number | undefined;
+  /** Unix ms. Of hours that begin before this. */
+  toMs?: number | undefined;
+}
+
+/** Why keys of an account were refused, by hour, in the last eight days. */
 export async function refusalsOf(
   nodes: RedisNodes,
   accountId: string,
   nowMs: number,
-  keyId?: string,
+  { keyId, fromMs = 0, toMs = Infinity }: RefusalFilter = {},
 ): Promise<AccountRefusals> {
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
-  const sinceMs = Math.floor((nowMs - SHOWN_MS) / HOUR_MS) * HOUR_MS;
+  const sinceMs = startOfHourMs(Math.max(nowMs - SHOWN_MS, fromMs));
   const hours = new Map<string, HourlyRefusals>();
   let uncounted = 0;
-  for (let dayMs = startOfDayMs(nowMs); dayMs > sinceMs - DAY_MS; dayMs -= DAY_MS) {
+  for (let dayMs = startOfDayMs(Math.min(nowMs, toMs - 1)); dayMs > sinceMs - DAY_MS; dayMs -= DAY_MS) {
     const name = refusalsName(partition, momentOf(dayMs).day);
     uncounted += Number((await redis.hget(name, "*")) ?? 0);
     for await (const [field, count] of fieldsOf(redis, name, `${accountId} *`)) {
       const [, hour, key = "", outcome = ""] = field.split(" ");
       const atMs = dayMs + Number(hour) * HOUR_MS;
-      if (atMs < sinceMs || (keyId !== undefined && key !== keyId)) continue;
+      if (atMs < sinceMs || atMs >= toMs || (keyId !== undefined && key !== keyId)) continue;
       hours.set(`${atMs} ${field}`, { keyId: key, accountId, outcome, count: Number(count), atMs });
     }
   }
@@ -117,18 +129,20 @@ export async function refusalsOf(
 
 /**
  * A page of the same: latest first, within an hour by key and outcome. Counts grow while somebody pages, so they are no order.
- * @throws OperatorError for a bad limit, and for a cursor of another list
+ * @throws OperatorError for a bad limit, for a `fromMs` after `toMs`, and for a cursor of another list
  */
 export async function pageRefusals(
   nodes: RedisNodes,
   accountId: string,
   nowMs: number,
-  { keyId, cursor, limit }: { keyId?: string | undefined; cursor?: string | undefined; limit: number },
+  filter: RefusalFilter,
+  { cursor, limit }: { cursor?: string | undefined; limit: number },
 ): Promise<AccountRefusals & { next: string | undefined }> {
   requirePageSize(limit);
-  const list = ["refusals", accountId, keyId];
+  requireOrder(filter.fromMs, filter.toMs);
+  const list = ["refusals", accountId, filter.keyId, filter.fromMs, filter.toMs];
   const after = cursor === undefined ? undefined : placeOf(positionOf(list, cursor));
-  const { hours, uncounted } = await refusalsOf(nodes, accountId, nowMs, keyId);
+  const { hours, uncounted } = await refusalsOf(nodes, accountId, nowMs, filter);
   const left = hours.filter((one) => after === undefined || byPlace(after, one) < 0).sort(byPlace);
   const shown = left.slice(0, limit);
   const last = left.length > shown.length ? shown.at(-1) : undefined;

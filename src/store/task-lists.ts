@@ -7,10 +7,10 @@ import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount } from "./operator-error.ts";
+import { requireOrder } from "./operator-values.ts";
 import { many } from "./pipelines.ts";
 import type { RequestRecord } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
-import { requireOrder } from "./transactions.ts";
 
 /** `held`: sent to the upstream, no task yet. `void`: ended without a task. The others are those of a task. */
 export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;

@@ -5,7 +5,7 @@ import { ENTRY_KINDS, type EntryKind } from "./ledger-entries.ts";
 import { transactionOfAccount, transactionOfReference } from "./named-entries.ts";
 import { partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
-import { OperatorError } from "./operator-error.ts";
+import { requireOrder } from "./operator-values.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 import { partitionsOf } from "./store-facts.ts";
 
@@ -73,12 +73,6 @@ export async function namedTransactions(
     (reference === undefined || entry.reference === reference) &&
     isWanted(entry, { wanted: wantedOf(type, kind), fromMs, toMs });
   return { entries: isAsked ? [entry] : [], next: undefined };
-}
-
-/** @throws OperatorError */
-export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
-  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
-    throw new OperatorError("from must not come after to", "invalid", "from");
 }
 
 /** As the script and the archive filter; undefined for all. */

@@ -187,6 +187,16 @@ test("all refusals of an account come once each, latest first, page by page; of 
   expect(shown).toEqual(refusals.map(({ hour, keyId, count }) => `${day}T${hour} ${keyId} ${count}`).sort());
   const hours = rows.map(({ hour }) => hour);
   expect(hours).toEqual([...hours].sort().reverse());
+  const ofTime = async (from: string, to: string): Promise<string[]> => {
+    const { data } = (await stage.manage("GET", `${path}?limit=100&from=${from}&to=${to}`)).body;
+    return [...new Set<string>(data.map(({ hour }: { hour: string }) => hour.slice(11, 13)))];
+  };
+  expect(await ofTime(`${day}T02:03:00Z`, `${day}T02:04:00Z`)).toEqual(["02"]);
+  expect(await ofTime(`${day}T01:59:59Z`, `${day}T03:00:00Z`)).toEqual(["02", "01"]);
+  expect(await ofTime(`${day}T02:00:00Z`, `${day}T03:00:01Z`)).toEqual(["03", "02"]);
+  expect(await ofTime(`${day}T04:00:00Z`, day)).toEqual(["05", "04"]);
+  expect(await ofTime("2020-01-01", new Date(dayMs - 1).toISOString())).toEqual([]);
+  expect((await stage.manage("GET", `${path}?from=2026-10-03&to=2026-10-01`)).status).toBe(400);
   const ofOne = (await stage.manage("GET", `${path}?key_id=key_7`)).body;
   expect(ofOne.data.map(({ key_id }: { key_id: string }) => key_id)).toEqual(times(6, () => "key_7"));
   const { next_cursor } = (await stage.manage("GET", `${path}?limit=1`)).body;

@@ -51,7 +51,7 @@ test("refusals are counted by key, outcome and hour, over all gateways, and show
     of("key_1", "rate_limited", NOW_MS - 8 * DAY_MS, 5),
   ]);
   expect(uncounted).toBe(0);
-  const ofOne = await refusalsOf(nodes(), accountId, NOW_MS, "key_2");
+  const ofOne = await refusalsOf(nodes(), accountId, NOW_MS, { keyId: "key_2" });
   expect(ofOne.hours.map(({ keyId }) => keyId)).toEqual(["key_2"]);
 });
 

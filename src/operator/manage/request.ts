@@ -97,11 +97,16 @@ const invalid = (problems: readonly FieldProblem[]): Problem =>
 const DAY_MS = 86_400_000;
 
 /**
- * A moment of a query, Unix ms; undefined without one.
- * @param edge of a day that is given without a time: `end` is the first moment of the next one
- * @throws Problem for what is none
+ * When a list begins and ends, Unix ms; of a day `to` it is the end.
+ * @throws Problem for what is neither a day nor a time
  */
-export function momentOf(name: string, text: string | undefined, edge: "start" | "end"): number | undefined {
+export const periodOf = (query: { from?: string; to?: string }) => ({
+  fromMs: momentOf("from", query.from, "start"),
+  toMs: momentOf("to", query.to, "end"),
+});
+
+/** @param edge of a day that is given without a time: `end` is the first moment of the next one */
+function momentOf(name: string, text: string | undefined, edge: "start" | "end"): number | undefined {
   if (text === undefined) return undefined;
   const ms = momentMs(text);
   if (ms === undefined) {

@@ -460,6 +460,19 @@ export const paging = {
 };
 export const LIMIT_DEFAULT = 20;
 
+/** Query names of lists that begin and end at a time. */
+export const period = {
+  from: Type.Optional(
+    Type.String({ description: "A day or a time, itself included.", examples: ["2026-10-01"] }),
+  ),
+  to: Type.Optional(
+    Type.String({
+      description: "A day, itself included, or a time, itself not included.",
+      examples: ["2026-10-31"],
+    }),
+  ),
+};
+
 /** Schemas that the description names; all others stand where they are used. */
 export const NAMED = {
   Account,

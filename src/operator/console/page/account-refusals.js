@@ -17,6 +17,8 @@ const PER_PAGE = 100;
 export async function showAccountRefusals({ account_id: id }, { place: { query } }) {
   const page = await listRefusals(id, {
     key_id: query.get("key_id") ?? "",
+    from: query.get("from") ?? "",
+    to: query.get("to") ?? "",
     cursor: query.get("cursor") ?? "",
     limit: PER_PAGE,
   });
@@ -24,7 +26,11 @@ export async function showAccountRefusals({ account_id: id }, { place: { query }
   const most = Math.max(0, ...data.map((row) => row.count));
   return {
     nodes: [
-      filterForm([{ name: "key_id", label: "Key" }]),
+      filterForm([
+        { name: "key_id", label: "Key" },
+        { name: "from", label: "From", type: "date" },
+        { name: "to", label: "to", type: "date" },
+      ]),
       table(
         "Refused in the last eight days, by hour (UTC)",
         [

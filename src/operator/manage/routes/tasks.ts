@@ -4,9 +4,9 @@ import { findTask, noTask, releaseTask } from "../../../store/operator-tasks.ts"
 import { refundTask } from "../../../store/refunds.ts";
 import { LISTED_STATUSES, listTasks, type TaskView, taskView } from "../../../store/task-lists.ts";
 import type { Grantee } from "../authorize.ts";
-import { momentOf } from "../request.ts";
+import { periodOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, NewRefund, pageOf, paging, Release, reaches, Task } from "../schemas.ts";
+import { LIMIT_DEFAULT, NewRefund, pageOf, paging, period, Release, reaches, Task } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTimeOrNull, taskShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
@@ -26,10 +26,7 @@ const Query = Type.Object(
     endpoint: Type.Optional(
       Type.String({ description: "The full path.", examples: ["/api/v1/gen2/text-to-video"] }),
     ),
-    from: Type.Optional(Type.String({ description: "A day or a time of creation, itself included." })),
-    to: Type.Optional(
-      Type.String({ description: "A day of creation, itself included, or a time, itself not included." }),
-    ),
+    ...period,
   },
   { additionalProperties: false },
 );
@@ -48,7 +45,7 @@ const listRoute = ({ session, archive }: Services) =>
     name: "listTasks",
     summary: "List tasks",
     description:
-      "Open ones first, then those that were charged, newest first; void ones with `status=void` only. Pages may have fewer rows than `limit`, even none, and still a next one.",
+      "Open ones first, then those that were charged, newest first; void ones with `status=void` only; `from` and `to` are about their creation. Pages may have fewer rows than `limit`, even none, and still a next one.",
     query: Query,
     answers: { 200: { description: "Tasks.", schema: Page } },
     refusals: [404],
@@ -56,8 +53,7 @@ const listRoute = ({ session, archive }: Services) =>
       const { status, endpoint, cursor, limit = LIMIT_DEFAULT } = query;
       const filter = {
         ...{ status, endpoint, cursor, limit },
-        fromMs: momentOf("from", query.from, "start"),
-        toMs: momentOf("to", query.to, "end"),
+        ...periodOf(query),
       };
       const { tasks, next, reachesBackToMs } = await session.run(async (nodes) =>
         listTasks(nodes, params.account!, filter, await archive?.open()),

@@ -10,8 +10,9 @@ import { pageRefusals, startOfDayMs, topRefusals } from "../../../store/refusals
 import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { Problem } from "../problems.ts";
+import { periodOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, paging } from "../schemas.ts";
+import { LIMIT_DEFAULT, paging, period } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTime, isoTimeOrNull } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
@@ -165,18 +166,25 @@ const accountRefusalsRoute = ({ session }: Services) =>
     scope: "usage:read",
     name: "listRefusalsOfAccount",
     summary: "List when and why an account was refused",
-    description: "By hour, key and outcome, latest first, the last eight days.",
+    description:
+      "By hour, key and outcome, latest first, the last eight days. With `from` and `to` the hours that some of that time is in.",
     query: Type.Object(
-      { ...paging, key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })) },
+      {
+        ...paging,
+        ...period,
+        key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })),
+      },
       { additionalProperties: false },
     ),
     answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
     refusals: [404],
-    run: ({ params, query: { key_id: keyId, cursor, limit = LIMIT_DEFAULT }, grantee }) =>
-      session.run(async (nodes) => {
+    run({ params, query, grantee }) {
+      const { key_id: keyId, cursor, limit = LIMIT_DEFAULT } = query;
+      const filter = { keyId, ...periodOf(query) };
+      return session.run(async (nodes) => {
         const { accountId, partition } = await readAccount(nodes, params.account!);
         const nowMs = await storeNowMs(nodes.of(partition));
-        const page = await pageRefusals(nodes, accountId, nowMs, { keyId, cursor, limit });
+        const page = await pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
         const data = page.hours.map(({ atMs, keyId: key_id, outcome, count }) => ({
           hour: isoTime(atMs),
           key_id,
@@ -191,7 +199,8 @@ const accountRefusalsRoute = ({ session }: Services) =>
           uncounted: grantee.accounts ? null : page.uncounted,
         };
         return { status: 200, body };
-      }),
+      });
+    },
   });
 
 const UseQuery = Type.Object(

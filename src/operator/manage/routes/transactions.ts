@@ -1,8 +1,8 @@
 import { Type } from "typebox";
 import { namedTransactions, pageTransactions } from "../../../store/transactions.ts";
-import { momentOf } from "../request.ts";
+import { periodOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, pageOf, paging, reaches, Transaction, TransactionKind } from "../schemas.ts";
+import { LIMIT_DEFAULT, pageOf, paging, period, reaches, Transaction, TransactionKind } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTimeOrNull, transactionShown } from "../shown.ts";
 
@@ -15,15 +15,7 @@ const Query = Type.Object(
     reference: Type.Optional(
       Type.String({ minLength: 1, maxLength: 200, description: "The one under this reference, in whole." }),
     ),
-    from: Type.Optional(
-      Type.String({ description: "A day or a time, itself included.", examples: ["2026-10-01"] }),
-    ),
-    to: Type.Optional(
-      Type.String({
-        description: "A day, itself included, or a time, itself not included.",
-        examples: ["2026-10-31"],
-      }),
-    ),
+    ...period,
   },
   { additionalProperties: false },
 );
@@ -48,8 +40,7 @@ export const transactionRoutes = ({ session, archive }: Services) => [
       const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
       const filter = {
         ...{ type, kind, cursor, limit },
-        fromMs: momentOf("from", query.from, "start"),
-        toMs: momentOf("to", query.to, "end"),
+        ...periodOf(query),
       };
       const { entries, next, reachesBackToMs } = await session.run(async (nodes) =>
         id === undefined && reference === undefined
