@@ -30,6 +30,7 @@
 --@include dispute
 --@include ended
 --@include ledger
+--@include month
 --@include numbers
 --@include owner
 --@include shared
@@ -87,11 +88,20 @@ if state ~= "held" then
   if shared then read_shared_use(shared) end
 end
 
+local admitted_at = tonumber(record[5] or ARGV[16])
 local due_at = int(now + tonumber(ARGV[8]))
 local max_age_ms, upstream = ARGV[13], ARGV[14]
 if outcome ~= "uncollected" then
+  local entry = { "request_id", request_id, "key_id", ARGV[4] }
+  -- Once the record is gone, a refund takes the month of the charge, less an hour, for that of the admission (`admittedMs` in
+  -- src/store/scripts/refund.ts). The few charges of which that is wrong say when it was. Most are of one day with it.
+  local hour_ago = now - 3600000
+  local is_other_day = admitted_at and math.floor(admitted_at / DAY_MS) ~= math.floor(hour_ago / DAY_MS)
+  if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then
+    entry[5], entry[6] = "admitted_at", int(admitted_at)
+  end
   post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[6], "",
-    task_id, { "request_id", request_id, "key_id", ARGV[4] })
+    task_id, entry)
 end
 if state == "held" then
   redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms,
@@ -104,7 +114,7 @@ else
     redis.call("HSET", request, "uncollected", "1")
     note_ended(request, now, request_id, account_id, ARGV[4], ARGV[6], "uncollected", price)
   end
-  if outcome == "late" then add_spent(spent, record[5] or tonumber(ARGV[16]), price) end
+  if outcome == "late" then add_spent(spent, admitted_at, price) end
   if ARGV[15] ~= "" and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end

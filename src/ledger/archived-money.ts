@@ -9,15 +9,24 @@ const OF_REFERENCE = "SELECT * FROM tollgate.ledger_entries WHERE account_id = $
 
 const OF_ID = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id_ms = $2 AND id_number = $3";
 
-/** The charge and the refund of a task, and the newest entry of their partition. A request id is no task id. */
+/** The charge and the refund of a task, when its request was admitted, and the newest entry of their partition. A request id is no task id. */
 const OF_TASK = `
   SELECT e.*, (
     SELECT id FROM tollgate.ledger_entries n WHERE n.partition = e.partition ORDER BY n.id_ms DESC, n.id_number DESC LIMIT 1
-  ) AS newest
+  ) AS newest, (
+    SELECT admitted_at FROM tollgate.request_rows r WHERE r.request_id = e.request_id AND r.admitted_at IS NOT NULL LIMIT 1
+  ) AS admitted_at
   FROM tollgate.ledger_entries e
   WHERE e.request_id = $1 OR e.request_id = (
     SELECT request_id FROM tollgate.ledger_entries WHERE task_id = $1 AND kind = 'charge' ORDER BY at DESC LIMIT 1
   )`;
+
+interface ChargeRow extends EntryRow {
+  kind: string;
+  newest: string;
+  /** Null where the archive has no record of the request. */
+  admitted_at: Date | null;
+}
 
 /**
  * Looks into the archive, on a connection of its own each time: few grants, adjustments and refunds need it. PostgreSQL's
@@ -33,11 +42,12 @@ export function archiveLookUps(url: string | undefined): ArchiveLookUps {
     });
   const findCharge: FindArchivedCharge = (id) =>
     asked(url, async (query, entryOf) => {
-      const rows = await query<EntryRow & { kind: string; newest: string }>(OF_TASK, [id]);
+      const rows = await query<ChargeRow>(OF_TASK, [id]);
       const charge = rows.find(({ kind }) => kind === "charge");
       if (!charge) return undefined;
       const isRefunded = rows.some(({ kind }) => kind === "refund");
-      return { charge: entryOf(charge), isRefunded, archivedTo: charge.newest };
+      const found = { ...entryOf(charge), admittedMs: charge.admitted_at?.getTime() };
+      return { charge: found, isRefunded, archivedTo: charge.newest };
     });
   const findEntry: FindArchivedEntry = ({ partition, streamId }) =>
     asked(url, async (query, entryOf) => {

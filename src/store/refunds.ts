@@ -1,6 +1,14 @@
 import type { Actor } from "./actor.ts";
 import { compareIds } from "./entry-ids.ts";
-import { kindOf, LEDGER_PAGE, LEDGER_START, type LedgerEntry, ledgerEntry } from "./ledger-entries.ts";
+import {
+  kindOf,
+  LEDGER_PAGE,
+  LEDGER_START,
+  type LedgerEntry,
+  ledgerEntry,
+  recordOf,
+  type StreamEntry,
+} from "./ledger-entries.ts";
 import type { FindArchivedEntry } from "./named-entries.ts";
 import { partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -14,7 +22,7 @@ import {
   requireReference,
 } from "./references.ts";
 import { scriptsOf } from "./script-runner.ts";
-import { type Refunded, refund } from "./scripts/refund.ts";
+import { type ChargeEntry, type Refunded, refund } from "./scripts/refund.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Ledger entries that are read to find the charge of a task whose record is gone: a few seconds. */
@@ -22,7 +30,7 @@ const SEARCHED_MAX = 500_000;
 
 /** What the archive has of a task's charge. */
 export interface ArchivedCharge {
-  charge: LedgerEntry;
+  charge: ChargeEntry;
   isRefunded: boolean;
   /** Id of the newest entry of the partition that the archive has. */
   archivedTo: string;
@@ -72,7 +80,7 @@ export async function refundTask(
   const { accountId, requestId, partition } = place;
   const redis = nodes.of(partition);
   nodes.requireWritable?.([redis]);
-  const run = (charge: LedgerEntry | undefined) =>
+  const run = (charge: ChargeEntry | undefined) =>
     oncePerReference(
       { accountId, reference, standsFor: `refund ${requestId}`, readArchived: archive.readArchived },
       (lookedUp) =>
@@ -97,7 +105,7 @@ export async function refundTask(
 }
 
 /** Of a charge that was refunded the script learns nothing, but still whether this reference refunded it. */
-const chargeOf = (found: FoundCharge): LedgerEntry | undefined =>
+const chargeOf = (found: FoundCharge): ChargeEntry | undefined =>
   found.isRefunded ? undefined : found.charge;
 
 type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotten">;
@@ -131,7 +139,7 @@ const refundedBefore = (id: string): OperatorError =>
   new OperatorError(`${id} was refunded before; nothing is changed`, "conflict");
 
 interface FoundCharge {
-  charge: LedgerEntry;
+  charge: ChargeEntry;
   isRefunded: boolean;
 }
 
@@ -206,6 +214,15 @@ async function fromArchive(
   }
 }
 
+/** A charge of the ledger in Redis. */
+export function chargeEntry(partition: number, stored: StreamEntry): ChargeEntry {
+  const { admitted_at: admittedAt } = recordOf(stored[1]);
+  return {
+    ...ledgerEntry(partition, stored),
+    admittedMs: admittedAt === undefined ? undefined : Number(admittedAt),
+  };
+}
+
 /** Searches ledgers for the entries of one request, a bounded number in all. */
 function createSearch(nodes: RedisNodes, id: string) {
   let searched = 0;
@@ -214,7 +231,7 @@ function createSearch(nodes: RedisNodes, id: string) {
     async newestFirst(
       partition: number,
       until: string,
-    ): Promise<{ charge?: LedgerEntry; isRefunded: boolean }> {
+    ): Promise<{ charge?: ChargeEntry; isRefunded: boolean }> {
       const { ledger } = partitionNames(partition);
       let isRefunded = false;
       for (let from = "+"; ; ) {
@@ -225,7 +242,7 @@ function createSearch(nodes: RedisNodes, id: string) {
           if (!one[1].includes(id)) continue;
           const entry = ledgerEntry(partition, one);
           if (entry.requestId !== id && entry.taskId !== id) continue;
-          if (kindOf(entry) === "charge") return { charge: entry, isRefunded };
+          if (kindOf(entry) === "charge") return { charge: chargeEntry(partition, one), isRefunded };
           if (kindOf(entry) === "refund") isRefunded = true;
         }
         const last = page.at(-1);

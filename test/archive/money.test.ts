@@ -9,7 +9,7 @@ import type { Actor } from "../../src/store/actor.ts";
 import { adjustCredits } from "../../src/store/adjustments.ts";
 import { pageAudit } from "../../src/store/audit.ts";
 import { readKey } from "../../src/store/keys.ts";
-import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { accountNames, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
 import { refundTask } from "../../src/store/refunds.ts";
@@ -191,4 +191,21 @@ test("a task that only the archive knows is refunded once", async () => {
   await expect(refund(requestId, "f-2")).rejects.toMatchObject({ code: "conflict" });
   expect(await refund(requestId, "f-1")).toEqual({ ...first, outcome: "duplicate" });
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });
+});
+
+test("a task that only the archive knows gives room in the month of its admission", async () => {
+  const key = await stage.givenKey("acme");
+  const [now, earlier] = [await stage.ended(key), await stage.ended(key)];
+  await stage.redis.hincrby(requestName(now.partition, earlier.requestId), "admitted_at", -40 * 86_400_000);
+  const copier = await stage.copier();
+  await copier.copy();
+  for (const { requestId, partition } of [now, earlier])
+    await stage.redis.del(requestName(partition, requestId));
+  const spentAfter = async ({ requestId }: typeof now) => {
+    const wanted = { reason: "late", reference: requestId };
+    await refundTask(stage.nodes, requestId, wanted, ANN, archiveLookUps(stage.url));
+    return (await readKey(stage.nodes, key.keyId, "acme"))?.spentThisMonth;
+  };
+  expect(await spentAfter(earlier)).toBe(20);
+  expect(await spentAfter(now)).toBe(10);
 });

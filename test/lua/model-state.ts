@@ -18,6 +18,8 @@ export interface Entry {
   reference?: string;
   by?: string;
   note?: string;
+  /** Of a charge whose request was admitted in another month than an hour before it. */
+  admitted_at?: number;
   request_id?: string;
   key_id?: string;
 }

@@ -29,6 +29,7 @@ import {
 /** Three 404s over a minute; decision 0011. */
 const GONE_COUNT = 3;
 const GONE_MS = 60_000;
+const HOUR_MS = 3_600_000;
 const CREDITS_MAX = 2 ** 53 - 1;
 
 /** May this generation run? In this order: a repeat, authentication, status, idempotency, window, day, slots, cap, credits; all or nothing. */
@@ -155,12 +156,13 @@ export function bind(
   delete request.tombstone;
   request.dueAtMs ??= request.admittedAtMs;
   world.tasks.set(taskId, request);
-  if (charged) post(world, request, -generation.price);
+  const admittedMs = request.admission?.clockMs ?? request.admittedAtMs;
+  const isOfOtherMonth = monthOf(admittedMs) !== monthOf(nowMs - HOUR_MS);
+  if (charged) post(world, request, -generation.price, isOfOtherMonth ? { admitted_at: admittedMs } : {});
   // The task runs: it counts towards the day of its admission again.
   if (request.admission) request.admission.counted = true;
   if (request.shared) request.shared.counted = true;
-  if (charged && !wasHeld)
-    spend(world, request, request.admission?.clockMs ?? request.admittedAtMs, generation.price);
+  if (charged && !wasHeld) spend(world, request, admittedMs, generation.price);
 
   if (idempotency && !isOthers) {
     const { digest, fingerprint } = idempotency;

@@ -1336,6 +1336,24 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "admit",
     'if spends_in then redis.call("HSET", spending, "spent", int(spent + price)) end\n',
   ),
+  mutant(
+    "a charge just after a month's end is taken for one of the month before",
+    "bind",
+    "local hour_ago = now - 3600000",
+    "local hour_ago = now",
+  ),
+  mutant(
+    "a charge long after its admission does not say when that was",
+    "bind",
+    "if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then",
+    "if is_other_day and month_of(admitted_at) == month_of(now) then",
+  ),
+  mutant(
+    "what an earlier release admitted for a key gives room to the one that replaces it",
+    "admit",
+    "(key.is_used or spends_in)",
+    "key.is_used",
+  ),
   mutant("a month goes back", "admit", "> tonumber(month or -1)", "~= tonumber(month or -1)"),
 ];
 

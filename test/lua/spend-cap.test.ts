@@ -5,9 +5,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 
 import { monthOf } from "../../src/domain/months.ts";
 import { createClient } from "../../src/store/client.ts";
 import { readKey, rotateKey } from "../../src/store/keys.ts";
-import { ledgerEntry } from "../../src/store/ledger-entries.ts";
-import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { chargeEntry } from "../../src/store/refunds.ts";
 import { createScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import {
@@ -184,6 +184,14 @@ describe("a key that replaces another", () => {
     expect(await admitted(heir)).toBe("spend_capped");
   });
 
+  test("takes no room for what an earlier release admitted for the old one, and gets none back for it", async () => {
+    const { own, old, heir, task, read, admitted } = await givenRotation(0);
+    await own.redis.hdel(old.names.key, "month", "spent", "spent_since");
+    expect(await admitted(heir)).toBe("admitted");
+    await own.observe(task, "failed");
+    expect((await read(heir.keyId)).spentThisMonth).toBe(10);
+  });
+
   test("is replaced itself, and all three count together", async () => {
     const { own, heir, task, nodes, read, admitted } = await givenRotation(0);
     const { keyId } = await rotateKey(nodes, await read(heir.keyId), 0, ACTOR);
@@ -248,7 +256,7 @@ describe("only the month that a key is in counts", () => {
     const task = stage.request(early);
     await stage.givenTask(task);
     await stage.observe(task, "failed", { refundFailed: false });
-    await refundByOperator(task);
+    await refundByOperator(stage, task);
     expect(await spent(early)).toBe(0);
 
     stage.clock.nowMs = JUNE - 60_000;
@@ -259,20 +267,67 @@ describe("only the month that a key is in counts", () => {
     await stage.givenTask(stage.request(key));
     expect(await stage.bind(late)).toBe("late");
     await stage.observe(late, "failed", { refundFailed: false });
-    await refundByOperator(late);
+    await refundByOperator(stage, late);
     expect(await spent(key)).toBe(10);
   });
 
-  /** As the command does it: the charge is looked for in the ledger. */
-  async function refundByOperator({ requestId, key: { accountId } }: Generation): Promise<void> {
-    const { partition } = stage;
-    const found = await stage.redis.xrange(partitionNames(partition).ledger, "-", "+");
-    const stored = found.find(([, fields]) => fields.includes(requestId) && fields.includes("consume"))!;
-    const charge = ledgerEntry(partition, stored);
-    const call = { partition, accountId, requestId, reference: requestId, reason: "r", actor: ACTOR };
-    expect((await stage.refund({ ...call, charge }))[0]).toBe("refunded");
-  }
+  // Guarantee: an operator's refund gives room in the month of the admission, and in no other, however late it comes.
+  test.each(CHARGES)(
+    "a task $what gives room in the month of its admission, also without its record",
+    async ({ admittedMs, chargedMs }) => {
+      const key = await givenKey(1000);
+      expect(await spentAfterRefund(stage, key, admittedMs, chargedMs)).toBe(10);
+    },
+  );
 });
+
+/** When a request was admitted and charged, by the beginning of June. */
+const CHARGES = [
+  { what: "charged in a month's first hour", admittedMs: 10 * 60_000, chargedMs: 11 * 60_000 },
+  { what: "charged in one, and admitted before it", admittedMs: -10 * 60_000, chargedMs: 10 * 60_000 },
+  {
+    what: "charged two hours into a month, and admitted before it",
+    admittedMs: -10 * 60_000,
+    chargedMs: 2 * 3_600_000,
+  },
+  { what: "charged hours later", admittedMs: 10 * 60_000, chargedMs: 2 * 3_600_000 },
+  { what: "charged a day later", admittedMs: 10 * 60_000, chargedMs: DAY },
+];
+
+/**
+ * What a key has spent in June of 10 for a task whose record is gone when an operator refunds it, and of 10 for another task.
+ * That is what the other one cost: the first is given back, or is of May.
+ */
+async function spentAfterRefund(
+  own: Stage,
+  key: KeyRef,
+  admittedMs: number,
+  chargedMs: number,
+): Promise<number> {
+  own.clock.nowMs = JUNE + admittedMs;
+  const [task, other] = [own.request(key), own.request(key)];
+  await own.admit(task);
+  own.clock.nowMs = JUNE + chargedMs;
+  await own.bind(task);
+  await own.observe(task, "completed");
+  await own.givenTask(other);
+  await own.redis.del(requestName(own.partition, task.requestId));
+  await refundByOperator(own, task);
+  return spent(key);
+}
+
+/** As the command does it: the charge is looked for in the ledger. */
+async function refundByOperator(
+  own: Stage,
+  { requestId, key: { accountId } }: Pick<Generation, "requestId" | "key">,
+): Promise<void> {
+  const { partition } = own;
+  const found = await own.redis.xrange(partitionNames(partition).ledger, "-", "+");
+  const stored = found.find(([, fields]) => fields.includes(requestId) && fields.includes("consume"))!;
+  const charge = chargeEntry(partition, stored);
+  const call = { partition, accountId, requestId, reference: requestId, reason: "r", actor: ACTOR };
+  expect((await own.refund({ ...call, charge }))[0]).toBe("refunded");
+}
 
 // Guarantee: what the model does not know of caps is known here; a mistake in it shows.
 test.each(SPENDING_MUTANTS)("the mistake is found: $what", async (mutant) => {
@@ -287,7 +342,12 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
     await client.connect();
     const scripts = createScriptRunner(client, folder === undefined ? {} : { folder });
     const own = createStage(connection, { scripts });
-    return [...(await livedRotated(own)), ...(await livedEarlier(own)), ...(await livedAhead(own))];
+    return [
+      ...(await livedRotated(own)),
+      ...(await livedEarlier(own)),
+      ...(await livedAhead(own)),
+      ...(await livedCharges(own)),
+    ];
   } finally {
     client.disconnect();
     if (folder !== undefined) await rm(folder, { recursive: true });
@@ -309,6 +369,14 @@ async function livedRotated(own: Stage): Promise<unknown[]> {
   await own.redis.hset(old.names.key, "month", monthOf(own.clock.nowMs) + 1, "spent", 40);
   await own.redis.hdel(heir.names.key, "day");
   outcomes.push((await own.admit(own.request(heir))).outcome);
+  await own.bind(one);
+  await own.redis.hdel(old.names.key, "month", "spent", "spent_since");
+  own.clock.nowMs += 1000;
+  const third = await own.givenKey({ accountId: old.accountId });
+  await own.redis.hset(third.names.key, "spends_in", old.keyId);
+  await own.admit(own.request(third));
+  await own.observe(one, "failed");
+  outcomes.push(await own.redis.hget(old.names.key, "spent"));
   return outcomes;
 }
 
@@ -332,6 +400,13 @@ async function livedEarlier(own: Stage): Promise<unknown[]> {
   await own.givenTask(own.request(key));
   await own.observe(second, "failed");
   return [...before, await own.redis.hget(key.names.key, "spent")];
+}
+
+async function livedCharges(own: Stage): Promise<unknown[]> {
+  const left: unknown[] = [];
+  for (const { admittedMs, chargedMs } of CHARGES)
+    left.push(await spentAfterRefund(own, await own.givenKey(), admittedMs, chargedMs));
+  return left;
 }
 
 async function livedAhead(own: Stage): Promise<unknown[]> {

@@ -52,12 +52,14 @@ export async function ledgerOf(run: Run, { names, accountId }: KeyRef): Promise<
 const entriesOf = (entries: readonly StreamEntry[], accountId: string): StoredEntry[] =>
   entries.flatMap((entry) => entryOf(entry, accountId) ?? []);
 
+const NUMBERS = new Set(["amount", "balance_after", "at", "admitted_at"]);
+
 /** Reads an entry as XRANGE answers it; undefined if it is another account's. */
 export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEntry | undefined {
   const entry: Record<string, string | number> = {};
   for (let at = 0; at < fields.length; at += 2) {
     const name = fields[at]!;
-    const isNumber = name === "amount" || name === "balance_after" || name === "at";
+    const isNumber = NUMBERS.has(name);
     entry[name] = isNumber ? Number(fields[at + 1]) : fields[at + 1]!;
   }
   const { account_id, ...rest } = entry;

@@ -1,7 +1,11 @@
+import { monthOf } from "../../domain/months.ts";
 import { type Actor, actorText } from "../actor.ts";
 import type { LedgerEntry } from "../ledger-entries.ts";
 import { accountNames, partitionNames, requestName } from "../names.ts";
 import type { Script } from "../script-definition.ts";
+
+/** A charge of which it may be known when its request was admitted, Unix ms: it was in another month than the charge tells. */
+export type ChargeEntry = LedgerEntry & { admittedMs?: number | undefined };
 
 export interface RefundCall {
   partition: number;
@@ -13,7 +17,7 @@ export interface RefundCall {
   /** How many references of the account were forgotten when the archive was found not to have this one. */
   lookedUp?: number;
   /** Its charge, of which ledger and archive have no refund; needed where the request's record does not say so. */
-  charge?: LedgerEntry | undefined;
+  charge?: ChargeEntry | undefined;
   actor: Actor;
 }
 
@@ -34,13 +38,16 @@ export type Refunded =
       balance: number;
     };
 
-/** A charge comes so long after its admission at most, but for a rare one whose outcome was unknown for longer. */
-const BOUND_AFTER_MAX_MS = 3_600_000;
+/** An earlier release did not say when the request of a charge was admitted: at most so long before it, but for a rare one. */
+const HOUR_MS = 3_600_000;
 
-/** The month of a request's admission is that of its charge, unless that was made just after midnight. */
-function admittedMs({ atMs }: LedgerEntry): number | "" {
-  const month = (ms: number): number => new Date(ms).getUTCMonth();
-  return month(atMs) === month(atMs - BOUND_AFTER_MAX_MS) ? atMs : "";
+/**
+ * A time in the month in which the request of a charge was admitted; empty if that is not known. lua/bind.lua writes into the
+ * charge when it was, where it is not the month an hour before the charge.
+ */
+function admittedMs({ atMs, admittedMs: noted }: ChargeEntry): number | "" {
+  if (noted !== undefined) return noted;
+  return monthOf(atMs) === monthOf(atMs - HOUR_MS) ? atMs : "";
 }
 
 /** Refunds a finished task, once. */
