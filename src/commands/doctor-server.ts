@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import { storeNowMs } from "../store/keys.ts";
 import { storeReason } from "../store/reasons.ts";
+import { storeNowMs } from "../store/server-clock.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */

@@ -1,9 +1,10 @@
 import { Command } from "commander";
 import type { Limits } from "../domain/limits.ts";
 import { issueKey } from "../store/issue-key.ts";
-import { changeKey, findKey, type KeyChanges, revokeKey, storeNowMs } from "../store/keys.ts";
+import { changeKey, findKey, type KeyChanges, revokeKey } from "../store/keys.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { refusalsOf } from "../store/refusals.ts";
+import { storeNowMs } from "../store/server-clock.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import {

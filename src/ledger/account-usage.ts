@@ -1,9 +1,9 @@
 import type { Redis } from "ioredis";
-import { storeNowMs } from "../store/keys.ts";
 import { accountNames, META, partitionOf } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { noAccount, OperatorError } from "../store/operator-error.ts";
 import type { Unread } from "../store/partition-reads.ts";
+import { storeNowMs } from "../store/server-clock.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import {
   NO_USAGE,

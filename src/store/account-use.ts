@@ -1,6 +1,6 @@
-import { storeNowMs } from "./keys.ts";
 import { accountNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { storeNowMs } from "./server-clock.ts";
 
 const WINDOW_MS = 60_000;
 const DAY_MS = 86_400_000;

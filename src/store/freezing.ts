@@ -1,12 +1,12 @@
 import type { Redis } from "ioredis";
 import { frozenField, listFrozen } from "./frozen-list.ts";
-import { storeNowMs } from "./keys.ts";
 import { isMoving } from "./moving-slots.ts";
 import { frozenName, META, partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { placeOf } from "./open-nodes.ts";
 import { OperatorError } from "./operator-error.ts";
 import { type PartitionReads, readsOfAll } from "./partition-reads.ts";
+import { storeNowMs } from "./server-clock.ts";
 import { slotOf } from "./slots.ts";
 import { isCluster, partitionsOf } from "./store-facts.ts";
 

@@ -18,6 +18,7 @@ import { many } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { change } from "./scripts/change.ts";
+import { storeNowMs } from "./server-clock.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Ids or records read at a time: about a millisecond of Redis. */
@@ -387,22 +388,6 @@ const isRevoked = (key: KeyRecord): OperatorError =>
     undefined,
     "`tollgate keys create` does",
   );
-
-/** A server's clock, Unix ms. Times in a record are those of its own server. */
-export async function storeNowMs(redis: Redis): Promise<number> {
-  const [seconds, microseconds] = await redis.time();
-  return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);
-}
-
-/** Asks each server's clock once; the same server has the same answer from then on. */
-export function clocks(): (redis: Redis) => Promise<number> {
-  const asked = new Map<Redis, Promise<number>>();
-  return (redis) => {
-    const nowMs = asked.get(redis) ?? storeNowMs(redis);
-    asked.set(redis, nowMs);
-    return nowMs;
-  };
-}
 
 function* pages<Item>(items: readonly Item[]): Generator<Item[]> {
   for (let at = 0; at < items.length; at += PAGE) yield items.slice(at, at + PAGE);

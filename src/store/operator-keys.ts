@@ -1,12 +1,13 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../domain/limits.ts";
-import { clocks, keyIdPages } from "./keys.ts";
+import { keyIdPages } from "./keys.ts";
 import { keyNames, keyRef } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many } from "./pipelines.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { inspect } from "./scripts/inspect.ts";
+import { clocks } from "./server-clock.ts";
 
 /** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;

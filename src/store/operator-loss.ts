@@ -1,5 +1,4 @@
 import type { Redis } from "ioredis";
-import { storeNowMs } from "./keys.ts";
 import type { SentCharge } from "./loss/confirmed-charges.ts";
 import { type LastConfirmed, readLastConfirmed } from "./loss/last-confirmed.ts";
 import {
@@ -17,6 +16,7 @@ import { placeOf } from "./open-nodes.ts";
 import { OperatorError } from "./operator-error.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
 import { answersOf } from "./pipelines.ts";
+import { storeNowMs } from "./server-clock.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {

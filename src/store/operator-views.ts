@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
-import { clocks } from "./keys.ts";
 import { listsOfOpenRequests, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many, manyByNode } from "./pipelines.ts";
 import { type RequestRecord, taskRecord } from "./records.ts";
+import { clocks } from "./server-clock.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Names or records read at a time: about a millisecond of Redis. */

@@ -1,11 +1,11 @@
 import { withoutClaim } from "./claims.ts";
 import type { Connection } from "./connection.ts";
-import { storeNowMs } from "./keys.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/lease.ts";
 import { type Voided, voidHold } from "./scripts/void.ts";
+import { storeNowMs } from "./server-clock.ts";
 import { createTasks } from "./tasks.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;

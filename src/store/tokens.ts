@@ -3,7 +3,6 @@ import { labelProblem } from "../domain/operator-texts.ts";
 import { exceededRight, SCOPES, type Scope } from "../domain/scopes.ts";
 import type { Actor } from "./actor.ts";
 import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
-import { storeNowMs } from "./keys.ts";
 import { digestOf, tokenNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
@@ -12,6 +11,7 @@ import { many } from "./pipelines.ts";
 import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { token as tokenScript } from "./scripts/token.ts";
+import { storeNowMs } from "./server-clock.ts";
 
 /** Tokens of a store that have not ended. TOKEN removes those that have. */
 const TOKENS_MAX = 10_000;

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { isObject } from "../../../domain/json.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
 import { type GatewayReport, readReports } from "../../../store/gateway-reports.ts";
-import { storeNowMs } from "../../../store/keys.ts";
+import { storeNowMs } from "../../../store/server-clock.ts";
 import type { LedgerReport } from "../../../store/survey.ts";
 import type { UsageNumbers } from "../../../store/usage-records.ts";
 import { shared } from "../../shared-result.ts";
