@@ -1,6 +1,5 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { isLater } from "../store/entry-ids.ts";
-import { listPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry } from "../store/ledger-entries.ts";
 import type { SentCharge } from "../store/loss/confirmed-charges.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
@@ -11,6 +10,7 @@ import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
 import { scriptsOf } from "../store/script-runner.ts";
 import { entries, type LedgerPart } from "../store/scripts/entries.ts";
+import { listPages } from "../store/sorted-set-pages.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
 import {

@@ -4,7 +4,6 @@ import { type AuditRecord, auditRecord } from "./audit.ts";
 import { readCut } from "./checkpoints.ts";
 import type { Connection } from "./connection.ts";
 import { compareIds } from "./entry-ids.ts";
-import { membersOf } from "./keys.ts";
 import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
 import { accountNames, archiveNames, keyNames, partitionNames, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -13,6 +12,7 @@ import type { Primary } from "./primary.ts";
 import type { AccountRecord, ArchiveRecord, KeyFields, RequestRecord } from "./records.ts";
 import { type Archived, type ArchivedCall, archived } from "./scripts/archived.ts";
 import { storeNowMs } from "./server-clock.ts";
+import { membersOf } from "./sorted-set-pages.ts";
 import { partitionsOf } from "./store-facts.ts";
 import { type Trimmed, type TrimOptions, trimLedger } from "./trimming.ts";
 

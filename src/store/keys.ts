@@ -1,9 +1,8 @@
-import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
 import { monthOf } from "../domain/months.ts";
 import { type Actor, cliActor } from "./actor.ts";
 import { type IssuedKey, issueKey } from "./issue-key.ts";
-import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
+import { digestOf, indexName, keyNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
 import { requireExpiry, requireLabel, requireLimit } from "./operator-values.ts";
@@ -14,17 +13,11 @@ import {
   UnreadError,
   unreadInWords,
 } from "./partition-reads.ts";
-import { many } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { change } from "./scripts/change.ts";
 import { storeNowMs } from "./server-clock.ts";
 import { partitionsOf } from "./store-facts.ts";
-
-/** Ids or records read at a time: about a millisecond of Redis. */
-const PAGE = 500;
-/** Keys of one account that are read along with those of other accounts. */
-const FIRST_KEYS = 100;
 
 /** One key as operators see it. Times are Unix ms; limits are the key's own, beyond those of its tier. */
 export interface KeyRecord {
@@ -108,74 +101,6 @@ export async function readKey(
   ]);
   return key;
 }
-
-/**
- * Keys of one account, or of all, in no particular order and some hundred at a time. A key may come twice, as with
- * Redis's own SCAN; one that exists all the while comes at least once.
- * @param reads may go on without the servers that are away
- */
-export async function* eachKey(
-  nodes: RedisNodes,
-  accountId?: string,
-  reads = readsOfAll(nodes),
-): AsyncGenerator<KeyRecord> {
-  for await (const { partition, keyIds } of keyIdPages(nodes, accountId, reads)) {
-    yield* await readKeys(
-      reads,
-      keyIds.map((keyId) => ({ keyId, partition })),
-    );
-  }
-}
-
-/** Key ids of one account, or of all, at most PAGE at a time; an id may come twice. */
-export async function* keyIdPages(
-  nodes: RedisNodes,
-  accountId?: string,
-  reads = readsOfAll(nodes),
-): AsyncGenerator<{ partition: number; keyIds: string[] }> {
-  const partitions = await partitionsOf(nodes);
-  const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
-  for (let partition = only ?? 0; partition < (only ?? partitions - 1) + 1; partition++) {
-    const walk = (redis: Redis) =>
-      accountId === undefined ? keyIdsIn(redis, partition) : keyIdsOf(redis, partition, [accountId]);
-    for await (const keyIds of reads.pages(partition, walk)) yield { partition, keyIds };
-  }
-}
-
-/** Key ids of a whole partition. */
-export async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
-  for await (const accountIds of listPages(redis, partitionNames(partition).accounts))
-    yield* keyIdsOf(redis, partition, accountIds);
-}
-
-/** The first keys of all these accounts in one round trip; most accounts have no more. */
-async function* keyIdsOf(
-  redis: Redis,
-  partition: number,
-  accountIds: readonly string[],
-): AsyncGenerator<string[]> {
-  const names = accountIds.map((id) => accountNames(partition, id).keys);
-  const first = await many<[string, string[]], string>(redis, names, (pipe, name) =>
-    pipe.zscan(name, "0", "COUNT", FIRST_KEYS),
-  );
-  yield* pages(first.flatMap(([, flat]) => membersOf(flat)));
-  for (const [at, [cursor]] of first.entries()) {
-    if (cursor !== "0") yield* listPages(redis, names[at] ?? "", cursor);
-  }
-}
-
-/** The members of a sorted set in bounded pages, in no particular order; one may come twice. @param from a cursor of ZSCAN */
-export async function* listPages(redis: Redis, name: string, from = "0"): AsyncGenerator<string[]> {
-  let cursor = from;
-  do {
-    const [next, flat] = await redis.zscan(name, cursor, "COUNT", PAGE);
-    cursor = next;
-    yield* pages(membersOf(flat));
-  } while (cursor !== "0");
-}
-
-/** @param flat members and their scores, as ZSCAN answers them */
-export const membersOf = (flat: readonly string[]): string[] => flat.filter((_, at) => at % 2 === 0);
 
 /** The records that exist among these places. */
 export async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
@@ -388,7 +313,3 @@ const isRevoked = (key: KeyRecord): OperatorError =>
     undefined,
     "`tollgate keys create` does",
   );
-
-function* pages<Item>(items: readonly Item[]): Generator<Item[]> {
-  for (let at = 0; at < items.length; at += PAGE) yield items.slice(at, at + PAGE);
-}

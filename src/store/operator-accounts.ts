@@ -1,7 +1,6 @@
 import { type Metadata, metadataProblem } from "../domain/operator-texts.ts";
 import { accountRow, randomAccountId } from "./accounts.ts";
 import type { Actor } from "./actor.ts";
-import { keyIdPages } from "./keys.ts";
 import { accountNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
@@ -11,6 +10,7 @@ import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
 import { gather } from "./scripts/gather.ts";
 import { partitionsOf } from "./store-facts.ts";
+import { keyIdPages } from "./walk-keys.ts";
 
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
 

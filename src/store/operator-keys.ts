@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../domain/limits.ts";
-import { keyIdPages } from "./keys.ts";
 import { keyNames, keyRef } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
@@ -8,6 +7,7 @@ import { many } from "./pipelines.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { inspect } from "./scripts/inspect.ts";
 import { clocks } from "./server-clock.ts";
+import { keyIdPages } from "./walk-keys.ts";
 
 /** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;

@@ -1,5 +1,4 @@
 import type { Connection } from "./connection.ts";
-import { keyIdsIn } from "./keys.ts";
 import { partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type PartitionReads, readsOfMost } from "./partition-reads.ts";
@@ -7,6 +6,7 @@ import { many } from "./pipelines.ts";
 import { tally } from "./scripts/tally.ts";
 import { storedFacts } from "./store-facts.ts";
 import { takeTurn } from "./take-turn.ts";
+import { keyIdsIn } from "./walk-keys.ts";
 
 /** Exists until the next sum over all partitions is due. */
 const TURN = "tg:tiers-turn";

@@ -10,7 +10,7 @@ import { readAccount, requireAccount } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
-import { changeKey, eachKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
+import { changeKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
 import { oldestKeys } from "../../src/store/keys-by-age.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
 import { missingEntries } from "../../src/store/loss/loss-report.ts";
@@ -25,6 +25,7 @@ import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { topRefusals } from "../../src/store/refusals.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";
 import { pageTransactions } from "../../src/store/transactions.ts";
+import { eachKey } from "../../src/store/walk-keys.ts";
 import { TIERS, times } from "../support/store.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 

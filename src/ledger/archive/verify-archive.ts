@@ -1,12 +1,12 @@
 import type { Redis } from "ioredis";
 import { type Checkpoint, checkpointOf } from "../../store/checkpoints.ts";
 import { compareIds } from "../../store/entry-ids.ts";
-import { listPages } from "../../store/keys.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
 import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
 import { readsOfMost, type Unread } from "../../store/partition-reads.ts";
 import { many } from "../../store/pipelines.ts";
+import { listPages } from "../../store/sorted-set-pages.ts";
 import { partitionsOf } from "../../store/store-facts.ts";
 import { addEntry, emptyFold, type Findings, type LedgerFold, type Report, reportInto } from "../fold.ts";
 import { archivableText } from "./archivable.ts";

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
-import { listPages } from "../../store/keys.ts";
 import { accountNames, archiveNames, keyNames, partitionNames } from "../../store/names.ts";
 import { many } from "../../store/pipelines.ts";
 import type { KeyFields } from "../../store/records.ts";
+import { listPages } from "../../store/sorted-set-pages.ts";
 import type { Report } from "../fold.ts";
 import { archivableMs, archivableText } from "./archivable.ts";
 import type { KeyRow } from "./rows.ts";
