@@ -1,9 +1,11 @@
 import { Command } from "commander";
 import type { Limits } from "../domain/limits.ts";
+import { changeKey, type KeyChanges } from "../store/change-key.ts";
 import { issueKey } from "../store/issue-key.ts";
-import { changeKey, findKey, type KeyChanges, revokeKey } from "../store/keys.ts";
+import { findKey } from "../store/keys.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { refusalsOf } from "../store/refusals.ts";
+import { revokeKey } from "../store/revoke-key.ts";
 import { storeNowMs } from "../store/server-clock.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";

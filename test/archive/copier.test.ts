@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/store/actor.ts";
-import { changeKey, findKey, revokeKey } from "../../src/store/keys.ts";
+import { changeKey } from "../../src/store/change-key.ts";
+import { findKey } from "../../src/store/keys.ts";
 import {
   accountNames,
   archiveNames,
@@ -10,6 +11,7 @@ import {
   requestName,
 } from "../../src/store/names.ts";
 import { patchAccount } from "../../src/store/operator-accounts.ts";
+import { revokeKey } from "../../src/store/revoke-key.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { times } from "../support/store.ts";

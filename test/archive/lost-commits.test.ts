@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { findKey, revokeKey } from "../../src/store/keys.ts";
+import { findKey } from "../../src/store/keys.ts";
 import { archiveNames, partitionOf } from "../../src/store/names.ts";
+import { revokeKey } from "../../src/store/revoke-key.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
 // A standby of PostgreSQL takes over that lacks the last commits: what they had is copied again, also without a ledger entry.

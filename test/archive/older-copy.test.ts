@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { cliActor } from "../../src/store/actor.ts";
-import { changeKey, findKey, revokeKey } from "../../src/store/keys.ts";
+import { changeKey } from "../../src/store/change-key.ts";
+import { findKey } from "../../src/store/keys.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { createAccount } from "../../src/store/operator-accounts.ts";
+import { revokeKey } from "../../src/store/revoke-key.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { verifyArchiveInChild } from "../../src/ledger/verify-process.ts";
+import { changeKey } from "../../src/store/change-key.ts";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { changeKey, findKey } from "../../src/store/keys.ts";
+import { findKey } from "../../src/store/keys.ts";
 import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";

@@ -3,10 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/store/grants.ts";
-import { findKey, rotateKey } from "../../src/store/keys.ts";
+import { findKey } from "../../src/store/keys.ts";
 import { digestOf, indexName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
+import { rotateKey } from "../../src/store/rotate-key.ts";
 import { runHere } from "../support/cli.ts";
 import { givenKey, givenPair, type Pair } from "../support/store-stage.ts";
 

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readKey, rotateKey } from "../../src/store/keys.ts";
+import { readKey } from "../../src/store/keys.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { refusalsOf } from "../../src/store/refusals.ts";
+import { rotateKey } from "../../src/store/rotate-key.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
   asking,

@@ -2,11 +2,12 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Actor } from "../../src/store/actor.ts";
 import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
+import { changeKey } from "../../src/store/change-key.ts";
 import { createClient } from "../../src/store/client.ts";
 import { cursorOf } from "../../src/store/cursors.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
-import { changeKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
+import { findKey, readKey } from "../../src/store/keys.ts";
 import {
   accountNames,
   digestOf,
@@ -18,6 +19,8 @@ import {
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
 import { releaseTask } from "../../src/store/operator-tasks.ts";
+import { revokeKey } from "../../src/store/revoke-key.ts";
+import { rotateKey } from "../../src/store/rotate-key.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import { change } from "../../src/store/scripts/change.ts";
 import { randomId, times } from "../support/store.ts";

@@ -4,10 +4,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { monthOf } from "../../src/domain/months.ts";
 import { createClient } from "../../src/store/client.ts";
-import { readKey, rotateKey } from "../../src/store/keys.ts";
+import { readKey } from "../../src/store/keys.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { chargeEntry } from "../../src/store/refunds.ts";
+import { rotateKey } from "../../src/store/rotate-key.ts";
 import { createScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import {

@@ -1,9 +1,12 @@
 import { Type } from "typebox";
 import { listKeys } from "../../../store/account-lists.ts";
+import { changeKey } from "../../../store/change-key.ts";
 import { issueKeyOnce } from "../../../store/issue-key.ts";
-import { changeKey, type KeyRecord, readKey, revokeKey, rotateKey } from "../../../store/keys.ts";
+import { type KeyRecord, readKey } from "../../../store/keys.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
+import { revokeKey } from "../../../store/revoke-key.ts";
+import { rotateKey } from "../../../store/rotate-key.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, type Call, route } from "../route.ts";
 import { Key, KeyChanges, LIMIT_DEFAULT, NewKey, pageOf, paging, Rotation } from "../schemas.ts";

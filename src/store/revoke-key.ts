@@ -1,0 +1,40 @@
+import { type Actor, cliActor } from "./actor.ts";
+import type { KeyRecord } from "./keys.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { change } from "./scripts/change.ts";
+import { storeNowMs } from "./server-clock.ts";
+
+/** Revokes a key permanently, from its next request on. */
+export async function revokeKey(
+  nodes: RedisNodes,
+  key: KeyRecord,
+  actor: Actor = cliActor(),
+): Promise<"revoked" | "already_revoked"> {
+  const redis = nodes.of(key.partition);
+  nodes.requireWritable?.([redis]);
+  const { outcome } = await scriptsOf(redis).run(change, {
+    ...key,
+    unless: "revoked_at",
+    fields: { revoked_at: await storeNowMs(redis) },
+    action: "key.revoke",
+    actor,
+  });
+  if (outcome === "missing") throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
+  return outcome === "changed" ? "revoked" : "already_revoked";
+}
+
+/** @throws OperatorError `conflict` for a revoked key */
+export function requireUnrevoked(key: KeyRecord): void {
+  if (key.revokedAtMs !== undefined) throw alreadyRevoked(key);
+}
+
+/** For a change of a key that is revoked. */
+export const alreadyRevoked = (key: KeyRecord): OperatorError =>
+  new OperatorError(
+    `key ${key.keyId} is revoked for good; create a new one`,
+    "conflict",
+    undefined,
+    "`tollgate keys create` does",
+  );
