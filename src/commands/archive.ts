@@ -2,7 +2,7 @@ import { Command } from "commander";
 import type { Restored } from "../ledger/archive/restore.ts";
 import type { ArchiveQuery } from "../ledger/archive/tables.ts";
 import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
-import { detachArchive } from "../store/archive-source.ts";
+import { detachArchive } from "../store/archive-record.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { storedFacts } from "../store/store-facts.ts";

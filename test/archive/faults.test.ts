@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createArchiveWork } from "../../src/ledger/archive/archive-work.ts";
 import { MIGRATION_LOCK, STEPS } from "../../src/ledger/archive/migrations.ts";
 import { archiveReason } from "../../src/ledger/archive/reasons.ts";
-import { detachArchive } from "../../src/store/archive-source.ts";
+import { detachArchive } from "../../src/store/archive-record.ts";
 import { META } from "../../src/store/names.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { runHere as tollgate } from "../support/cli.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { detachArchive } from "../../src/store/archive-source.ts";
+import { detachArchive } from "../../src/store/archive-record.ts";
 import { changeKey } from "../../src/store/change-key.ts";
 import { freezePartitions, thawPartitions } from "../../src/store/freezing.ts";
 import { grantCredits } from "../../src/store/grants.ts";

@@ -3,9 +3,9 @@ import {
   type ArchivedState,
   type ArchivePage,
   type ArchivePosition,
-  type ArchiveSource,
   hasRows,
-} from "../../store/archive-source.ts";
+} from "../../store/archive-pages.ts";
+import type { ArchiveSource } from "../../store/archive-source.ts";
 import { compareIds } from "../../store/entry-ids.ts";
 import { LEDGER_START } from "../../store/ledger-entries.ts";
 import type { Primary } from "../../store/primary.ts";

@@ -1,4 +1,4 @@
-import { isSameEntry } from "../../store/archive-source.ts";
+import { isSameEntry } from "../../store/archive-pages.ts";
 import { compareIds } from "../../store/entry-ids.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import type { ArchiveTables } from "./tables.ts";

@@ -1,4 +1,4 @@
-import { OtherArchiveError } from "../../store/archive-source.ts";
+import { OtherArchiveError } from "../../store/archive-record.ts";
 import { ArchiveError } from "./migrations.ts";
 
 /** Why the archive cannot be used, and what to do about it. */

@@ -1,5 +1,7 @@
-import type { ArchivePage, ChangedRecord, EndedRequest } from "../../store/archive-source.ts";
+import type { ArchivePage } from "../../store/archive-pages.ts";
 import type { AuditRecord } from "../../store/audit.ts";
+import type { ChangedRecord } from "../../store/changed-records.ts";
+import type { EndedRequest } from "../../store/ended-requests.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
 import { archivableMs, archivableText, jsonOf } from "./archivable.ts";

@@ -3,8 +3,8 @@ import {
   type ArchivePage,
   type ArchivePosition,
   hasRows,
-  type NamedPages,
-} from "../../store/archive-source.ts";
+} from "../../store/archive-pages.ts";
+import type { NamedPages } from "../../store/changed-records.ts";
 import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
 import {
   type EntryRow,

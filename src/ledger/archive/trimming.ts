@@ -1,4 +1,5 @@
-import type { ArchivedState, ArchiveSource } from "../../store/archive-source.ts";
+import type { ArchivedState } from "../../store/archive-pages.ts";
+import type { ArchiveSource } from "../../store/archive-source.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { type HeldPartitions, withoutStore } from "./copying.ts";
