@@ -3,9 +3,9 @@ import type { TObject, TSchema } from "typebox";
 import manifest from "../../../package.json" with { type: "json" };
 import { SCOPES } from "../../domain/scopes.ts";
 import { BODIES, EXAMPLES } from "./examples.ts";
+import { NAMED } from "./named-schemas.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
-import { NAMED } from "./schemas.ts";
 import { NAMED_VIEWS } from "./view-schemas.ts";
 
 const SCHEMAS = { ...NAMED, ...NAMED_VIEWS };

@@ -1,5 +1,5 @@
 import { type TSchema, Type } from "typebox";
-import { pageOf } from "./schemas.ts";
+import { pageOf } from "./list-schemas.ts";
 
 // What operators' views of a running service answer: the console's above all. Figures of the moment, not objects.
 

@@ -1,6 +1,13 @@
 // What the management API answers, from the schemas that validate and describe it.
 import type { Static, TSchema } from "typebox";
-import type * as schemas from "../../manage/schemas.ts";
+import type * as accounts from "../../manage/account-schemas.ts";
+import type * as audit from "../../manage/audit-schemas.ts";
+import type * as catalog from "../../manage/catalog-schemas.ts";
+import type * as keys from "../../manage/key-schemas.ts";
+import type * as tasks from "../../manage/task-schemas.ts";
+import type * as tokens from "../../manage/token-schemas.ts";
+import type * as transactions from "../../manage/transaction-schemas.ts";
+import type * as usage from "../../manage/usage-schemas.ts";
 import type * as views from "../../manage/view-schemas.ts";
 
 export interface List<Row> {
@@ -15,20 +22,20 @@ interface Confirmable {
 
 type Answer<Schema extends TSchema> = Static<Schema> & Confirmable;
 
-export type Account = Answer<typeof schemas.Account>;
+export type Account = Answer<typeof accounts.Account>;
 export type AccountStatus = Account["status"];
 export type Limits = Account["limits"];
-export type Key = Answer<typeof schemas.Key>;
-export type Transaction = Answer<typeof schemas.Transaction>;
-export type Task = Answer<typeof schemas.Task>;
-export type Release = Answer<typeof schemas.Release>;
-export type Token = Answer<typeof schemas.Token>;
-export type AuditRecord = Static<typeof schemas.AuditRecord>;
-export type Whoami = Static<typeof schemas.WhoAmI>;
-export type UsageRow = Static<typeof schemas.UsageRow>;
-export type Tiers = Static<typeof schemas.Tiers>;
-export type Price = Static<typeof schemas.Price>;
-export type Package = Static<typeof schemas.Package>;
+export type Key = Answer<typeof keys.Key>;
+export type Transaction = Answer<typeof transactions.Transaction>;
+export type Task = Answer<typeof tasks.Task>;
+export type Release = Answer<typeof tasks.Release>;
+export type Token = Answer<typeof tokens.Token>;
+export type AuditRecord = Static<typeof audit.AuditRecord>;
+export type Whoami = Static<typeof tokens.WhoAmI>;
+export type UsageRow = Static<typeof usage.UsageRow>;
+export type Tiers = Static<typeof catalog.Tiers>;
+export type Price = Static<typeof catalog.Price>;
+export type Package = Static<typeof catalog.Package>;
 
 export type Live = Static<typeof views.Live>;
 export type Overview = Static<typeof views.Overview>;
@@ -45,6 +52,6 @@ export type Scope = Whoami["scopes"][number];
 export interface Accounts extends List<Account> {
   unread?: { partitions: number[]; why: string };
 }
-export type Usage = Static<typeof schemas.Usage>;
+export type Usage = Static<typeof usage.Usage>;
 export type SearchResults = Static<typeof views.SearchResults>;
 export type Found = SearchResults["data"][number];

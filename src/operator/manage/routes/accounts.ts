@@ -7,10 +7,11 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../../store/operator-accounts.ts";
+import { Account, AccountChanges, NewAccount } from "../account-schemas.ts";
 import { requireOwnAccount } from "../authorize.ts";
+import { LIMIT_DEFAULT, mayLack, pageOf, paging } from "../list-schemas.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, route } from "../route.ts";
-import { Account, AccountChanges, LIMIT_DEFAULT, mayLack, NewAccount, pageOf, paging } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { accountShown } from "../shown.ts";
 

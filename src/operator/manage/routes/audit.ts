@@ -1,10 +1,11 @@
 import { Type } from "typebox";
 import { findAuditRecord, pageAudit, type AuditRecord as StoredRecord } from "../../../store/audit.ts";
 import { badCursor } from "../../../store/cursors.ts";
+import { AuditRecord } from "../audit-schemas.ts";
 import { requireOwnAccount } from "../authorize.ts";
+import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
 import { Problem } from "../problems.ts";
 import { route } from "../route.ts";
-import { AuditRecord, LIMIT_DEFAULT, pageOf, paging } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { auditShown } from "../shown.ts";
 

@@ -1,7 +1,8 @@
 import { Type } from "typebox";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
+import { Package, Price, Tiers } from "../catalog-schemas.ts";
+import { nullable } from "../field-schemas.ts";
 import { route } from "../route.ts";
-import { nullable, Package, Price, Tiers } from "../schemas.ts";
 import type { Services } from "../services.ts";
 
 const MISSING_SHOWN_MAX = 100;

@@ -5,9 +5,9 @@ import type { LedgerEntry } from "../../../store/ledger-entries.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, route } from "../route.ts";
-import { NewAdjustment, NewGrant, Transaction } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { transactionShown } from "../shown.ts";
+import { NewAdjustment, NewGrant, Transaction } from "../transaction-schemas.ts";
 
 /** What was booked: the balance, and the ledger entry where it is found. */
 interface Booked {

@@ -7,9 +7,10 @@ import type { RedisNodes } from "../../../store/nodes.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
 import { revokeKey } from "../../../store/revoke-key.ts";
 import { rotateKey } from "../../../store/rotate-key.ts";
+import { Key, KeyChanges, NewKey, Rotation } from "../key-schemas.ts";
+import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, type Call, route } from "../route.ts";
-import { Key, KeyChanges, LIMIT_DEFAULT, NewKey, pageOf, paging, Rotation } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { keyShown } from "../shown.ts";
 

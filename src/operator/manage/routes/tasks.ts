@@ -4,11 +4,13 @@ import { findTask, noTask, releaseTask } from "../../../store/operator-tasks.ts"
 import { refundTask } from "../../../store/refunds.ts";
 import { LISTED_STATUSES, listTasks, type TaskView, taskView } from "../../../store/task-lists.ts";
 import type { Grantee } from "../authorize.ts";
+import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
 import { periodOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, NewRefund, pageOf, paging, period, Release, reaches, Task } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTimeOrNull, taskShown } from "../shown.ts";
+import { Release, Task } from "../task-schemas.ts";
+import { NewRefund } from "../transaction-schemas.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */

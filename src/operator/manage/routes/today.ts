@@ -9,10 +9,10 @@ import { pageRefusals, startOfDayMs, topRefusals } from "../../../store/refusals
 import { storeNowMs } from "../../../store/server-clock.ts";
 import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
+import { LIMIT_DEFAULT, paging, period } from "../list-schemas.ts";
 import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, paging, period } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTime, isoTimeOrNull } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";

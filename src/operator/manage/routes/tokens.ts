@@ -11,10 +11,11 @@ import {
   tokenOfId,
 } from "../../../store/tokens.ts";
 import type { Grantee } from "../authorize.ts";
+import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, NewToken, pageOf, paging, Token, WhoAmI } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { tokenShown } from "../shown.ts";
+import { NewToken, Token, WhoAmI } from "../token-schemas.ts";
 
 /** Whether a token for some accounts may see another token: one for no other accounts. */
 export const isSeenBy = ({ accounts }: Grantee, token: TokenRecord): boolean =>

@@ -1,10 +1,11 @@
 import { Type } from "typebox";
 import { namedTransactions, pageTransactions } from "../../../store/transactions.ts";
+import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
 import { periodOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, pageOf, paging, period, reaches, Transaction, TransactionKind } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTimeOrNull, transactionShown } from "../shown.ts";
+import { Transaction, TransactionKind } from "../transaction-schemas.ts";
 
 const Query = Type.Object(
   {

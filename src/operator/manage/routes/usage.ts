@@ -2,9 +2,9 @@ import { Type } from "typebox";
 import { accountUsage } from "../../../ledger/account-usage.ts";
 import { Problem } from "../problems.ts";
 import { route } from "../route.ts";
-import { Usage } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTimeOrNull } from "../shown.ts";
+import { Usage } from "../usage-schemas.ts";
 
 const GROUPS = ["day", "endpoint", "key"] as const;
 type Group = (typeof GROUPS)[number];

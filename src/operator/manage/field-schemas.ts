@@ -1,0 +1,40 @@
+import { type TSchema, Type } from "typebox";
+import Format from "typebox/format";
+import { isMomentMs } from "../../domain/moments.ts";
+import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
+
+// typebox's own lets a leap second through, which Unix time does not have.
+Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.parse(text)));
+
+/** The options of an object that has these fields and no others. */
+export const closed = { additionalProperties: false } as const;
+export const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
+
+type Schema<T> = ReturnType<typeof Type.Unsafe<T>>;
+
+/** The same schema, with null for what is not there. */
+export function nullable<T>(schema: TSchema): Schema<T | null> {
+  return Type.Unsafe<T | null>({ ...schema, type: [(schema as { type?: string }).type, "null"] });
+}
+
+export const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });
+export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
+export const text = Type.String();
+export const credits = Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: "Whole credits." });
+export const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
+
+const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
+
+/** Limits of an account or a key. @param of what they limit, and what null means */
+export const limits = (of: string) =>
+  Type.Object(
+    {
+      rate_limit: nullable<number>(limit),
+      max_concurrent: nullable<number>(limit),
+      daily_limit: nullable<number>(limit),
+    },
+    { ...closed, description: of },
+  );
+
+/** The same in the body of a call, which may leave any of them out. */
+export const newLimits = (of: string) => Type.Partial(limits(of), { ...closed, description: of });
