@@ -1,5 +1,6 @@
 import { Command } from "commander";
-import { type Verification, verifyLedger } from "../ledger/verify.ts";
+import { verifyLedger } from "../ledger/verify.ts";
+import type { Verification } from "../ledger/verify-run.ts";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";

@@ -3,7 +3,7 @@ import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { ArchiveVerification } from "./archive/verify-archive.ts";
-import type { Verification } from "./verify.ts";
+import type { Verification } from "./verify-run.ts";
 
 const LOGGED_MAX = 20;
 /** How often a gateway looks whether it is its turn. */

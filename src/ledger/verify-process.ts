@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { constants, setPriority } from "node:os";
 import { join } from "node:path";
 import type { ArchiveVerification } from "./archive/verify-archive.ts";
-import type { Verification } from "./verify.ts";
+import type { Verification } from "./verify-run.ts";
 
 const CLI = join(import.meta.dirname, "../cli.ts");
 const HEAP_MB = 512;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { ArchiveVerification } from "../../../src/ledger/archive/verify-archive.ts";
 import { createLedgerCheck } from "../../../src/ledger/regular-check.ts";
-import type { Verification } from "../../../src/ledger/verify.ts";
+import type { Verification } from "../../../src/ledger/verify-run.ts";
 import type { LedgerReport } from "../../../src/store/survey.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";

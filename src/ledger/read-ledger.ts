@@ -1,0 +1,45 @@
+import { isLater } from "../store/entry-ids.ts";
+import { LEDGER_PAGE, type LedgerEntry } from "../store/ledger-entries.ts";
+import { requestName } from "../store/names.ts";
+import { many } from "../store/pipelines.ts";
+import type { RequestRecord } from "../store/records.ts";
+import { scriptsOf } from "../store/script-runner.ts";
+import { entries, type LedgerPart } from "../store/scripts/entries.ts";
+import { addEntry, compareRecord, goOnFrom, type LedgerFold } from "./fold.ts";
+import { isWanted, type Run } from "./verify-run.ts";
+
+/** Reads a partition's ledger on to its end. */
+export async function readLedgerToEnd(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  const { run: runScript } = scriptsOf(run.nodes.of(partition));
+  let part: LedgerPart;
+  do {
+    part = await runScript(entries, { partition, after: fold.lastId });
+    await addEntries(run, partition, fold, part);
+    run.step();
+  } while (part.entries.length === LEDGER_PAGE);
+}
+
+/** Adds entries to the fold, and compares each with its checkpoint and with the record of its request. */
+export async function addEntries(
+  run: Run,
+  partition: number,
+  fold: LedgerFold,
+  { entries, cut, before }: LedgerPart,
+): Promise<void> {
+  const { nodes, report } = run;
+  const comparable = entries.filter((entry) => {
+    const { accountId, streamId, previous } = entry;
+    const checkpoint = before.get(accountId);
+    if (checkpoint?.entry === previous) goOnFrom(fold, accountId, checkpoint, report);
+    if (!isLater(streamId, cut))
+      report("chain", accountId, `entry ${streamId} is there, but ${cut} has left`);
+    return addEntry(fold, entry, report);
+  });
+  const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
+  const records = await many<RequestRecord, LedgerEntry>(
+    nodes.of(partition),
+    ofRequests,
+    (pipe, { requestId }) => pipe.hgetall(requestName(partition, requestId)),
+  );
+  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
+}

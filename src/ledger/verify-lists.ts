@@ -1,0 +1,76 @@
+import type { Redis } from "ioredis";
+import { requestName } from "../store/names.ts";
+import { many } from "../store/pipelines.ts";
+import type { RequestRecord } from "../store/records.ts";
+import type { Invariant, LedgerFold } from "./fold.ts";
+import { readLedgerToEnd } from "./read-ledger.ts";
+import { readStill } from "./read-still.ts";
+import type { Run } from "./verify-run.ts";
+
+/**
+ * Checks that each listed request belongs in its list: a request in `done` has ended and was charged what it should, one in
+ * `holds` is held, one in `polls` is bound. Invariants 2 and 3.
+ * @param wrong what is wrong with a request of this list, in words
+ */
+export async function verifyListed(
+  run: Run,
+  partition: number,
+  fold: LedgerFold,
+  list: string,
+  invariant: Invariant,
+  wrong: (request: ListedRequest) => string | undefined,
+): Promise<void> {
+  const { nodes, report } = run;
+  const redis = nodes.of(partition);
+  for await (const ids of sortedSetPages(redis, list)) {
+    run.step();
+    const suspects = (await recordsOf(run, partition, ids)).filter(wrong);
+    if (suspects.length === 0) continue;
+    // Some of it may just have happened: the ledger up to now, then the records again.
+    await readLedgerToEnd(run, partition, fold);
+    for (const { id } of suspects) {
+      const name = requestName(partition, id);
+      const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(list, id));
+      if (!still) continue;
+      const [record, score] = still;
+      const message = wrong({ id, record });
+      if (message && score !== null) report(invariant, record.account_id ?? "", message, id);
+    }
+  }
+}
+
+interface ListedRequest {
+  id: string;
+  record: RequestRecord;
+}
+
+/** What is wrong with an ended request, in words. */
+export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | undefined {
+  switch (record.state) {
+    case "held":
+    case "bound":
+      return `is ${record.state}, but kept among those that have ended`;
+    case "finished":
+      if (record.uncollected !== undefined || fold.charged.has(id)) return undefined;
+      if (record.trimmed_charge !== undefined) return undefined;
+      return "is finished, but was never charged";
+    default:
+      return undefined;
+  }
+}
+
+/** The records behind some ids; with a choice of accounts, only theirs and those without a record. */
+async function recordsOf({ nodes, wanted }: Run, partition: number, ids: string[]) {
+  const records = await many<RequestRecord, string>(nodes.of(partition), ids, (pipe, id) =>
+    pipe.hgetall(requestName(partition, id)),
+  );
+  return ids
+    .map((id, at) => ({ id, record: records[at] ?? {} }))
+    .filter(({ record }) => !wanted || record.account_id === undefined || wanted.has(record.account_id));
+}
+
+async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<string[]> {
+  for await (const page of redis.zscanStream(name, { count: 1000 }) as AsyncIterable<string[]>) {
+    yield page.filter((_, at) => at % 2 === 0);
+  }
+}
