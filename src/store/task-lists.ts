@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
-import { isObject } from "../domain/json.ts";
 import { type ArchivedHistory, readHistory } from "./account-history.ts";
-import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
+import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -11,26 +10,17 @@ import { requireOrder } from "./operator-values.ts";
 import { many } from "./pipelines.ts";
 import type { RequestRecord } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
-
-/** `held`: sent to the upstream, no task yet. `void`: ended without a task. The others are those of a task. */
-export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
-export type ListedStatus = (typeof LISTED_STATUSES)[number];
-
-/** A generation as operators see it. Times are Unix ms; undefined where it is not known any more, or not the case. */
-export interface TaskView {
-  requestId: string;
-  taskId: string | undefined;
-  accountId: string;
-  keyId: string;
-  endpoint: string;
-  /** Whole credits. */
-  price: number;
-  status: ListedStatus;
-  createdAtMs: number | undefined;
-  boundAtMs: number | undefined;
-  finishedAtMs: number | undefined;
-  refunded: boolean;
-}
+import {
+  type ChargePosition,
+  firstPosition,
+  type ListPosition,
+  nextList,
+  type Position,
+  REFUND_DIGEST,
+  REFUNDS_MAX,
+  readPosition,
+} from "./task-positions.ts";
+import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 
 export interface TaskQuery {
   status?: ListedStatus | undefined;
@@ -66,11 +56,7 @@ const LOOKED_AT_MAX = 2000;
 const SLICE = 200;
 /** Pages of charges that one page of tasks reads, at most. */
 const CHARGE_PAGES_MAX = 10;
-/** Refunds whose charge comes on a later page, kept in the cursor by a digest. */
-const REFUNDS_MAX = 400;
-const REFUND_DIGEST = 6;
-/** More requests of one partition than become due in the same millisecond. */
-const SAME_SCORE_MAX = 10_000_000;
+
 /** A task is created so long before it is charged, at most: a hold ends sooner. */
 const CHARGED_LATER_MS = 3_600_000;
 
@@ -122,24 +108,6 @@ export async function listTasks(
   }
 }
 
-/** Where a page goes on: in a list of the partition by score, or along the account's charges. */
-type Position = ListPosition | ChargePosition;
-
-interface ListPosition {
-  of: "holds" | "polls" | "done";
-  /** The score of the last request that was looked at, and how many of that score were. */
-  score: string;
-  times: number;
-}
-
-interface ChargePosition {
-  of: "charges";
-  /** As `readHistory` goes on; undefined at the newest entry. */
-  at?: string | undefined;
-  /** Digests of refunded requests whose charge comes later; what an operator refunded begins with `+`. */
-  refunds: string[];
-}
-
 interface Part {
   tasks: TaskView[];
   /** Undefined at the end of its list. */
@@ -154,50 +122,6 @@ interface Source {
   query: TaskQuery;
   archive: { history: ArchivedHistory; requests: ArchivedRequests } | undefined;
 }
-
-const startOf = (of: ListPosition["of"]): ListPosition => ({ of, score: "-inf", times: 0 });
-const CHARGES: ChargePosition = { of: "charges", refunds: [] };
-
-function firstPosition(status: ListedStatus | undefined): Position {
-  if (status === "void") return startOf("done");
-  if (status === "processing") return startOf("polls");
-  return status === "completed" || status === "failed" ? CHARGES : startOf("holds");
-}
-
-function nextList({ of }: Position, status: ListedStatus | undefined): Position | undefined {
-  if (status !== undefined) return undefined;
-  if (of === "holds") return startOf("polls");
-  return of === "polls" ? CHARGES : undefined;
-}
-
-/** @throws OperatorError for what `listTasks` has not made */
-function readPosition(text: string): Position {
-  const { of, score, times, at, refunds } = parsedObject(text);
-  if (of === "charges" && at === undefined) return CHARGES;
-  if (of === "charges" && typeof at === "string" && areDigests(refunds)) return { of, at, refunds };
-  const isScore = typeof score === "string" && /^(-inf|\d{1,16})$/.test(score);
-  if ((of === "holds" || of === "polls" || of === "done") && isScore && isCount(times))
-    return { of, score, times };
-  throw badCursor();
-}
-
-/** Empty for what is no JSON object. */
-function parsedObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : {};
-  } catch {
-    return {};
-  }
-}
-
-const isCount = (value: unknown): value is number =>
-  Number.isInteger(value) && Number(value) >= 0 && Number(value) <= SAME_SCORE_MAX;
-
-const areDigests = (value: unknown): value is string[] =>
-  Array.isArray(value) &&
-  value.length <= REFUNDS_MAX &&
-  value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST + 1);
 
 /** Requests of an account in a list of its partition, in the order of their scores. */
 async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {
@@ -322,30 +246,6 @@ async function readRecords(
   );
   return new Map(requestIds.map((id, at) => [id, records[at] ?? {}]));
 }
-
-/** A request's record as a task; undefined for a request that Redis has forgotten. */
-export function taskView(requestId: string, record: RequestRecord = {}): TaskView | undefined {
-  const { state, account_id: accountId, status } = record;
-  if (state === undefined || accountId === undefined) return undefined;
-  const isVoid = state === "void";
-  const time = (text: string | undefined): number | undefined =>
-    text === undefined ? undefined : Number(text);
-  return {
-    requestId,
-    accountId,
-    taskId: record.task_id,
-    keyId: record.key_id ?? "",
-    endpoint: record.endpoint ?? "",
-    price: record.uncollected ? 0 : Number(record.price ?? 0),
-    status: state === "held" ? "held" : isVoid ? "void" : state === "bound" ? "processing" : endOf(status),
-    createdAtMs: time(record.admitted_at ?? record.bound_at),
-    boundAtMs: time(record.bound_at),
-    finishedAtMs: time(isVoid ? record.void_at : record.finished_at),
-    refunded: record.refunded === "1",
-  };
-}
-
-const endOf = (status: string | undefined): ListedStatus => (status === "completed" ? "completed" : "failed");
 
 function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery): boolean {
   const atMs = task.createdAtMs ?? task.boundAtMs ?? 0;

@@ -10,7 +10,8 @@ import {
   transactionOfReference,
 } from "../../src/store/named-entries.ts";
 import { partitionOf, requestName } from "../../src/store/names.ts";
-import { listTasks, type TaskView } from "../../src/store/task-lists.ts";
+import { listTasks } from "../../src/store/task-lists.ts";
+import type { TaskView } from "../../src/store/task-view.ts";
 import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";

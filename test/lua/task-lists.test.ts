@@ -4,7 +4,8 @@ import { CURSOR_CHARS_MAX, cursorOf } from "../../src/store/cursors.ts";
 import { type KeyRef, META, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { listTasks, type TaskPage, type TaskQuery, type TaskView } from "../../src/store/task-lists.ts";
+import { listTasks, type TaskPage, type TaskQuery } from "../../src/store/task-lists.ts";
+import type { TaskView } from "../../src/store/task-view.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,

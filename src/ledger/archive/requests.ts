@@ -1,4 +1,5 @@
-import type { ArchivedRequests, TaskView } from "../../store/task-lists.ts";
+import type { ArchivedRequests } from "../../store/task-lists.ts";
+import type { TaskView } from "../../store/task-view.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 const REQUESTS = `

@@ -2,7 +2,7 @@ import type { AuditRecord } from "../../store/audit.ts";
 import type { KeyRecord } from "../../store/keys.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import type { AccountLimits, AccountObject } from "../../store/operator-accounts.ts";
-import type { TaskView } from "../../store/task-lists.ts";
+import type { TaskView } from "../../store/task-view.ts";
 import type { TokenRecord } from "../../store/tokens.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.

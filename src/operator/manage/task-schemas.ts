@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { LISTED_STATUSES } from "../../store/task-lists.ts";
+import { LISTED_STATUSES } from "../../store/task-view.ts";
 import { accountId, closed, credits, nullable, text, time } from "./field-schemas.ts";
 
 export const Task = Type.Object(
