@@ -182,7 +182,9 @@ test("the console shows what it can read and says which partitions it lacks", as
   const routes = createRoutes({ session, tiers: () => TIERS } as unknown as Services);
   const read = async (name: string, query: object = {}): Promise<object> => {
     const route = routes.find((one) => one.name === name)!;
-    return (await route.run({ params: {}, query, grantee: { accounts: undefined, scopes: [] } } as unknown as Call)).body;
+    return (
+      await route.run({ params: {}, query, grantee: { accounts: undefined, scopes: [] } } as unknown as Call)
+    ).body;
   };
   const [there, lacks] = [keys.find(isThere)!, keys.find((key) => !isThere(key))!];
   expect(await read("listTopKeys")).toMatchObject({
