@@ -7,6 +7,7 @@
 --       entry before that id is looked for  4 how many to look at, at most  5 how many to answer, at most
 --       6 what is wanted: ` type/kind type/kind `, with a space around each (empty: all)
 --       7 endpoint (empty: all)  8 entries since (ms; empty: all)  9 entries before (ms; empty: all)
+--       10 refunds of any later time, too (1 or empty)
 -- RETURNS outcome, now, the entries as XRANGE returns them, where to go on, as ARGV[3] (empty: there is nothing more)
 --   read
 --   left    where to go on is an entry that the ledger does not have
@@ -26,10 +27,11 @@ local function fields_of(entry)
 end
 
 local function is_wanted(entry)
-  local made_at = tonumber(entry.at)
-  return (wanted == "" or string.find(wanted, " " .. entry.type .. "/" .. kind_of(entry) .. " ", 1, true))
+  local made_at, kind = tonumber(entry.at), kind_of(entry)
+  return (wanted == "" or string.find(wanted, " " .. entry.type .. "/" .. kind .. " ", 1, true))
     and (endpoint == "" or entry.endpoint == endpoint)
-    and not (since and made_at < since) and not (before and made_at >= before)
+    and not (since and made_at < since)
+    and (not (before and made_at >= before) or (ARGV[10] == "1" and kind == "refund"))
 end
 
 local looked, answered = 0, {}

@@ -55,9 +55,22 @@ function routesOf(tollgate: Tollgate): [method: string, path: RegExp, Route][] {
 /** Makes an account and its first key, which is shown once. */
 async function signUp(tollgate: Tollgate, email: string): Promise<object> {
   const customerId = `cus_${randomUUID()}`;
-  await tollgate.createAccount(customerId, email);
-  const { key } = await tollgate.createKey(customerId, "first-key", MONTHLY_CREDITS);
+  // Nobody else has this id, so an account that is there already is ours: the answer to an earlier try was lost.
+  await tollgate.createAccount(customerId, email).catch(unlessConflict);
+  // A conflict says that the key was rotated and the answer was lost; the second time that is known.
+  const key =
+    (await firstKey(tollgate, customerId).catch(unlessConflict)) ?? (await firstKey(tollgate, customerId));
   return { customer_id: customerId, api_key: key };
+}
+
+/** The key itself is in one answer only. Where that was lost, nobody has the key, and it is replaced. */
+async function firstKey(tollgate: Tollgate, customerId: string): Promise<string | undefined> {
+  const { key, key_id, rotated_to } = await tollgate.createKey(customerId, "first-key", MONTHLY_CREDITS);
+  return key ?? (await tollgate.rotateKey(customerId, rotated_to ?? key_id)).key;
+}
+
+function unlessConflict(error: unknown): undefined {
+  if (!(error instanceof TollgateError && error.status === 409)) throw error;
 }
 
 /** The balance, and what was used in the last 30 days. */

@@ -28,7 +28,8 @@ export type Tollgate = ReturnType<typeof createTollgate>;
 
 /**
  * The calls that a shop needs. Each of them may be repeated: what has an id of ours or a reference happens once. So all are
- * tried again when the connection breaks or Tollgate is overloaded.
+ * tried again when the connection breaks or Tollgate is overloaded. Where a first answer was lost, three of them answer their
+ * repeat in another way, which their callers must expect: createAccount, createKey and rotateKey.
  * @param url of the admin port, such as http://127.0.0.1:9090
  * @param token with the scopes accounts:write, keys:write, credits:write, tasks:write, usage:read
  */
@@ -70,7 +71,7 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
   }
 
   return {
-    /** @throws TollgateError 409 if there is such an account */
+    /** @throws TollgateError 409 if there is such an account, also one that an earlier try has made */
     createAccount: (accountId: string, label: string) =>
       call<Account>("POST", "/accounts", { account_id: accountId, label }),
     account: (accountId: string) => call<Account>("GET", path`/accounts/${accountId}`),
@@ -86,6 +87,9 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
           "Idempotency-Key": requestId,
         },
       ),
+    /** A new key in the place of this one, which ends at once. @throws TollgateError 409 if that was done, also by an earlier try */
+    rotateKey: (accountId: string, keyId: string) =>
+      call<Key>("POST", path`/accounts/${accountId}/keys/${keyId}/rotate`, { overlap: "0s" }),
     packages: () => call<{ data: Package[] }>("GET", "/packages"),
     /** The same reference credits once. */
     grant: (accountId: string, packageName: string, reference: string) =>

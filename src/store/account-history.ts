@@ -100,7 +100,8 @@ async function followEntries(
 ): Promise<{ entries: LedgerEntry[]; next: string; left: boolean }> {
   const { run } = scriptsOf(redis);
   const entries: LedgerEntry[] = [];
-  const searchFrom = filter.toMs === undefined ? undefined : filter.toMs + CLOCK_SLACK_MS;
+  const untilMs = filter.refundsToMs ?? filter.toMs;
+  const searchFrom = untilMs === undefined ? undefined : untilMs + CLOCK_SLACK_MS;
   let at = position;
   for (let lookedAt = 0; at !== "" && lookedAt < LOOKED_AT_MAX && entries.length < limit; lookedAt += SLICE) {
     // Whoever asks for a time long ago would follow all that came since.
@@ -137,9 +138,12 @@ async function tailFrom(redis: Redis, partition: number, accountId: string, from
 }
 
 /** Whether an entry is one that the filter asks for. */
-export function isWanted(entry: LedgerEntry, { wanted, endpoint, fromMs, toMs }: HistoryFilter): boolean {
+export function isWanted(entry: LedgerEntry, filter: HistoryFilter): boolean {
+  const { wanted, endpoint, fromMs, refundsToMs } = filter;
   const { type, atMs } = entry;
-  if (wanted && !wanted.includes(`${type}/${kindOf(entry)}`)) return false;
+  const kind = kindOf(entry);
+  if (wanted && !wanted.includes(`${type}/${kind}`)) return false;
+  const toMs = refundsToMs !== undefined && kind === "refund" ? undefined : filter.toMs;
   if (endpoint && entry.endpoint !== endpoint) return false;
   return (fromMs === undefined || atMs >= fromMs) && (toMs === undefined || atMs < toMs);
 }

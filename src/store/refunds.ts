@@ -10,7 +10,7 @@ import {
   type StreamEntry,
 } from "./ledger-entries.ts";
 import type { FindArchivedEntry } from "./named-entries.ts";
-import { partitionNames } from "./names.ts";
+import { partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
 import { findTask } from "./operator-tasks.ts";
@@ -63,20 +63,21 @@ export interface Refund {
  * Refunds the charge of a finished task, once, whatever its end was. It is found by its task or request id also after its record
  * was collected.
  * @param wanted.reason for operators; customers see `refund`
+ * @param wanted.accounts the caller may use these alone: a task of another account is not found, as if there were none; undefined: all
  * @throws OperatorError `not_found`; `conflict` for a task that is not finished, was not charged or was refunded before, and for a
  *   reference that stands for something else; `unavailable` if only the archive could know and is away
  */
 export async function refundTask(
   nodes: RedisNodes,
   id: string,
-  wanted: { reason: string; reference: string },
+  wanted: { reason: string; reference: string; accounts?: readonly string[] | undefined },
   actor: Actor,
   archive: ArchiveLookUps = {},
 ): Promise<Refund> {
-  const { reference } = wanted;
+  const { reference, accounts } = wanted;
   const reason = requireReason(wanted.reason);
   requireReference(reference);
-  const place = await placeOf(nodes, id, archive);
+  const place = await placeOf(nodes, id, archive, accounts);
   const { accountId, requestId, partition } = place;
   const redis = nodes.of(partition);
   nodes.requireWritable?.([redis]);
@@ -90,7 +91,7 @@ export async function refundTask(
     );
   let reply = await run(place.found && chargeOf(place.found));
   if (reply.outcome === "search") {
-    const found = place.found ?? (await findCharge(nodes, requestId, archive, partition));
+    const found = place.found ?? (await findCharge(nodes, requestId, archive, [accountId]));
     if (found.isRefunded) throw refundedBefore(id);
     reply = await run(found.charge);
   }
@@ -152,40 +153,53 @@ interface Place {
 }
 
 /** Where a request is, by its record or else by its charge. @throws OperatorError `not_found`, `unavailable` */
-async function placeOf(nodes: RedisNodes, id: string, archive: ArchiveLookUps): Promise<Place> {
+async function placeOf(
+  nodes: RedisNodes,
+  id: string,
+  archive: ArchiveLookUps,
+  accounts: readonly string[] | undefined,
+): Promise<Place> {
   try {
     const { requestId, partition, record } = await findTask(nodes, id);
-    return { requestId, partition, accountId: record.account_id ?? "", found: undefined };
+    const { account_id: accountId = "" } = record;
+    if (accounts === undefined || accounts.includes(accountId))
+      return { requestId, partition, accountId, found: undefined };
   } catch (error) {
     if (!(error instanceof OperatorError) || error.code !== "not_found") throw error;
   }
-  const found = await findCharge(nodes, id, archive);
+  const found = await findCharge(nodes, id, archive, accounts);
   const { requestId, accountId, partition } = found.charge;
   return { requestId, accountId, partition, found };
 }
 
 /**
  * Looks for a charge and its refund, by request or task id, in the archive and in Redis.
- * @param within the only partition where it can be; undefined: any
+ * @param accounts the only ones whose charges are found; undefined: all
  * @throws OperatorError `not_found`; `unavailable` if it may be where nothing could be read
  */
 async function findCharge(
   nodes: RedisNodes,
   id: string,
   { findCharge: findArchived }: ArchiveLookUps,
-  within?: number,
+  accounts: readonly string[] | undefined,
 ): Promise<FoundCharge> {
-  const archived = await fromArchive(findArchived, id);
+  const isAllowed = ({ accountId }: LedgerEntry): boolean =>
+    accounts === undefined || accounts.includes(accountId);
+  const inArchive = await fromArchive(findArchived, id);
+  const archived = inArchive && isAllowed(inArchive.charge) ? inArchive : undefined;
   if (archived?.isRefunded) return archived;
-  const search = createSearch(nodes, id);
+  const search = createSearch(nodes, id, isAllowed);
   if (archived) {
     // What came after the newest entry of the archive is in Redis alone.
     const { charge, archivedTo } = archived;
     const found = await search.newestFirst(charge.partition, archivedTo);
     return { charge, isRefunded: found.isRefunded };
   }
-  const partitions = await partitionsOf(nodes);
-  for (let partition = within ?? 0; partition < (within ?? partitions - 1) + 1; partition++) {
+  const count = await partitionsOf(nodes);
+  const partitions = accounts
+    ? new Set(accounts.map((accountId) => partitionOf(accountId, count)))
+    : Array.from({ length: count }, (_, partition) => partition);
+  for (const partition of partitions) {
     const { charge, isRefunded } = await search.newestFirst(partition, LEDGER_START);
     if (charge) return { charge, isRefunded };
   }
@@ -224,7 +238,7 @@ export function chargeEntry(partition: number, stored: StreamEntry): ChargeEntry
 }
 
 /** Searches ledgers for the entries of one request, a bounded number in all. */
-function createSearch(nodes: RedisNodes, id: string) {
+function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEntry) => boolean) {
   let searched = 0;
   return {
     /** @param until id of an entry that is not looked at any more */
@@ -241,7 +255,7 @@ function createSearch(nodes: RedisNodes, id: string) {
           // Most entries are of other requests: they are not parsed.
           if (!one[1].includes(id)) continue;
           const entry = ledgerEntry(partition, one);
-          if (entry.requestId !== id && entry.taskId !== id) continue;
+          if ((entry.requestId !== id && entry.taskId !== id) || !isAllowed(entry)) continue;
           if (kindOf(entry) === "charge") return { charge: chargeEntry(partition, one), isRefunded };
           if (kindOf(entry) === "refund") isRefunded = true;
         }
@@ -258,10 +272,9 @@ function createSearch(nodes: RedisNodes, id: string) {
       }
     },
     /** Whether entries have left Redis for an archive. */
-    async hasLeft(partitions: number): Promise<boolean> {
-      const all = Array.from({ length: partitions }, (_, partition) => partition);
+    async hasLeft(partitions: Iterable<number>): Promise<boolean> {
       const cuts = await Promise.all(
-        all.map((partition) => nodes.of(partition).exists(partitionNames(partition).trimmed)),
+        Array.from(partitions, (partition) => nodes.of(partition).exists(partitionNames(partition).trimmed)),
       );
       return cuts.includes(1);
     },

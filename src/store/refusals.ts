@@ -33,21 +33,29 @@ export interface HourlyRefusals extends RefusalCount {
   atMs: number;
 }
 
-const nameOf = (nowMs: number): string => `tg:refusals:${new Date(nowMs).toISOString().slice(0, 10)}`;
+const nameOf = (atMs: number): string => `tg:refusals:${new Date(atMs).toISOString().slice(0, 10)}`;
 
 /**
- * Adds what this gateway has refused since the last time to the day's counts of all gateways. Statistics, not money:
+ * Adds what this gateway has refused since the last time to the counts of all gateways. Statistics, not money:
  * a call whose answer is lost may have counted.
  * @throws GatewayError `store_unavailable`
  */
 export async function addRefusals(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
   if (counts.length === 0) return;
-  await Promise.all([addToDay(connection, counts), addToHours(connection, counts)]);
+  await Promise.all([addToDays(connection, counts), addToHours(connection, counts)]);
 }
 
-/** For the most frequent of the day over all accounts. */
-async function addToDay(connection: Connection, counts: readonly RefusalCount[]): Promise<void> {
-  const name = nameOf(connection.nowMs());
+/** For the most frequent of each day over all accounts. A refusal that was counted late belongs to the day on which it was. */
+async function addToDays(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
+  const days = Map.groupBy(counts, ({ atMs }) => nameOf(atMs));
+  await Promise.all([...days].map(([name, ofDay]) => addToDay(connection, name, ofDay)));
+}
+
+async function addToDay(
+  connection: Connection,
+  name: string,
+  counts: readonly RefusalCount[],
+): Promise<void> {
   await connection.ofName(name).command(async (redis) => {
     const pipe = redis.pipeline();
     for (const { keyId, accountId, outcome, count } of counts) {

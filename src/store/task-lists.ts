@@ -59,6 +59,8 @@ const CHARGE_PAGES_MAX = 10;
 
 /** A task is created so long before it is charged, at most: a hold ends sooner. */
 const CHARGED_LATER_MS = 3_600_000;
+/** So long after the last charge refunds of failed tasks are looked for. A task ends at twice `tasks.max_age`, four hours by default. */
+const REFUNDED_LATER_MS = 86_400_000;
 
 /**
  * A page of an account's tasks: first those that have not ended, in no order; then those that were charged, newest charge first. Void
@@ -66,7 +68,8 @@ const CHARGED_LATER_MS = 3_600_000;
  * fewer than `limit`, even none, and still a `next`. A task whose state changes meanwhile may come twice.
  *
  * What Redis has forgotten of a task is read from the archive. Without one, the ledger tells: a refund under an operator's reference
- * is one of a completed task, any other one of a failed task.
+ * is one of a completed task, any other one of a failed task. With `toMs` in a long list, a task that failed more than a day after its
+ * charge may be listed as completed then: its refund is looked for among the account's newest 500 entries and in the day after `toMs`.
  * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list; `unavailable` if the archive is
  *   needed and away
  */
@@ -159,6 +162,7 @@ async function chargedTasks(source: Source, from: ChargePosition, most: number):
     endpoint,
     fromMs,
     toMs: toMs === undefined ? undefined : toMs + CHARGED_LATER_MS,
+    refundsToMs: toMs === undefined ? undefined : toMs + CHARGED_LATER_MS + REFUNDED_LATER_MS,
   };
   const refunds = new Set(from.refunds);
   const tasks: TaskView[] = [];
@@ -182,56 +186,64 @@ async function chargedTasks(source: Source, from: ChargePosition, most: number):
   return { tasks, next: next || undefined, reachesBackToMs: page?.reachesBackToMs };
 }
 
-/** A charge, and how it was refunded, if it was: by an operator, or since its task failed. */
+/** A charge, and whether it was refunded because its task failed. */
 interface Charge {
   entry: LedgerEntry;
-  refunded: "operator" | "failed" | undefined;
+  hasFailed: boolean;
 }
 
-/** The charges among these entries. Refunds come before them; those whose charge is not among them stay in `refunds`. */
+/**
+ * The charges among these entries. Refunds of failed tasks come before them; those whose charge is not among them stay in
+ * `refunds`. What an operator refunded is known by its request.
+ */
 function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charge[] {
   const charges: Charge[] = [];
   for (const entry of entries) {
     const digest = createHash("sha256").update(entry.requestId).digest("base64url").slice(0, REFUND_DIGEST);
     if (kindOf(entry) === "refund") {
-      refunds.add(entry.reference === "" ? digest : `+${digest}`);
-    } else {
-      const refunded = refunds.delete(digest)
-        ? "failed"
-        : refunds.delete(`+${digest}`)
-          ? "operator"
-          : undefined;
-      charges.push({ entry, refunded });
-    }
+      if (entry.reference === "") refunds.add(digest);
+    } else charges.push({ entry, hasFailed: refunds.delete(digest) });
   }
   return charges;
 }
 
 /** Tasks that have ended, of these charges. */
 async function asTasks(
-  { redis, partition, archive }: Source,
+  { redis, partition, accountId, archive }: Source,
   charges: readonly Charge[],
 ): Promise<TaskView[]> {
   const ids = charges.map(({ entry }) => entry.requestId).filter((id) => id !== "");
   const records = await readRecords(redis, partition, ids);
   const forgotten = ids.filter((id) => records.get(id)?.state === undefined);
   const archived = archive && forgotten.length > 0 ? await archive.requests(forgotten) : undefined;
-  return charges.flatMap(({ entry, refunded }): TaskView[] => {
+  const byOperator = await refundedByOperator(redis, accountNames(partition, accountId).refunds, forgotten);
+  return charges.flatMap(({ entry, hasFailed }): TaskView[] => {
     const task = taskView(entry.requestId, records.get(entry.requestId));
     // One that has not ended was listed before.
-    if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || refunded !== undefined }] : [];
-    const { requestId, taskId, accountId, keyId, endpoint, amount, atMs } = entry;
+    if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || hasFailed }] : [];
+    const { requestId, taskId, keyId, endpoint, amount, atMs } = entry;
     const known = archived?.get(requestId);
     return [
       {
         ...{ requestId, taskId: taskId || undefined, accountId, keyId, endpoint, price: 0 - amount },
-        status: refunded === "failed" ? "failed" : "completed",
+        status: hasFailed ? "failed" : "completed",
         ...{ createdAtMs: undefined, boundAtMs: atMs, finishedAtMs: undefined },
         ...known,
-        refunded: refunded !== undefined || known?.refunded === true,
+        refunded: hasFailed || byOperator.has(requestId) || known?.refunded === true,
       },
     ];
   });
+}
+
+/** Those of these requests that an operator refunded, whenever that was. */
+async function refundedByOperator(
+  redis: Redis,
+  refunds: string,
+  requestIds: readonly string[],
+): Promise<Set<string>> {
+  if (requestIds.length === 0) return new Set();
+  const references = await redis.hmget(refunds, ...requestIds);
+  return new Set(requestIds.filter((_, at) => references[at] !== null));
 }
 
 const isEnded = ({ status }: TaskView): boolean => status === "completed" || status === "failed";

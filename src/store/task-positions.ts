@@ -23,7 +23,7 @@ export interface ChargePosition {
   of: "charges";
   /** As `readHistory` goes on; undefined at the newest entry. */
   at?: string | undefined;
-  /** Digests of refunded requests whose charge comes later; what an operator refunded begins with `+`. */
+  /** Digests of requests that were refunded because their task failed, and whose charge comes later. */
   refunds: string[];
 }
 
@@ -71,4 +71,4 @@ const isCount = (value: unknown): value is number =>
 const areDigests = (value: unknown): value is string[] =>
   Array.isArray(value) &&
   value.length <= REFUNDS_MAX &&
-  value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST + 1);
+  value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST);

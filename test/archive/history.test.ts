@@ -88,6 +88,25 @@ test("filters hold across the cut", async () => {
   expect((await pages({ fromMs, toMs, limit: 4 })).map(shown)).toEqual(between.map(shown));
 });
 
+test("refunds are wanted beyond the time of the charges, as far as asked for", async () => {
+  const whole = await givenTrimmed();
+  const [refund, charge] = [whole.find((one) => kindOf(one) === "refund")!, whole[12]!];
+  const filter = { wanted: ["consume/charge", "recharge/refund"], toMs: charge.atMs };
+  const read = async (refundsToMs?: number) => {
+    const of = { ...filter, refundsToMs };
+    return (await archive.history(key.accountId, of, `first ${whole[0]!.streamId}`, 100)).entries;
+  };
+  const isCharge = (one: LedgerEntry): boolean => kindOf(one) === "charge";
+  const isEarlier = ({ atMs }: LedgerEntry): boolean => atMs < charge.atMs;
+  const [before, all] = [await read(), await read(refund.atMs + 1)];
+  expect(before.every(isEarlier)).toBe(true);
+  expect(all.filter(isCharge)).toEqual(before.filter(isCharge));
+  expect(all.filter((one) => !isCharge(one)).map(({ streamId }) => streamId)).toEqual(
+    whole.filter((one) => kindOf(one) === "refund").map(({ streamId }) => streamId),
+  );
+  expect(all.length).toBeGreaterThan(before.length);
+});
+
 test("tasks that Redis has forgotten are those of the archive", async () => {
   await givenTrimmed();
   const tasks = async (): Promise<TaskView[]> => {

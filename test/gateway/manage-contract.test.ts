@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { issueKeyOnce } from "../../src/store/issue-key.ts";
+import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -194,6 +194,32 @@ describe("keys", () => {
     expectProblem(other, 400);
     expect(other.body.errors[0].path).toBe("/tier");
     expect((await stage.manage("GET", `/accounts/${accountId}/keys`)).body.data).toHaveLength(1);
+  });
+
+  test("a key keeps its tier when that is written back, also once it takes no new keys or is gone", async () => {
+    const accountId = await stage.givenAccount();
+    const nodes = oneNode(stage.gateway.redis);
+    const givenKeyPath = async () => {
+      const { keyId } = await issueKey(nodes, { accountId, tier: "gone" });
+      return `/accounts/${accountId}/keys/${keyId}`;
+    };
+    const path = await givenKeyPath();
+    const patch = (body: object, to = path) => stage.manage("PATCH", to, { body });
+    const kept = await patch({ tier: "gone", label: "kept" });
+    expectStatus(kept, 200);
+    expect(kept.body).toMatchObject({ tier: "gone", label: "kept" });
+    expectProblem(await patch({ tier: "gone too", label: "not this" }), 400);
+    expectStatus(await patch({ tier: "standard" }), 200);
+    const back = await patch({ tier: "gone", label: "not this" });
+    expectProblem(back, 400);
+    expect(back.body.errors[0].path).toBe("/tier");
+    expect((await stage.manage("GET", path)).body).toMatchObject({ tier: "standard", label: "kept" });
+    // Whoever writes it back does not undo that another call moves the key.
+    for (let n = 0; n < 10; n++) {
+      const moved = await givenKeyPath();
+      await Promise.all([patch({ tier: "standard" }, moved), patch({ tier: "gone", label: "x" }, moved)]);
+      expect((await stage.manage("GET", moved)).body.tier).toBe("standard");
+    }
   });
 
   test("a cap holds for the month, and another account's key is not found", async () => {

@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { cursorOf } from "../../src/store/cursors.ts";
+import { partitionOf, requestName, taskName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -125,6 +128,41 @@ test("a token for some accounts cannot tell another account's task from none", a
   const none = await answers("task_nothing");
   expect(none).toEqual(Array.from({ length: 3 }, () => [404, "not_found", expect.any(String)]));
   expect(await answers(made.body.data.task_id)).toEqual(none);
+});
+
+// Guarantee: a refund may be repeated whenever its answer was lost, by whoever made it.
+test("a token for some accounts refunds its own tasks also after their records are gone, and no others", async () => {
+  const [own, other] = [await stage.givenAccount(100), await stage.givenAccount(100)];
+  const token = await stage.givenToken(["tasks:read", "tasks:write"], { accounts: [own] });
+  const refund = (id: string) =>
+    stage.manage("POST", `/tasks/${id}/refund`, { token, body: { reason: "black", reference: `of ${id}` } });
+  const tasks: Record<string, string> = {};
+  for (const accountId of [own, other]) {
+    const { key } = await stage.givenKey(accountId);
+    const body = { ...BOAT, prompt: "[sandbox: duration=0s]" };
+    const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body });
+    const taskId = made.body.data.task_id;
+    const { data } = (await stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key })).body;
+    expect(data.status).toBe("completed");
+    tasks[accountId] = taskId;
+    // Such as COLLECT does.
+    const partition = partitionOf(accountId, await partitionsOf(oneNode(stage.gateway.redis)));
+    const { request_id } = (await stage.manage("GET", `/tasks/${taskId}`)).body;
+    const names = [requestName(partition, request_id), taskName(taskId, partition)];
+    expect(await stage.gateway.redis.del(...names)).toBe(2);
+  }
+  const first = await refund(tasks[own]!);
+  expectStatus(first, 201);
+  expect(first.body).toMatchObject({ task_id: tasks[own], balance: 100 });
+  const again = await refund(tasks[own]!);
+  expectStatus(again, 200);
+  expect(again.body.id).toBe(first.body.id);
+  const refusal = async (id: string) => {
+    const { status, body } = await refund(id);
+    return [status, body.code, body.detail.replace(id, "ID")];
+  };
+  expect(await refusal(tasks[other]!)).toEqual([404, "not_found", expect.any(String)]);
+  expect(await refusal(tasks[other]!)).toEqual(await refusal("task_nothing"));
 });
 
 test("a token for some accounts lists those and their keys only", async () => {

@@ -1,5 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -21,24 +23,71 @@ const SCOPES = [
 ];
 
 let stage: ManageStage;
-let shop: ChildProcess;
-let url: string;
+let token: string;
+let shop: Shop;
 beforeAll(async () => {
   stage = await givenManageStage();
-  const token = await stage.givenToken(SCOPES);
-  const env = { ...process.env, TOLLGATE_URL: stage.gateway.adminUrl, TOLLGATE_TOKEN: token, PORT: "0" };
-  shop = spawn(process.execPath, ["shop.ts"], { cwd: FOLDER, env, stdio: ["ignore", "pipe", "inherit"] });
-  const [line] = (await once(createInterface(shop.stdout!), "line")) as [string];
-  url = /http:\S+/.exec(line)![0];
+  token = await stage.givenToken(SCOPES);
+  shop = await givenShop(stage.gateway.adminUrl);
 });
 afterAll(async () => {
-  shop.kill();
-  await once(shop, "exit");
+  await shop.stop();
   await stage.stop();
 });
 
-const call = (method: string, path: string, body?: object): Promise<Reply> =>
-  send(url, method, path, { ...(body && { body }) });
+type Shop = Awaited<ReturnType<typeof givenShop>>;
+
+/** @param tollgateUrl where it finds the management API */
+async function givenShop(tollgateUrl: string) {
+  const env = { ...process.env, TOLLGATE_URL: tollgateUrl, TOLLGATE_TOKEN: token, PORT: "0" };
+  const child = spawn(process.execPath, ["shop.ts"], {
+    ...{ cwd: FOLDER, env },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const [line] = (await once(createInterface(child.stdout), "line")) as [string];
+  const url = /http:\S+/.exec(line)![0];
+  return {
+    call: (method: string, path: string, body?: object): Promise<Reply> =>
+      send(url, method, path, { ...(body && { body }) }),
+    async stop() {
+      child.kill();
+      await once(child, "exit");
+    },
+  };
+}
+
+/** Passes calls on to the management API, and breaks the connection instead of the first answer to each kind of write. */
+async function givenLostAnswers() {
+  const lost = new Set<string>();
+  const server = createServer(async (req, res) => {
+    const chunks = await req.toArray();
+    const headers = Object.entries(req.headers).filter(
+      ([name]) => !/^(host|connection|content-length)$/.test(name),
+    );
+    const { method = "" } = req;
+    const answer = await fetch(`${stage.gateway.adminUrl}${req.url}`, {
+      method,
+      headers: Object.fromEntries(headers) as Record<string, string>,
+      ...(chunks.length > 0 && { body: Buffer.concat(chunks) }),
+    });
+    const write = `${method} ${req.url?.replace(/(accounts|keys)\/[^/]+/g, "$1/*")}`;
+    if (method !== "GET" && !lost.has(write)) {
+      lost.add(write);
+      req.socket.destroy();
+      return;
+    }
+    res.writeHead(answer.status, { "Content-Type": answer.headers.get("Content-Type") ?? "" });
+    res.end(await answer.text());
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    lost,
+    stop: () => server[Symbol.asyncDispose](),
+  };
+}
+
+const call = (method: string, path: string, body?: object): Promise<Reply> => shop.call(method, path, body);
 const generate = (key: string): Promise<Reply> =>
   stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
 
@@ -103,4 +152,34 @@ test("another customer's video is not refunded, and a mistake is told", async ()
   expectStatus(await call("POST", `/customers/${bob.customer_id}/orders/2/paid`, { package: "huge" }), 400);
   expectStatus(await call("POST", "/customers", {}), 400);
   expectStatus(await call("GET", "/nonsense"), 404);
+});
+
+// Guarantee: what the README says of lost answers.
+test("a customer signs up and pays once, also if the first answer to each write is lost", async () => {
+  const proxy = await givenLostAnswers();
+  const unlucky = await givenShop(proxy.url);
+  try {
+    const joined = await unlucky.call("POST", "/customers", { email: "eve@example.com" });
+    expectStatus(joined, 200);
+    const { customer_id: id, api_key: key } = joined.body;
+    const paid = await unlucky.call("POST", `/customers/${id}/orders/7/paid`, { package: "premium" });
+    expectStatus(paid, 200);
+    expect(paid.body).toEqual({ credits: 500, balance: 500 });
+    expectStatus(await unlucky.call("POST", `/customers/${id}/suspend`), 200);
+    expectStatus(await unlucky.call("POST", `/customers/${id}/resume`), 200);
+    expectStatus(await generate(key), 200);
+    const keys = (await stage.manage("GET", `/accounts/${id}/keys`)).body.data;
+    expect(keys.filter(({ revoked_at }: { revoked_at: unknown }) => revoked_at === null)).toHaveLength(1);
+    expect((await stage.manage("GET", `/accounts/${id}`)).body.label).toBe("eve@example.com");
+    expect([...proxy.lost].map((write) => write.replace("/manage/v1", ""))).toEqual([
+      "POST /accounts",
+      "POST /accounts/*/keys",
+      "POST /accounts/*/keys/*/rotate",
+      "POST /accounts/*/grants",
+      "PATCH /accounts/*",
+    ]);
+  } finally {
+    await unlucky.stop();
+    await proxy.stop();
+  }
 });

@@ -302,6 +302,10 @@ test("a charge that has left Redis is found in the archive, and without it nothi
     expect(await codeOf(refund(async () => ({ charge, isRefunded: true, archivedTo })))).toBe("conflict");
     expect(await readAccount(nodes, accountId)).toMatchObject({ balance: 90 });
     const found: FindArchivedCharge = async () => ({ charge, isRefunded: false, archivedTo });
+    const ofOthers = { ...wanted, accounts: ["another"] };
+    expect(await codeOf(refundTask(nodes, taskOf(request), ofOthers, ANN, { findCharge: found }))).toBe(
+      "not_found",
+    );
     expect(await refund(found)).toMatchObject({ outcome: "refunded", balance: 100 });
     // The archive has not got this refund yet; Redis has.
     expect(

@@ -1510,6 +1510,9 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   mutant("an entry before the time is wanted", "history", "not (since and made_at < since)", "true"),
   mutant("an entry of the first ms is not wanted", "history", "made_at < since)", "made_at <= since)"),
   mutant("an entry of the last ms is wanted", "history", "made_at >= before", "made_at > before"),
+  mutant("no refund after the time is wanted", "history", 'ARGV[10] == "1"', "false"),
+  mutant("a refund after the time is always wanted", "history", 'ARGV[10] == "1"', "true"),
+  mutant("a charge after the time is wanted", "history", 'and kind == "refund"', ""),
   mutant(
     "it stops before the time that is wanted",
     "history",

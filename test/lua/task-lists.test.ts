@@ -1,8 +1,9 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { CURSOR_CHARS_MAX, cursorOf } from "../../src/store/cursors.ts";
-import { type KeyRef, META, requestName } from "../../src/store/names.ts";
+import { accountNames, type KeyRef, META, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { refundTask } from "../../src/store/refunds.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { listTasks, type TaskPage, type TaskQuery } from "../../src/store/task-lists.ts";
 import type { TaskView } from "../../src/store/task-view.ts";
@@ -139,6 +140,7 @@ test("what Redis has forgotten is judged by the ledger", async () => {
     refund(11, 30),
     refund(12, 31, { reference: "complaint" }),
   ]);
+  await redis.hset(accountNames(0, "old").refunds, "req_12", "complaint");
   for (const limit of [1, 3, 100]) {
     const tasks = await listed({ limit }, "old");
     expect(tasks.map(({ taskId, status, refunded }) => [taskId, status, refunded])).toEqual([
@@ -153,6 +155,71 @@ test("what Redis has forgotten is judged by the ledger", async () => {
   ]);
 });
 
+// Guarantee: what happened to a task does not depend on the times that a list is asked for.
+test("a task of a day is listed as refunded, also if that was later and Redis has forgotten it", async () => {
+  const DAY_MS = 86_400_000;
+  const dayMs = Date.UTC(2026, 9, 1);
+  stage = createStage(connection, { partition: 0 });
+  stage.clock.nowMs = dayMs + DAY_MS - 30 * 60_000;
+  key = await stage.givenKey({ accountId: "late", credits: 100 });
+  const [failed, complained, fine] = times(3, () => stage.request(key, { price: 10 })) as [
+    Generation,
+    Generation,
+    Generation,
+  ];
+  for (const request of [failed, complained, fine]) await stage.givenTask(request);
+  stage.clock.nowMs += 2 * 3_600_000;
+  await stage.observe(failed, "failed");
+  for (const request of [complained, fine]) await stage.observe(request, "completed");
+  const why = { reason: "black frames", reference: "complaint" };
+  stage.clock.nowMs += 30 * DAY_MS;
+  await refundTask(nodes, complained.requestId, why, { by: "cli ann", requestId: "" });
+  const ofDay = { fromMs: dayMs, toMs: dayMs + DAY_MS };
+  const shown = async (query: Partial<TaskQuery>) =>
+    (await listed(query, "late")).map(({ requestId, status, refunded }) => [requestId, status, refunded]);
+  const known = await shown(ofDay);
+  expect(known).toEqual([
+    [fine.requestId, "completed", false],
+    [complained.requestId, "completed", true],
+    [failed.requestId, "failed", true],
+  ]);
+  // Such as COLLECT does.
+  await redis.del(known.map(([requestId]) => requestName(0, String(requestId))));
+  expect(await shown(ofDay)).toEqual(known);
+  expect(await shown({ ...ofDay, status: "failed" })).toEqual(known.slice(2));
+});
+
+test("in a list of long ago, a refund is found in the day after it, and one by an operator always", async () => {
+  await empty();
+  const [startMs, DAY_MS] = [Date.UTC(2026, 0, 1), 86_400_000];
+  const charge = (name: string, atMs: number): GivenEntry => ({
+    ...{ accountId: "old", amount: -10, atMs, keyId: "key", endpoint: ENDPOINT },
+    ...{ taskId: `task_${name}`, requestId: `req_${name}` },
+  });
+  const refund = (name: string, atMs: number, more: Partial<GivenEntry> = {}): GivenEntry => ({
+    ...{ ...charge(name, atMs), type: "recharge", amount: 10, reason: "refund", ...more },
+  });
+  await writeEntries(redis, 0, [
+    { accountId: "old", amount: 100_000, atMs: 1 },
+    ...["a", "b", "c"].map((name) => charge(name, startMs)),
+    ...times(2, (at) => charge(`after_${at}`, startMs + DAY_MS)),
+    refund("after_0", startMs + DAY_MS + 1),
+    refund("a", startMs + DAY_MS + 1),
+    ...times(3000, (at) => charge(`later_${at}`, startMs + 3 * DAY_MS + at)),
+    refund("b", startMs + 4 * DAY_MS, { reference: "complaint" }),
+    ...times(1000, (at) => charge(`last_${at}`, startMs + 5 * DAY_MS + at)),
+  ]);
+  await redis.hset(accountNames(0, "old").refunds, "req_b", "complaint");
+  for (const limit of [1, 3, 100]) {
+    const tasks = await listed({ limit, fromMs: startMs, toMs: startMs + 3_600_000 }, "old");
+    expect(tasks.map(({ taskId, status, refunded }) => [taskId, status, refunded])).toEqual([
+      ["task_c", "completed", false],
+      ["task_b", "completed", true],
+      ["task_a", "failed", true],
+    ]);
+  }
+});
+
 // Guarantee: a list of tasks is read to its end, however many refunds come before their charges.
 test("a cursor with as many refunds as it carries is one that the API takes", async () => {
   await empty();
@@ -162,7 +229,7 @@ test("a cursor with as many refunds as it carries is one that the API takes", as
   });
   const refund = (at: number): GivenEntry => ({
     ...{ ...charge(at), type: "recharge", amount: 10, reason: "refund" },
-    ...{ atMs: 5000 + at, reference: `complaint ${at}` },
+    ...{ atMs: 5000 + at },
   });
   const [charges, refunds] = [times(400, (at) => charge(10 + at)), times(400, (at) => refund(10 + at))];
   await writeEntries(redis, 0, [{ accountId: "old", amount: 5000, atMs: 1 }, ...charges, ...refunds]);

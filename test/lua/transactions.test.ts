@@ -221,6 +221,11 @@ test.each(HISTORY_MUTANTS)("the mistake is found: $what", async (mutant) => {
     found.push(
       await run(history, { ...of, from: found.flat().find(isId)!, lookedAtMax: 3, answeredMax: 100 }),
     );
+    const until = { toMs: START_MS + 9 * MINUTE_MS, lookedAtMax: 100, answeredMax: 100 };
+    for (const refundsToMs of [undefined, START_MS + 30 * MINUTE_MS])
+      found.push(
+        await run(history, { ...of, from: `(${START_MS + 60 * MINUTE_MS}-0`, ...until, refundsToMs }),
+      );
     const { trimmed } = partitionNames(0);
     await redis.hset(trimmed, "last_entry", "1-0");
     found.push(await run(history, { ...of, from: `(${START_MS}-0` }));

@@ -28,7 +28,8 @@ const PAGE = `
   ), shown AS (
     SELECT * FROM looked_at
     WHERE ($10::text[] IS NULL OR type || '/' || kind = ANY ($10::text[])) AND ($11::text IS NULL OR endpoint = $11)
-    ORDER BY ${ORDER} LIMIT $12
+      AND (kind = 'refund' OR at < coalesce($12::timestamptz, 'infinity'))
+    ORDER BY ${ORDER} LIMIT $13
   )
   SELECT shown.*, looked.* FROM (
     SELECT count(*)::int AS looked_at, (array_agg(id ORDER BY at, id_ms, id_number))[1] AS last_id, min(at) AS last_at
@@ -69,11 +70,12 @@ function goesOnAfter(
   return `${looked.last_at.getTime()} ${looked.last_id}`;
 }
 
-const filterValues = ({ fromMs, toMs, wanted, endpoint }: HistoryFilter): unknown[] => [
+const filterValues = ({ fromMs, toMs, wanted, endpoint, refundsToMs }: HistoryFilter): unknown[] => [
   timeOf(fromMs),
-  timeOf(toMs),
+  timeOf(refundsToMs ?? toMs),
   wanted ?? null,
   endpoint ?? null,
+  timeOf(toMs),
 ];
 
 const timeOf = (ms: number | string | undefined): string | null =>

@@ -12,6 +12,8 @@ export interface HistoryFilter {
   fromMs?: number | undefined;
   /** Itself not included. */
   toMs?: number | undefined;
+  /** Refunds are wanted that came after `toMs`, too: all that are looked at, and those before this are. */
+  refundsToMs?: number | undefined;
 }
 
 export interface HistoryCall extends HistoryFilter {
@@ -40,10 +42,12 @@ export const history: Script<HistoryCall, History> = {
     const { ledger, trimmed } = partitionNames(partition);
     return [ledger, trimmed];
   },
-  args({ accountId, from, lookedAtMax, answeredMax, wanted, endpoint = "", fromMs = "", toMs = "" }) {
+  args({ accountId, from, lookedAtMax, answeredMax, ...filter }) {
+    const { wanted, endpoint = "", fromMs = "", toMs = "", refundsToMs } = filter;
     return [
       ...[accountId, from, lookedAtMax, answeredMax],
       ...[wanted === undefined ? "" : ` ${wanted.join(" ")} `, endpoint, fromMs, toMs],
+      refundsToMs === undefined ? "" : 1,
     ];
   },
   read([outcome, , entries, next], { partition }) {

@@ -109,7 +109,7 @@ export const askEditKey = async (key, etag) =>
   });
 
 /**
- * What differs: a tier that is gone from the configuration, or an expiry to the second, stays when it was not touched.
+ * An expiry to the second stays when it was not touched: its field shows minutes.
  * @param {Key} key
  * @param {Record<string, string>} values
  */
@@ -119,7 +119,7 @@ function changesOf(key, values) {
     label: textOrNull(values.label),
     limits: limitsOf(values),
     monthly_credits: numberOrNull(values.monthly_credits),
-    ...(values.tier === key.tier ? {} : { tier: values.tier }),
+    tier: values.tier,
     ...(expiry === momentValue(key.expires_at) ? {} : { expires_at: momentOrNull(expiry) }),
   };
 }

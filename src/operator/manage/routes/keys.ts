@@ -137,16 +137,15 @@ const oneKeyRoutes = (services: Services) => [
     name: "changeKey",
     summary: "Change a key",
     description:
-      "From its next request on. What is left out stays, null removes: of a limit it means that of the tier. A revoked key cannot be changed.",
+      "From its next request on. What is left out stays, null removes: of a limit it means that of the tier. A tier that " +
+      "takes no new keys or has left the configuration is refused, unless it is the key's own. A revoked key cannot be changed.",
     body: KeyChanges,
     takesIfMatch: true,
     answers: { 200: { description: "The key as it is now.", schema: Key } },
     refusals: [404, 409, 412],
     async run(call) {
       const { body, ifRevision, actor } = call;
-      requireTier(services, body.tier);
       const changes = {
-        tier: body.tier,
         label: body.label,
         monthlyCredits: body.monthly_credits,
         rateLimit: body.limits?.rate_limit,
@@ -155,7 +154,11 @@ const oneKeyRoutes = (services: Services) => [
         expiresAtMs: timeOf(body.expires_at),
       };
       const { result, confirmed } = await services.session.write(async (nodes) => {
-        await changeKey(nodes, await keyOf(nodes, call), changes, actor, ifRevision);
+        const key = await keyOf(nodes, call);
+        // The tier that the key has is not checked, so it is not written either: another call may have moved the key meanwhile.
+        const tier = body.tier === key.tier ? undefined : body.tier;
+        requireTier(services, tier);
+        await changeKey(nodes, key, { ...changes, tier }, actor, ifRevision);
         return keyOf(nodes, call);
       });
       return shown(result, { confirmed });

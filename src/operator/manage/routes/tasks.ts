@@ -115,11 +115,10 @@ const oneTaskRoutes = ({ session }: Services) => [
     answers: bookingAnswers("The transaction, with the balance."),
     refusals: [404, 409],
     async run({ params, body, grantee, actor }) {
-      const { result, confirmed } = await session.write(async (nodes) => {
-        // Who may use some accounts only refunds what Redis still has.
-        if (grantee.accounts) await taskOf(nodes, params.task!, grantee);
-        return refundTask(nodes, params.task!, body, actor, session.archive);
-      });
+      const wanted = { ...body, accounts: grantee.accounts };
+      const { result, confirmed } = await session.write((nodes) =>
+        refundTask(nodes, params.task!, wanted, actor, session.archive),
+      );
       return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
     },
   }),
