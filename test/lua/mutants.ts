@@ -236,7 +236,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a late one takes no room",
     "bind",
-    '  if outcome == "late" then add_spent(spent, record[5] or tonumber(ARGV[16]), price) end\n',
+    '  if outcome == "late" then add_spent(spent, admitted_at, price) end\n',
   ),
   mutant(
     "an uncollected one takes room",
@@ -244,18 +244,8 @@ export const MUTANTS: readonly Mutant[] = [
     'if outcome == "late" then add_spent',
     "if true then add_spent",
   ),
-  mutant(
-    "a forgotten one takes no room",
-    "bind",
-    "record[5] or tonumber(ARGV[16]), price",
-    "record[5], price",
-  ),
-  mutant(
-    "a late one is of the month of its BIND",
-    "bind",
-    "record[5] or tonumber(ARGV[16]), price",
-    "now, price",
-  ),
+  mutant("a forgotten one takes no room", "bind", "tonumber(record[5] or ARGV[16])", "tonumber(record[5])"),
+  mutant("a late one is of the month of its BIND", "bind", "admitted_at, price", "now, price"),
   without(
     "a key's clock stays behind its month",
     "include/spent",
