@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { printed } from "../../../config/problems.ts";
 import { isObject } from "../../../domain/json.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
 import { type GatewayReport, readReports } from "../../../store/gateway-reports.ts";
@@ -146,7 +147,7 @@ const configurationRoute = ({ session, describeConfig }: Services) =>
           awaiting_signal: described.awaiting_signal,
           problem: described.last_reload.successful
             ? null
-            : described.last_reload.problems.map((problem) => problem.message).join("; "),
+            : described.last_reload.problems.map(printed).join("; "),
         },
         gateways: gateways.map(({ gatewayId, host, configHash }) => ({
           gateway_id: gatewayId,
