@@ -317,7 +317,7 @@ test("the management API says of a refused file what the log says: file, line, s
 });
 
 // Guarantee: an operator sees that an edited file is not in force yet, and what it waits for.
-test("with reload: signal the management API says that changed files wait for SIGHUP, and not that they are wrong", async ({
+test("with reload: signal the management API says which changes wait for SIGHUP, and not that they are wrong", async ({
   onTestFinished,
 }) => {
   onTestFinished(async () => {
@@ -328,12 +328,19 @@ test("with reload: signal the management API says that changed files wait for SI
   edit(sections(50_000, { reload: "signal" as never }));
   await until(async () => (await shown()).settings.reload === "signal", "reload: signal");
   expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
-  edit(sections(50_000));
+  edit(sections(60_000));
   await until(async () => (await shown()).awaiting_signal, "the changed file");
-  expect(await fileShown()).toMatchObject({ awaiting_signal: true, problem: null });
+  const limit = {
+    path: "tiers.standard.rate_limit",
+    in_force: 50_000,
+    in_file: 60_000,
+    needs_restart: false,
+  };
+  const reload = { path: "reload", in_force: "signal", in_file: "auto", needs_restart: false };
+  expect(await fileShown()).toMatchObject({ differs: [limit, reload], awaiting_signal: true, problem: null });
   gateway.signal("SIGHUP");
   await until(async () => (await shown()).settings.reload === "auto", "reload: auto");
-  expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
+  expect(await fileShown()).toMatchObject({ differs: [], awaiting_signal: false, problem: null });
 });
 
 // Guarantee: `enterprise:` mistyped as `enterprize:` does not give paying customers the limits of others.
