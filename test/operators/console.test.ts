@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
@@ -362,6 +363,25 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
       expect(await rows.count()).toBe(1);
       await operator.open("overview");
     }
+  });
+
+  // Guarantee: nobody takes what a search has found for all there is, or what it does not look for as missing.
+  test("a search says that more accounts have a label and where they are, and that keys are found by their ids", async () => {
+    const label = `Studio ${randomUUID()}`;
+    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+    const accounts = `${gateway.adminUrl}/manage/v1/accounts`;
+    const body = JSON.stringify({ label });
+    for (let n = 0; n < 21; n++) await fetch(accounts, { method: "POST", headers, body });
+    await operator.signIn();
+    await operator.view(`search?q=${encodeURIComponent(label)}`);
+    await page.getByText("Keys and tokens are not found by their labels").waitFor();
+    await page.getByText("More accounts than are shown may have this label").waitFor();
+    await page.getByRole("link", { name: "list of accounts" }).click();
+    const rows = page.getByRole("table", { name: "Accounts" }).locator("tbody tr");
+    await rows.nth(20).waitFor();
+    expect(await rows.count()).toBe(21);
+    await operator.view("search?q=backend");
+    await page.getByText("No id is backend, no account has a label that begins with it").waitFor();
   });
 
   test("the id of an audit record leads to it", async () => {

@@ -243,7 +243,11 @@ export const SearchResults = list(
     },
     closed,
   ),
-  { complete: Type.Boolean({ description: "Whether these are all accounts with the reference." }) },
+  {
+    complete: Type.Boolean({
+      description: "Whether these are all accounts with the label or the reference.",
+    }),
+  },
 );
 
 /** Schemas that the description names. */
