@@ -384,6 +384,25 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText("No id is backend, no account has a label that begins with it").waitFor();
   });
 
+  test("the configuration lists what changed files change, at SIGHUP or at a restart", async () => {
+    const path = "**/manage/v1/configuration";
+    await page.route(path, async (route) => {
+      const answer = await route.fetch();
+      const json = (await answer.json()) as { file: object };
+      const differs = [
+        { path: "tasks.refund_failed", in_force: true, in_file: false, needs_restart: false },
+        { path: "server.port", in_force: 8080, in_file: 8081, needs_restart: true },
+      ];
+      Object.assign(json.file, { differs, awaiting_signal: true });
+      await route.fulfill({ response: answer, json });
+    });
+    await operator.signIn("configuration");
+    await page.getByText("The files have changed. This gateway reads them at SIGHUP").waitFor();
+    await page.getByRole("row", { name: "tasks.refund_failed true false SIGHUP" }).waitFor();
+    await page.getByRole("row", { name: "server.port 8080 8081 a restart" }).waitFor();
+    await page.unroute(path);
+  });
+
   test("the id of an audit record leads to it", async () => {
     const { accountId } = await gateway.givenKey({ credits: 100 });
     const headers = { authorization: `Bearer ${TOKEN}` };
