@@ -2,7 +2,7 @@ import { statSync } from "node:fs";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { certificateValidities } from "./certificates.ts";
-import { type Config, type Loaded, readConfig } from "./config.ts";
+import { type Config, type Loaded, type Reading, readConfig } from "./config.ts";
 import {
   type Difference,
   differences,
@@ -55,8 +55,8 @@ export class LiveConfig {
   #inForceSinceMs = Date.now();
   /** The files' content at the last attempt, whether it was accepted or refused. */
   #attempted: Contents;
-  /** Changed content that waits for SIGHUP, with `reload: signal`. */
-  #awaitingSignal: Contents | undefined;
+  /** Changed content that waits for SIGHUP, with `reload: signal`; parsed when somebody asks what it changes. */
+  #awaitingSignal: { contents: Contents; reading?: Reading } | undefined;
   #awaitingRestart: readonly Difference[] = [];
   #last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: Date.now(), problems: [] };
   #watching: { stop(): void } | undefined;
@@ -123,22 +123,45 @@ export class LiveConfig {
     },
   });
 
+  /**
+   * What the files have that is not in force, and why their content cannot be put in force: of what waits for SIGHUP, or else of
+   * what was read last. `differs` is empty for content that cannot be read.
+   */
+  readonly describeFiles = (): { differs: readonly Difference[]; problems: readonly ConfigProblem[] } => {
+    const waiting = this.#readWaiting();
+    if (!waiting) return { differs: this.#awaitingRestart, problems: this.#last.problems };
+    if (!waiting.loaded) return { differs: [], problems: waiting.problems };
+    const { changes, awaitingRestart } = changesBetween(this.#inForce, waiting.loaded);
+    return { differs: [...changes, ...awaitingRestart], problems: this.#slips(waiting.loaded) };
+  };
+
+  #readWaiting(): Reading | undefined {
+    const waiting = this.#awaitingSignal;
+    if (!waiting) return undefined;
+    const reading = waiting.reading ?? this.#read(waiting.contents);
+    // A file that this content names for the first time is not watched, so it may change unseen.
+    if (holds(waiting.contents, reading.contents)) waiting.reading = reading;
+    return reading;
+  }
+
+  /** @param settled the files' content if it is known; else they are read now */
+  #read(settled?: Contents): Reading {
+    const { source } = this.#options.loaded;
+    return readConfig({ ...source, read: (file) => settled?.get(file) ?? fromDiskAtOnce(file) });
+  }
+
   #changed(contents: Contents): void {
     if (this.config().reload === "auto") return void this.#attempt(contents);
-    if (this.#awaitingSignal && holds(this.#awaitingSignal, contents)) return;
-    this.#awaitingSignal = contents;
+    if (this.#awaitingSignal && holds(this.#awaitingSignal.contents, contents)) return;
+    this.#awaitingSignal = { contents };
     this.#options.log.warn(
       "the configuration's files have changed; send SIGHUP to read them (reload: signal)",
     );
   }
 
-  /** @param settled the files' content if it is known; else they are read now */
+  /** @param settled as of `#read` */
   #attempt(settled?: Contents): Reload | undefined {
-    const { source } = this.#options.loaded;
-    const { loaded, problems, contents } = readConfig({
-      ...source,
-      read: (file) => settled?.get(file) ?? fromDiskAtOnce(file),
-    });
+    const { loaded, problems, contents } = this.#read(settled);
     // The content names a price file that was not watched yet, or one just changed: the next look reads all of them.
     const isSettled = settled === undefined || holds(settled, contents);
     this.#attempted = isSettled ? contents : new Map([...contents.keys()].map((file) => [file, undefined]));
@@ -152,7 +175,7 @@ export class LiveConfig {
     } catch (error) {
       this.#options.log.error({ err: error }, "the new configuration cannot be put in force");
       return this.#refuse([
-        { file: source.file, path: "", message: `cannot be put in force: ${String(error)}` },
+        { file: this.file, path: "", message: `cannot be put in force: ${String(error)}` },
       ]);
     }
   }
@@ -171,18 +194,14 @@ export class LiveConfig {
   #accept(next: Loaded): Reload {
     const { log } = this.#options;
     const before = this.#inForce;
-    this.#awaitingRestart = differences(written(before), written(next)).filter((one) => one.needsRestart);
+    const { mixed, changes, awaitingRestart } = changesBetween(before, next);
+    this.#awaitingRestart = awaitingRestart;
     if (this.#awaitingRestart.length > 0) {
       log.warn(
         { settings: this.#awaitingRestart.map(inWords) },
         "some settings have changed that need a restart; their old values stay in force",
       );
     }
-    const mixed = withoutRestart(before, next);
-    const changes = [
-      ...differences(written(before), written(mixed)),
-      ...renewals(before.config, mixed.config),
-    ];
     if (changes.length === 0) {
       if (this.#last.problems.length > 0) log.info("the configuration is valid again");
       this.#succeed();
@@ -230,6 +249,17 @@ const written = ({ settings, config }: Loaded): Written => ({
   upstreamCa: config.upstream.tlsCa,
 });
 
+/** What a running gateway takes over from `next` at once and what needs a restart, and the configuration that comes of it. */
+function changesBetween(before: Loaded, next: Loaded) {
+  const mixed = withoutRestart(before, next);
+  const changes: Difference[] = [
+    ...differences(written(before), written(mixed)),
+    ...renewals(before.config, mixed.config),
+  ];
+  const awaitingRestart = differences(written(before), written(next)).filter((one) => one.needsRestart);
+  return { mixed, changes, awaitingRestart };
+}
+
 /** `next`, except that what needs a restart is as in `current`. */
 function withoutRestart(current: Loaded, next: Loaded): Loaded {
   /** Other file names need a restart; new content of the same files does not. */
@@ -243,10 +273,11 @@ function withoutRestart(current: Loaded, next: Loaded): Loaded {
 }
 
 /** Certificates that were renewed under the same file names. */
-function renewals(before: Config, after: Config): Omit<Difference, "needsRestart">[] {
+function renewals(before: Config, after: Config): Difference[] {
   return (["server", "admin"] as const).flatMap((listener) => {
     const [from, to] = [before[listener].tls, after[listener].tls];
     if (!from || !to || sameMaterial(from, to)) return [];
-    return [{ setting: `${listener}.tls`, from: describeCertificate(from), to: describeCertificate(to) }];
+    const [described, renewed] = [describeCertificate(from), describeCertificate(to)];
+    return [{ setting: `${listener}.tls`, from: described, to: renewed, needsRestart: false }];
   });
 }

@@ -25,7 +25,7 @@ export type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 export function createAdminPort(options: {
   /** For what needs a restart. */
   config: Config;
-  live: Pick<LiveConfig, "config" | "describe">;
+  live: Pick<LiveConfig, "config" | "describe" | "describeFiles">;
   connection: Connection;
   /** Keys by tier as far as they are known. */
   tierCounts(): TierCounts | null;
@@ -119,6 +119,7 @@ const servicesOf = ({
   packages: () => live.config().packages,
   tierCounts,
   describeConfig: live.describe,
+  describeFiles: live.describeFiles,
   ledgerReport: createSurveys(connection).latestLedger,
   gateway: () => ({
     host: hostname(),

@@ -118,6 +118,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     ...(env.ADMIN_TOKEN ? {} : { ADMIN_TOKEN: adminToken }),
     ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }),
     ...(env.UPSTREAM_URL ? {} : upstream),
+    // For commands in another terminal, too, since a file name is no secret. The gateway runs in ROOT.
+    ...(env.TOLLGATE_CONFIG ? { TOLLGATE_CONFIG: resolve(ROOT, env.TOLLGATE_CONFIG) } : {}),
   };
   const envFile = join(TOLLGATE_DIR, perRedis("start.env", env.REDIS_URL));
   await writeVariables(envFile, ours);
@@ -190,7 +192,9 @@ async function keptToken(file: string): Promise<string> {
 
 /** For the shell's `.`: a credential belongs into a file that its owner alone can read, not onto a terminal. */
 async function writeVariables(file: string, variables: NodeJS.ProcessEnv): Promise<void> {
-  const lines = Object.entries(variables).map(([name, value]) => `export ${name}='${value}'\n`);
+  const lines = Object.entries(variables).map(
+    ([name, value]) => `export ${name}='${value?.replaceAll("'", "'\\''")}'\n`,
+  );
   await writeFile(file, lines.join(""), { mode: 0o600 });
   // The mode above counts for new files only.
   await chmod(file, 0o600);

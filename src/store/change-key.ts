@@ -2,10 +2,11 @@ import { type Actor, cliActor } from "./actor.ts";
 import type { KeyRecord } from "./keys.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireExpiry, requireLabel, requireLimit } from "./operator-values.ts";
+import { requireExpiry, requireFutureExpiry, requireLabel, requireLimit } from "./operator-values.ts";
 import { alreadyRevoked, requireUnrevoked } from "./revoke-key.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { change } from "./scripts/change.ts";
+import { storeNowMs } from "./server-clock.ts";
 
 /** What `changeKey` may change; null resets a limit to the tier's, or removes label, cap or expiry. */
 export interface KeyChanges {
@@ -21,7 +22,8 @@ export interface KeyChanges {
 /**
  * Changes a key, from its next request on. What is like that already changes nothing, and leaves no audit record.
  * @param ifRevision the revision that the caller has seen
- * @throws OperatorError `conflict` for a revoked key, `stale` when the key has another revision
+ * @throws OperatorError `invalid` for a value that makes no sense or another expiry that has passed, `conflict` for a revoked key,
+ * `stale` when the key has another revision
  */
 export async function changeKey(
   nodes: RedisNodes,
@@ -38,6 +40,11 @@ export async function changeKey(
   requireLimit(dailyLimit ?? undefined, "daily_limit", "limits/");
   requireLimit(monthlyCredits ?? undefined, "monthly_credits");
   requireExpiry(expiresAtMs ?? undefined);
+  const redis = nodes.of(key.partition);
+  // Whoever writes back what was read, or repeats a change, may send an expiry that has passed meanwhile.
+  if (typeof expiresAtMs === "number" && expiresAtMs !== key.expiresAtMs) {
+    requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
+  }
   const wanted = {
     tier,
     label,
@@ -50,7 +57,6 @@ export async function changeKey(
   const given = Object.entries(wanted).filter((entry): entry is [string, string | number | null] => {
     return entry[1] !== undefined;
   });
-  const redis = nodes.of(key.partition);
   nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,

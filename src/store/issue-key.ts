@@ -11,6 +11,7 @@ import {
   requireAccountId,
   requireCredits,
   requireExpiry,
+  requireFutureExpiry,
   requireLabel,
   requireLimit,
   requireLimits,
@@ -19,6 +20,7 @@ import {
 import { firstThat, randomId } from "./random-ids.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { issue } from "./scripts/issue.ts";
+import { storeNowMs } from "./server-clock.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** What a client can send as a bearer token: visible ASCII without a comma. */
@@ -134,7 +136,8 @@ export interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
  * itself, which is shown once. A crash before the record leaves an index that leads nowhere or, after a repeat, from a key
  * that nobody has seen.
  * @param requireNew called before a key is made, and not for a repeat; throws what a new one may not have
- * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key
+ * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key, `invalid`
+ * for a new key that would have expired
  */
 export async function issueKeyOnce(
   nodes: RedisNodes,
@@ -167,6 +170,7 @@ export async function issueKeyOnce(
   if (await redis.exists(record)) return repeated(await redis.hget(record, "fingerprint"));
 
   requireNew?.();
+  if (options.expiresAtMs !== undefined) requireFutureExpiry(options.expiresAtMs, await storeNowMs(redis));
   const isWritable = (server: Redis): boolean => nodes.isWritable?.(server) ?? true;
   const key = firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
   const index = indexOf(key);

@@ -57,6 +57,12 @@ export function requireExpiry(expiresAtMs: number | undefined): void {
   throw new OperatorError("expires_at must be a time such as 2030-01-31T00:00:00Z", "invalid", "expires_at");
 }
 
+/** @param nowMs Redis time, Unix ms, as the expiry @throws OperatorError */
+export function requireFutureExpiry(expiresAtMs: number, nowMs: number): void {
+  if (expiresAtMs > nowMs) return;
+  throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
+}
+
 /** @throws OperatorError */
 export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
   if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)

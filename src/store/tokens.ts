@@ -6,7 +6,7 @@ import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { digestOf, tokenNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireAccountId, requireExpiry } from "./operator-values.ts";
+import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";
 import { many } from "./pipelines.ts";
 import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -61,9 +61,7 @@ export async function createToken(
   const tokenId = `tok_${randomBytes(9).toString("base64url")}`;
   const redis = nodes.ofName(tokenNames(tokenId).token);
   nodes.requireWritable?.([redis]);
-  if (expiresAtMs !== undefined && expiresAtMs <= (await storeNowMs(redis))) {
-    throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
-  }
+  if (expiresAtMs !== undefined) requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
   const reply = await scriptsOf(redis).run(tokenScript, {
     tokenId,
     action: "token.create",

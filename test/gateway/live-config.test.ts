@@ -283,16 +283,43 @@ test("a limit is tried out in shadow mode: counted and logged, but nobody is ref
   await until(async () => (await generate()).status === 429, "the limit to be enforced");
 });
 
-// Guarantee: an operator sees that an edited file is not in force yet, and what it waits for.
-test("with reload: signal the management API says that changed files wait for SIGHUP, and not that they are wrong", async ({
-  onTestFinished,
-}) => {
+/** The config file as the management API describes it. */
+async function fileShown() {
   const nodes = oneNode(redis.client);
   const { token } = await createToken(nodes, { label: "test", scopes: ["accounts:read"] }, cliActor("test"));
-  const fileShown = async () => {
-    const headers = { authorization: `Bearer ${token}` };
-    return (await send(gateway.adminUrl, "GET", "/manage/v1/configuration", { headers })).body.file;
+  const headers = { authorization: `Bearer ${token}` };
+  return (await send(gateway.adminUrl, "GET", "/manage/v1/configuration", { headers })).body.file;
+}
+
+// Guarantee: whoever reads why a file was refused knows which setting of which file to mend.
+test("the management API says of a refused file what the log says: file, line, setting and problem", async ({
+  onTestFinished,
+}) => {
+  onTestFinished(async () => {
+    edit(sections(50_000));
+    await until(async () => (await shown()).last_reload.successful, "the mended file");
+  });
+  const refused = async (content: Sections | string): Promise<string> => {
+    const earlier = (await fileShown()).problem;
+    edit(content);
+    await until(async () => ![null, earlier].includes((await fileShown()).problem), "the refusal");
+    return (await fileShown()).problem;
   };
+  const file = gateway.configFile;
+  expect(await refused("log:\n  levle: debug\n")).toContain(`${file}:2: log.levle: is unknown`);
+  expect(await refused("log:\n  level: [\n")).toMatch(new RegExp(`^${RegExp.escape(file)}:\\d+: .*column`));
+  const prices = `${file}.prices`;
+  const reference = readFileSync("config/prices/reference.yaml", "utf8");
+  writeFileSync(prices, reference.replace("text-to-video: 10", "text-to-video: 1000"));
+  expect(await refused(sections(50_000, { prices: prices as never }))).toContain(
+    `${prices}: gen2/text-to-video: changes more than tenfold, from 10 to 1000 credits`,
+  );
+});
+
+// Guarantee: an operator sees that an edited file is not in force yet, and what it waits for.
+test("with reload: signal the management API says which changes wait for SIGHUP, and not that they are wrong", async ({
+  onTestFinished,
+}) => {
   onTestFinished(async () => {
     edit(sections(50_000));
     gateway.signal("SIGHUP");
@@ -301,12 +328,19 @@ test("with reload: signal the management API says that changed files wait for SI
   edit(sections(50_000, { reload: "signal" as never }));
   await until(async () => (await shown()).settings.reload === "signal", "reload: signal");
   expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
-  edit(sections(50_000));
+  edit(sections(60_000));
   await until(async () => (await shown()).awaiting_signal, "the changed file");
-  expect(await fileShown()).toMatchObject({ awaiting_signal: true, problem: null });
+  const limit = {
+    path: "tiers.standard.rate_limit",
+    in_force: 50_000,
+    in_file: 60_000,
+    needs_restart: false,
+  };
+  const reload = { path: "reload", in_force: "signal", in_file: "auto", needs_restart: false };
+  expect(await fileShown()).toMatchObject({ differs: [limit, reload], awaiting_signal: true, problem: null });
   gateway.signal("SIGHUP");
   await until(async () => (await shown()).settings.reload === "auto", "reload: auto");
-  expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
+  expect(await fileShown()).toMatchObject({ differs: [], awaiting_signal: false, problem: null });
 });
 
 // Guarantee: `enterprise:` mistyped as `enterprize:` does not give paying customers the limits of others.

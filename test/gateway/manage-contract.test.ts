@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
-import { expectStatus, type Reply } from "../support/gateway.ts";
+import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -220,6 +220,40 @@ describe("keys", () => {
       await Promise.all([patch({ tier: "standard" }, moved), patch({ tier: "gone", label: "x" }, moved)]);
       expect((await stage.manage("GET", moved)).body.tier).toBe("standard");
     }
+  });
+
+  // Guarantee: nobody hands a customer a key that is dead already.
+  test("an expiry that has passed is refused for a new key and as a change, and taken in a repeat or unchanged", async () => {
+    const accountId = await stage.givenAccount();
+    const keys = `/accounts/${accountId}/keys`;
+    const expectPast = (reply: Reply) => {
+      expectProblem(reply, 400);
+      expect(reply.body.errors).toEqual([
+        { path: "/expires_at", message: "expires_at must be in the future" },
+      ]);
+    };
+    const headers = { "Idempotency-Key": randomUUID() };
+    const past = { expires_at: new Date(Date.now() - 1000).toISOString() };
+    expectPast(await stage.manage("POST", keys, { body: past, headers }));
+    expect((await stage.manage("GET", keys)).body.data).toEqual([]);
+
+    const endsMs = Date.now() + 2500;
+    const body = { expires_at: new Date(endsMs).toISOString() };
+    const made = await stage.manage("POST", keys, { body, headers });
+    expectStatus(made, 201);
+    await until(() => Date.now() > endsMs, "the key's end");
+    const repeated = await stage.manage("POST", keys, { body, headers });
+    expectStatus(repeated, 200);
+    expect(repeated.body.key_id).toBe(made.body.key_id);
+    const path = `${keys}/${made.body.key_id}`;
+    expectPast(await stage.manage("PATCH", path, { body: past }));
+    const { label, expires_at } = (await stage.manage("GET", path)).body;
+    expect(expires_at).toBe(body.expires_at);
+    expectStatus(await stage.manage("PATCH", path, { body: { label, expires_at } }), 200);
+    const later = { expires_at: "2090-01-31T00:00:00.000Z" };
+    const changed = await stage.manage("PATCH", path, { body: later });
+    expectStatus(changed, 200);
+    expect(changed.body).toMatchObject(later);
   });
 
   test("a cap holds for the month, and another account's key is not found", async () => {

@@ -102,13 +102,20 @@ test("own accounts are found by label as all are, in the order of labels, page b
       expect(await found(query, limit, token)).toEqual(await found(query, limit));
 });
 
-test("the search of a token for some accounts finds its own among many of that label", async () => {
+test("the search finds twenty accounts of a label and says that there are more; a token for some finds its own", async () => {
   const label = `Shop${randomUUID()}`;
   const ids = Array.from({ length: 22 }, (_, at) => `${label}-${String(at).padStart(2, "0")}`);
   for (const id of ids) await stage.manage("POST", "/accounts", { body: { account_id: id, label: id } });
-  const token = await stage.givenToken(["accounts:read"], { accounts: [ids.at(-1)] });
-  const { body } = await stage.manage("GET", `/search?q=${label}`, { token });
-  expect(body.data.map(({ id }: { id: string }) => id)).toEqual([ids.at(-1)]);
+  const found = async (token?: string): Promise<{ ids: string[]; complete: boolean }> => {
+    const { body } = await stage.manage("GET", `/search?q=${label}`, token ? { token } : {});
+    return { ids: body.data.map(({ id }: { id: string }) => id), complete: body.complete };
+  };
+  const tokenFor = (accounts: string[]) => stage.givenToken(["accounts:read"], { accounts });
+  expect(await found(await tokenFor(ids.slice(-1)))).toEqual({ ids: ids.slice(-1), complete: true });
+  // Guarantee: nobody takes the first twenty for all.
+  const firstTwenty = { ids: ids.slice(0, 20), complete: false };
+  expect(await found()).toEqual(firstTwenty);
+  expect(await found(await tokenFor(ids))).toEqual(firstTwenty);
 });
 
 test("a token for some accounts cannot tell another account's task from none", async () => {

@@ -171,7 +171,7 @@ test("the lines that npm start prints work when pasted; a second start finds the
 test("with server.tls and admin.tls npm start says https, and its lines work when pasted", async () => {
   const { cert, key } = selfSignedCertificate();
   const tls = { cert: join(folder, "cert.pem"), key: join(folder, "key.pem") };
-  const config = join(folder, "tls.yaml");
+  const config = join(folder, "Ada's tls.yaml");
   await Promise.all([writeFile(tls.cert, cert), writeFile(tls.key, key)]);
   await writeFile(config, JSON.stringify({ server: { tls }, admin: { tls } }));
   const printed = await start({ TOLLGATE_CONFIG: config });
@@ -182,6 +182,13 @@ test("with server.tls and admin.tls npm start says https, and its lines work whe
   });
   const [taskId, task] = pasted.stdout.split(/\r?\n/);
   expect(JSON.parse(task!).data).toMatchObject({ task_id: taskId, status: "completed" });
+
+  // Guarantee: commands of another terminal read the config file that the gateway reads.
+  const [, file = ""] = /\(\. (\S+); /.exec(printed) ?? [];
+  const { TOLLGATE_CONFIG: _, ...elsewhere } = process.env;
+  const check = `. ${file}; ${process.execPath} src/cli.ts config check --json`;
+  const checked = await promisify(execFile)("sh", ["-c", check], { env: elsewhere, cwd: ROOT });
+  expect(JSON.parse(checked.stdout)).toMatchObject({ ok: true, file: config });
   expect(await stop()).toBe(0);
   expect(keyIn(await start({ TOLLGATE_CONFIG: config }))).toBe(keyIn(printed));
   expect(await stop()).toBe(0);

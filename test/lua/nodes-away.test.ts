@@ -180,11 +180,10 @@ test("a key or request that is not found may be where nothing could be read", as
 test("the console shows what it can read and says which partitions it lacks", async () => {
   const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes), archive: {} };
   const routes = createRoutes({ session, tiers: () => TIERS } as unknown as Services);
+  const grantee = { accounts: undefined, scopes: [] };
   const read = async (name: string, query: object = {}): Promise<object> => {
     const route = routes.find((one) => one.name === name)!;
-    return (
-      await route.run({ params: {}, query, grantee: { accounts: undefined, scopes: [] } } as unknown as Call)
-    ).body;
+    return (await route.run({ params: {}, query, grantee } as unknown as Call)).body;
   };
   const [there, lacks] = [keys.find(isThere)!, keys.find((key) => !isThere(key))!];
   expect(await read("listTopKeys")).toMatchObject({
@@ -194,6 +193,7 @@ test("the console shows what it can read and says which partitions it lacks", as
   expect(await read("listOpenRequests")).toMatchObject({ open: 0, unread: unread() });
   expect(await read("search", { q: there.keyId })).toMatchObject({
     data: [{ kind: "key", account_id: there.accountId }],
+    complete: false,
   });
   await expect(read("search", { q: lacks.keyId })).rejects.toThrow("partitions could not be read");
   // A count that says nothing of what it lacks is not given.

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
@@ -362,6 +363,44 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
       expect(await rows.count()).toBe(1);
       await operator.open("overview");
     }
+  });
+
+  // Guarantee: nobody takes what a search has found for all there is, or what it does not look for as missing.
+  test("a search says that more accounts have a label and where they are, and that keys are found by their ids", async () => {
+    const label = `Studio ${randomUUID()}`;
+    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+    const accounts = `${gateway.adminUrl}/manage/v1/accounts`;
+    const body = JSON.stringify({ label });
+    for (let n = 0; n < 21; n++) await fetch(accounts, { method: "POST", headers, body });
+    await operator.signIn();
+    await operator.view(`search?q=${encodeURIComponent(label)}`);
+    await page.getByText("Keys and tokens are not found by their labels").waitFor();
+    await page.getByText("More accounts than are shown may have this label").waitFor();
+    await page.getByRole("link", { name: "list of accounts" }).click();
+    const rows = page.getByRole("table", { name: "Accounts" }).locator("tbody tr");
+    await rows.nth(20).waitFor();
+    expect(await rows.count()).toBe(21);
+    await operator.view("search?q=backend");
+    await page.getByText("No id is backend, no account has a label that begins with it").waitFor();
+  });
+
+  test("the configuration lists what changed files change, at SIGHUP or at a restart", async () => {
+    const path = "**/manage/v1/configuration";
+    await page.route(path, async (route) => {
+      const answer = await route.fetch();
+      const json = (await answer.json()) as { file: object };
+      const differs = [
+        { path: "tasks.refund_failed", in_force: true, in_file: false, needs_restart: false },
+        { path: "server.port", in_force: 8080, in_file: 8081, needs_restart: true },
+      ];
+      Object.assign(json.file, { differs, awaiting_signal: true });
+      await route.fulfill({ response: answer, json });
+    });
+    await operator.signIn("configuration");
+    await page.getByText("The files have changed. This gateway reads them at SIGHUP").waitFor();
+    await page.getByRole("row", { name: "tasks.refund_failed true false SIGHUP" }).waitFor();
+    await page.getByRole("row", { name: "server.port 8080 8081 a restart" }).waitFor();
+    await page.unroute(path);
   });
 
   test("the id of an audit record leads to it", async () => {

@@ -29,6 +29,7 @@ export interface Services {
   /** Samples of this gateway's figures. */
   live: Pick<ReturnType<typeof createLive>, "view" | "latest">;
   describeConfig(): ReturnType<LiveConfig["describe"]>;
+  describeFiles(): ReturnType<LiveConfig["describeFiles"]>;
   /** The last check of the ledger by any gateway; undefined before the first one. */
   ledgerReport(): Promise<LedgerReport | undefined>;
   /** Undefined without an archive. */

@@ -50,7 +50,7 @@ export const VIEW_EXAMPLES = {
     from_environment: { "log.level": "LOG_LEVEL" },
     file: {
       path: "/etc/tollgate/tollgate.yaml",
-      differs: [{ path: "server.port", in_force: 8080, in_file: 8081 }],
+      differs: [{ path: "server.port", in_force: 8080, in_file: 8081, needs_restart: true }],
       awaiting_signal: false,
       problem: null,
     },

@@ -118,14 +118,28 @@ export const Configuration = Type.Object(
       {
         path: text,
         differs: Type.Array(
-          Type.Object({ path: text, in_force: Type.Unknown(), in_file: Type.Unknown() }, closed),
-          { description: "Settings of the file that need a restart." },
+          Type.Object(
+            {
+              path: text,
+              in_force: Type.Unknown(),
+              in_file: Type.Unknown(),
+              needs_restart: Type.Boolean({
+                description: "It takes effect at a restart; false: as soon as the files are read.",
+              }),
+            },
+            closed,
+          ),
+          {
+            description:
+              "Settings and prices of the files that are not in force; null where one has none. Empty if the files cannot be read.",
+          },
         ),
         awaiting_signal: Type.Boolean({
           description: "The files have changed, and the gateway reads them at SIGHUP (`reload: signal`).",
         }),
         problem: orNull<string>("string", {
-          description: "Why the file's last content that was read is not in force; null when it is.",
+          description:
+            "Why the content that waits for SIGHUP, or else the one that was read last, cannot be put in force; null if it can.",
         }),
       },
       closed,
@@ -229,7 +243,11 @@ export const SearchResults = list(
     },
     closed,
   ),
-  { complete: Type.Boolean({ description: "Whether these are all accounts with the reference." }) },
+  {
+    complete: Type.Boolean({
+      description: "Whether these are all accounts with the label or the reference.",
+    }),
+  },
 );
 
 /** Schemas that the description names. */

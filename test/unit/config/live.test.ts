@@ -288,6 +288,66 @@ describe("reload: signal", () => {
   });
 });
 
+// Guarantee: an operator sees what SIGHUP would change before sending it.
+describe("what waits for SIGHUP", () => {
+  async function givenWaiting(change: (folder: string, file: string) => void) {
+    const { folder, file } = givenFolder();
+    writeFileSync(file, text(5, "reload: signal\n"));
+    const given = givenLive(file);
+    given.live.watch();
+    expect(given.live.describeFiles()).toEqual({ differs: [], problems: [] });
+    change(folder, file);
+    await soon(() => expect(given.live.describe().awaiting_signal).toBe(true));
+    return { ...given, file };
+  }
+
+  test("is listed with what needs a restart, and leaves the list as it comes into force", async () => {
+    const { live, rateLimit } = await givenWaiting((folder, file) => {
+      writeFileSync(path.join(folder, "prices.yaml"), priced(11));
+      writeFileSync(file, text(6, "reload: signal\nserver: { port: 8081 }\n"));
+    });
+    const port = { setting: "server.port", from: 8080, to: 8081, needsRestart: true };
+    await soon(() =>
+      expect(live.describeFiles()).toEqual({
+        differs: [
+          { setting: "tiers.standard.rate_limit", from: 5, to: 6, needsRestart: false },
+          { setting: "gen2/text-to-video", from: 10, to: 11, needsRestart: false },
+          port,
+        ],
+        problems: [],
+      }),
+    );
+    expect(rateLimit()).toBe(5);
+    live.reload("SIGHUP");
+    expect(live.describeFiles()).toEqual({ differs: [port], problems: [] });
+  });
+
+  test("is named as wrong if SIGHUP would refuse it, and the earlier refusal is not", async () => {
+    const { live, file } = await givenWaiting((_, name) => writeFileSync(name, "servre: {}\n"));
+    const refused = { differs: [], problems: [expect.objectContaining({ path: "servre", line: 1 })] };
+    expect(live.describeFiles()).toEqual(refused);
+    expect(live.reload("SIGHUP")).toBe("refused");
+    expect(live.describeFiles()).toEqual(refused);
+    writeFileSync(file, text(6, "reload: signal\n"));
+    await soon(() => expect(live.describeFiles()).toMatchObject({ differs: [{ to: 6 }], problems: [] }));
+    const tenfold = path.join(path.dirname(file), "more.yaml");
+    writeFileSync(tenfold, priced(1000));
+    writeFileSync(file, text(5, "reload: signal\n").replace("prices.yaml", "more.yaml"));
+    await soon(() =>
+      expect(live.describeFiles()).toMatchObject({
+        differs: [{ setting: "prices" }, { setting: "gen2/text-to-video", from: 10, to: 1000 }],
+        problems: [{ path: "gen2/text-to-video" }, { path: "confirm_price_changes" }],
+      }),
+    );
+    // It is not watched before it is in force.
+    writeFileSync(tenfold, priced(12));
+    expect(live.describeFiles()).toMatchObject({
+      differs: [{ setting: "prices" }, { setting: "gen2/text-to-video", from: 10, to: 12 }],
+      problems: [],
+    });
+  });
+});
+
 describe("what needs a restart", () => {
   test("keeps its value, is named in the log each time, and the rest takes effect", async () => {
     const { file } = givenFolder();

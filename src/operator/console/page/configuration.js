@@ -150,15 +150,18 @@ function differences({ file }) {
   }
   return [
     ...waiting,
-    note(
-      "The file differs from what is in force. Some settings need a restart; see the log for those refused.",
-    ),
+    note("The files differ from what is in force."),
     table(
       "In force and in the file",
       [
         { title: "Setting", header: true, wrap: true, cell: (one) => code(one.path), by: (one) => one.path },
         { title: "In force", wrap: true, cell: (one) => code(JSON.stringify(one.in_force) ?? "none") },
         { title: "In the file", wrap: true, cell: (one) => code(JSON.stringify(one.in_file) ?? "none") },
+        {
+          title: "Takes effect at",
+          cell: (one) => (one.needs_restart ? "a restart" : "SIGHUP"),
+          by: (one) => String(one.needs_restart),
+        },
       ],
       file.differs,
       "",

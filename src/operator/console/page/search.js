@@ -1,12 +1,12 @@
 /** @import { Found } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { search } from "./api.js";
-import { accountLink, code, heading, hint, link, note } from "./dom.js";
+import { accountLink, code, el, heading, hint, link, note } from "./dom.js";
 import { hrefTo } from "./location.js";
 import { table } from "./table.js";
 
 /**
- * What an id, a reference or the beginning of a label names; one alone is opened at once.
+ * What an id, a reference or the beginning of an account's label names; one alone is opened at once.
  * @param {Context} context
  * @returns {Promise<Made | string>}
  */
@@ -22,7 +22,7 @@ export async function showSearch({ place, again }) {
   }
   const { data, complete } = await search(q);
   const [only] = data;
-  if (only && data.length === 1) return placeOf(only);
+  if (only && data.length === 1 && complete) return placeOf(only);
   return {
     nodes: [
       heading(["Search for ", code(q)], again),
@@ -46,16 +46,24 @@ export async function showSearch({ place, again }) {
           },
         ],
         data,
-        `There is no account, key, task, request, transaction, token, audit record, label or reference ${q}.`,
+        complete
+          ? `No id is ${q}, no account has a label that begins with it, and no grant, adjustment or refund has this reference.`
+          : "Nothing was found.",
       ),
       ...(complete
         ? []
         : [
-            note(
-              "More accounts than are shown may have this reference. Open the account, and look among its transactions.",
+            el(
+              "p",
+              { className: "note" },
+              "More accounts than are shown may have this label or reference. All with the label are in the ",
+              link(hrefTo(["accounts"], { label: q }), "list of accounts"),
+              ". For a reference, open the account and look among its transactions.",
             ),
           ]),
-      hint("An id or a reference must be whole; of a label the beginning is enough."),
+      hint(
+        "An id or a reference must be whole; of an account's label the beginning is enough. Keys and tokens are not found by their labels: a key is on the page of its account, a token under Tokens.",
+      ),
     ],
   };
 }

@@ -64,7 +64,7 @@ const createRoute = (services: Services) =>
     summary: "Create a key",
     description:
       "The key is in the answer once. The same `Idempotency-Key` makes no second one: a repeat answers 200 and the same `key_id` " +
-      "without the key, and with another body 409. If the answer was lost, rotate the key.",
+      "without the key, and with another body 409. If the answer was lost, rotate the key. `expires_at` of a new key must be in the future.",
     body: NewKey,
     needsIdempotencyKey: true,
     answers: {
@@ -137,8 +137,9 @@ const oneKeyRoutes = (services: Services) => [
     name: "changeKey",
     summary: "Change a key",
     description:
-      "From its next request on. What is left out stays, null removes: of a limit it means that of the tier. A tier that " +
-      "takes no new keys or has left the configuration is refused, unless it is the key's own. A revoked key cannot be changed.",
+      "From its next request on. What is left out stays, null removes: of a limit it means that of the tier. Another `expires_at` must be " +
+      "in the future; to end a key at once, revoke it. A tier that takes no new keys or has left the configuration is refused. The expiry " +
+      "and the tier that the key has are always taken. A revoked key cannot be changed.",
     body: KeyChanges,
     takesIfMatch: true,
     answers: { 200: { description: "The key as it is now.", schema: Key } },

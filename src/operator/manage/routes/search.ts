@@ -39,7 +39,7 @@ export const searchRoutes = ({ session }: Services) => [
     name: "search",
     summary: "Find what an id, a reference or a label names",
     description:
-      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if twenty have it or more. A token for some accounts finds what belongs to them.",
+      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if there may be more accounts: twenty have the label or the reference, or a server is away. The labels of keys and tokens are not searched. A token for some accounts finds what belongs to them.",
     query: Type.Object(
       { q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) },
       { additionalProperties: false },
@@ -79,13 +79,13 @@ async function find(
     ])
   ).filter((one) => one !== undefined);
   const labelled = await findLabels(nodes, q, grantee.accounts);
-  const found = [...named, ...labelled.filter(({ id }) => named.every((one) => one.id !== id))];
+  const found = [...named, ...labelled.found.filter(({ id }) => named.every((one) => one.id !== id))];
   const referred = await findReferences(nodes, q);
   found.push(...referred.found);
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const request = await findARequest(nodes, q, found.length === 0);
   if (request) found.push(request);
-  return { found, complete: referred.complete };
+  return { found, complete: labelled.complete && referred.complete };
 }
 
 /** @param own the only accounts that whoever asks may see; undefined: all */
@@ -93,20 +93,18 @@ async function findLabels(
   nodes: RedisNodes,
   label: string,
   own: readonly string[] | undefined,
-): Promise<Found[]> {
-  const { accounts } = await listAccounts(nodes, { label, limit: LABELS_MAX }, own);
-  return accounts.map((account) => ({
-    kind: "account",
-    id: account.accountId,
-    account_id: account.accountId,
-    label: account.label,
-  }));
+): Promise<{ found: Found[]; complete: boolean }> {
+  const { accounts, next, unread } = await listAccounts(nodes, { label, limit: LABELS_MAX }, own);
+  const found = accounts.map(
+    ({ accountId: id, label }): Found => ({ kind: "account", id, account_id: id, label }),
+  );
+  return { found, complete: next === undefined && unread === undefined };
 }
 
 async function findReferences(nodes: RedisNodes, q: string): Promise<{ found: Found[]; complete: boolean }> {
-  const { accountIds, complete } = await accountsOfReference(nodes, q);
+  const { accountIds, complete, unread } = await accountsOfReference(nodes, q);
   const found = accountIds.map((id): Found => ({ kind: "reference", id: q, account_id: id, label: null }));
-  return { found, complete };
+  return { found, complete: complete && unread === undefined };
 }
 
 async function findAccount(nodes: RedisNodes, id: string): Promise<Found | undefined> {

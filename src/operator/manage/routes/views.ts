@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { isObject } from "../../../domain/json.ts";
+import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
 import { type GatewayReport, readReports } from "../../../store/gateway-reports.ts";
 import { storeNowMs } from "../../../store/server-clock.ts";
@@ -117,7 +117,7 @@ const reportShown = (report: GatewayReport) => ({
   settlements_waiting: report.settlementsWaiting,
 });
 
-const configurationRoute = ({ session, describeConfig }: Services) =>
+const configurationRoute = ({ session, describeConfig, describeFiles }: Services) =>
   route({
     method: "GET",
     path: "/configuration",
@@ -130,6 +130,7 @@ const configurationRoute = ({ session, describeConfig }: Services) =>
     async run(call) {
       requireAllAccounts(call.grantee);
       const described = describeConfig();
+      const { differs, problems } = describeFiles();
       const gateways = await session.run(async (nodes) => readReports(nodes, await storeNowMs(nodes.of(0))));
       const body = {
         config: { ...described.settings, prices: described.prices },
@@ -138,15 +139,14 @@ const configurationRoute = ({ session, describeConfig }: Services) =>
         from_environment: described.from_environment,
         file: {
           path: described.file,
-          differs: described.awaiting_restart.map(({ setting, file }) => ({
+          differs: differs.map(({ setting, from, to, needsRestart }) => ({
             path: setting,
-            in_force: valueAt(described.settings, setting),
-            in_file: file ?? null,
+            in_force: from ?? null,
+            in_file: to ?? null,
+            needs_restart: needsRestart,
           })),
           awaiting_signal: described.awaiting_signal,
-          problem: described.last_reload.successful
-            ? null
-            : described.last_reload.problems.map((problem) => problem.message).join("; "),
+          problem: problems.length === 0 ? null : problems.map(printed).join("; "),
         },
         gateways: gateways.map(({ gatewayId, host, configHash }) => ({
           gateway_id: gatewayId,
@@ -157,10 +157,3 @@ const configurationRoute = ({ session, describeConfig }: Services) =>
       return { status: 200, body };
     },
   });
-
-/** @param setting dotted, such as `server.port` */
-function valueAt(settings: unknown, setting: string): unknown {
-  let value = settings;
-  for (const part of setting.split(".")) value = isObject(value) ? value[part] : undefined;
-  return value ?? null;
-}
