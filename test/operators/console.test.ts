@@ -43,6 +43,17 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   const generate = (key: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
   const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
   const dialog = () => page.getByRole("dialog");
+  /** A call of the management API, as a colleague's program makes it. */
+  // biome-ignore lint/suspicious/noExplicitAny: answers have every shape.
+  async function manage(method: string, path: string, body?: unknown): Promise<any> {
+    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+    const init = body === undefined ? { method, headers } : { method, headers, body: JSON.stringify(body) };
+    const answer = await fetch(`${gateway.adminUrl}/manage/v1/${path}`, init);
+    expect(answer.ok, `${method} ${path}`).toBe(true);
+    return answer.json();
+  }
+  const givenToken = (scopes: string[], accounts?: string[]): Promise<{ token: string; token_id: string }> =>
+    manage("POST", "tokens", { label: "a colleague's", scopes, accounts: accounts ?? null });
 
   test("the overview draws what goes on, from its own files alone and without a complaint", async () => {
     const { key } = await gateway.givenKey({ limits: { rateLimit: 2 } });
@@ -348,12 +359,8 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   test("the id of a transaction and a reference lead to the entry itself", async () => {
     const { accountId } = await gateway.givenKey({ credits: 100 });
-    const account = `${gateway.adminUrl}/manage/v1/accounts/${accountId}`;
-    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
     const reference = `invoice ${accountId}`;
-    const body = JSON.stringify({ credits: 7, reference });
-    const made = await fetch(`${account}/grants`, { method: "POST", headers, body });
-    const { id } = (await made.json()) as { id: string };
+    const { id } = await manage("POST", `accounts/${accountId}/grants`, { credits: 7, reference });
     await operator.signIn();
     for (const q of [id, reference]) {
       await operator.view(`search?q=${encodeURIComponent(q)}`);
@@ -366,13 +373,11 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   test("the id of an audit record leads to it", async () => {
     const { accountId } = await gateway.givenKey({ credits: 100 });
-    const headers = { authorization: `Bearer ${TOKEN}` };
-    const audit = await fetch(`${gateway.adminUrl}/manage/v1/audit?account_id=${accountId}`, { headers });
-    const [record] = ((await audit.json()) as { data: { audit_id: string }[] }).data;
+    const [record] = (await manage("GET", `audit?account_id=${accountId}`)).data;
     await operator.signIn();
-    await operator.view(`search?q=${record!.audit_id}`);
+    await operator.view(`search?q=${record.audit_id}`);
     const rows = page.getByRole("table", { name: "What operators changed (UTC)" }).locator("tbody tr");
-    await rows.filter({ hasText: `record ${record!.audit_id}` }).waitFor();
+    await rows.filter({ hasText: `record ${record.audit_id}` }).waitFor();
     expect(await rows.count()).toBe(1);
   });
 
@@ -416,16 +421,8 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   test("a token for some accounts begins with these, and is offered no view of all", async () => {
     const { accountId } = await gateway.givenKey({ credits: 10 });
-    const answer = await fetch(`${gateway.adminUrl}/manage/v1/tokens`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
-      body: JSON.stringify({
-        label: "one customer's desk",
-        scopes: ["accounts:read", "keys:read", "usage:read", "tasks:read"],
-        accounts: [accountId],
-      }),
-    });
-    const { token } = (await answer.json()) as { token: string };
+    const scopes = ["accounts:read", "keys:read", "usage:read", "tasks:read"];
+    const { token } = await givenToken(scopes, [accountId]);
     await operator.signIn("", token);
     await page.getByRole("heading", { name: "Accounts" }).waitFor();
     await page.getByRole("link", { name: accountId }).click();
@@ -497,6 +494,60 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText(`${hostile}?`).first().waitFor();
     expect(await page.locator("#view img, #view b").count()).toBe(0);
     expect(operator.complaints).toEqual([]);
+  });
+
+  // Guarantee: what is typed in part is never taken for nothing.
+  test("an expiry without a time is refused, for a key that is made or changed and for a token", async () => {
+    const { accountId } = await gateway.givenKey();
+    const keys = async () => (await manage("GET", `accounts/${accountId}/keys`)).data;
+    const expiry = () => dialog().getByLabel("Expires (UTC)");
+    const isRefused = async (verb: string) => {
+      await press(verb);
+      await dialog().getByText("Expires (UTC) must have a date and a time, or be empty.").waitFor();
+      expect(await page.evaluate("document.activeElement.id")).toBe("field-expires_at");
+    };
+    await operator.signIn(`account/${accountId}`);
+    await press("Create key …");
+    await dialog().getByLabel("Requests per 60 s").fill("1e");
+    await press("Create it");
+    await dialog().getByText("Requests per 60 s must be a whole number, or empty for none.").waitFor();
+    await dialog().getByLabel("Requests per 60 s").fill("");
+    await expiry().focus();
+    await page.keyboard.type("12312099");
+    await isRefused("Create it");
+    expect(await keys()).toHaveLength(1);
+    await expiry().fill("2099-12-31T12:00");
+    await press("Create it");
+    await press("I have it");
+    const [, made] = await keys();
+    expect(made.expires_at).toBe("2099-12-31T12:00:00.000Z");
+
+    await operator.open(`key/${accountId}/${made.key_id}`);
+    await press("Edit …");
+    await expiry().focus();
+    await page.keyboard.press("Delete");
+    await isRefused("Save");
+    expect((await keys())[1].expires_at).toBe("2099-12-31T12:00:00.000Z");
+    await press("Cancel");
+
+    await operator.open("tokens");
+    await press("Create token …");
+    await dialog().getByLabel("Label").fill("half an expiry");
+    await dialog().getByLabel("usage:read").check();
+    await expiry().focus();
+    await page.keyboard.type("12312099");
+    await isRefused("Create it");
+    expect((await manage("GET", "tokens")).data.map((one: { label: string }) => one.label)).not.toContain(
+      "half an expiry",
+    );
+    await press("Cancel");
+
+    // The browser itself refuses it in a filter.
+    await operator.open(`account/${accountId}/transactions`);
+    await page.getByLabel("From", { exact: true }).focus();
+    await page.keyboard.type("12");
+    await press("Show");
+    expect(page.url()).toMatch(/transactions$/);
   });
 
   test.each(["light", "dark"] as const)(

@@ -1,10 +1,13 @@
 import { button, byId, el, say } from "./dom.js";
-import { fieldOf, valuesOf } from "./fields.js";
+import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
 import { capitalized } from "./format.js";
 import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
+
+/** Of the fields of a form only a moment can be half filled; numbers are text that is checked. */
+const INCOMPLETE = "must have a date and a time, or be empty";
 
 /** @import { Field } from "./fields.js" */
 /** @typedef {Record<string, string>} Values */
@@ -128,8 +131,9 @@ function showPreview({ preview, verb }, form) {
  * @returns {boolean} whether something is wrong
  */
 function complain({ fields = [] }, values) {
-  for (const { name, label, check } of fields) {
-    const wrong = check?.(values[name] ?? "", values);
+  for (const field of fields) {
+    const { name, label, check } = field;
+    const wrong = isIncomplete(field) ? INCOMPLETE : check?.(values[name] ?? "", values);
     if (wrong === undefined) continue;
     byId("dialog-error").textContent = `${label} ${wrong}.`;
     byId(`field-${name}`).focus();
