@@ -550,6 +550,65 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(page.url()).toMatch(/transactions$/);
   });
 
+  // Guarantee: the balance that one decides by is that of now.
+  test("a grant and an adjustment show and judge the balance as it is when they are asked for", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 1000 });
+    await operator.signIn(`account/${accountId}`);
+    const adjust = { amount: -900, reason: "by a colleague", reference: "ticket 20" };
+    await manage("POST", `accounts/${accountId}/adjustments`, adjust);
+    expect(await operator.tile("Balance")).toBe("1,000");
+    await press("Grant credits …");
+    await dialog().getByText("Balance now: 100 credits.").waitFor();
+    await press("Cancel");
+    await press("Adjust balance …");
+    await dialog().getByLabel("Change in credits").fill("-60");
+    await dialog().getByLabel("Reason").fill("granted twice");
+    await dialog().getByLabel("Reference").fill("ticket 21");
+    await dialog().getByText("Balance 100 → 40 credits (−60).").waitFor();
+    await press("Adjust");
+    await dialog().getByText("the balance goes from 100 to 40. Are you sure?").waitFor();
+  });
+
+  test("an adjustment below zero is refused before it is asked about, with a minus sign that is one", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 1396 });
+    await operator.signIn(`account/${accountId}`);
+    await press("Adjust balance …");
+    await dialog().getByLabel("Change in credits").fill("-100000");
+    await dialog().getByLabel("Reason").fill("a slip");
+    await dialog().getByLabel("Reference").fill("ticket 22");
+    await press("Adjust");
+    await dialog().getByText("Change in credits takes away more than the balance of 1,396.").waitFor();
+    expect(await page.locator("#dialog-doubt").textContent()).toBe("");
+    await dialog().getByLabel("Change in credits").fill("-10");
+    await press("Adjust");
+    await page.getByText("The balance is 1,386.").waitFor();
+    await operator.open(`audit?account_id=${accountId}`);
+    await page
+      .getByRole("row", { name: /credits\.adjust/ })
+      .getByText("−10")
+      .first()
+      .waitFor({ state: "attached" });
+  });
+
+  test("a button that is pressed while another one's question is read asks nothing", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 100 });
+    await operator.signIn(`account/${accountId}`);
+    const answers: (() => Promise<void>)[] = [];
+    await page.route(`**/manage/v1/accounts/${accountId}`, (route) => {
+      answers.push(() => route.continue());
+    });
+    await press("Grant credits …");
+    await press("Adjust balance …");
+    await expect.poll(() => answers.length).toBe(2);
+    for (const answer of answers) {
+      await Promise.all([page.waitForResponse(`**/manage/v1/accounts/${accountId}`), answer()]);
+      await dialog().waitFor();
+      await page.evaluate("new Promise((done) => setTimeout(done))");
+      expect(await dialog().getByRole("heading").textContent()).toBe(`Grant credits to ${accountId}`);
+    }
+    expect(operator.complaints).toEqual([]);
+  });
+
   test.each(["light", "dark"] as const)(
     "in %s all text stands out and all controls have names; a phone shows amount, usage and reason without scrolling sideways",
     async (scheme) => {

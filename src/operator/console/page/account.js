@@ -93,10 +93,10 @@ function actionsOf(account, etag, again) {
   const { status } = account;
   return actions(
     credits &&
-      button("Grant credits …", () => then(askGrant(account)), {
+      button("Grant credits …", () => then(askGrant(account.account_id)), {
         className: "primary",
       }),
-    credits && button("Adjust balance …", () => then(askAdjust(account))),
+    credits && button("Adjust balance …", () => then(askAdjust(account.account_id))),
     writes && button("Edit …", () => then(askEdit(account, etag))),
     writes && status === "active" && button("Suspend …", () => then(askStatus(account, etag, "suspended"))),
     writes && status !== "active" && button("Activate …", () => then(askStatus(account, etag, "active"))),

@@ -41,6 +41,8 @@ const INCOMPLETE = "must have a date and a time, or be empty";
 export function ask(question) {
   const dialog = byId("dialog", HTMLDialogElement);
   const form = byId("dialog-form", HTMLFormElement);
+  // Another button was pressed while what its question needs was read.
+  if (dialog.open) return Promise.resolve(false);
   const ending = new AbortController();
   const { signal } = ending;
   const state = { done: false, sure: "" };
