@@ -609,6 +609,19 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(operator.complaints).toEqual([]);
   });
 
+  test("a token that is lost is told so, also where several answers say it", async () => {
+    const { accountId } = await gateway.givenKey();
+    const { token, token_id } = await givenToken(["accounts:read"]);
+    await operator.signIn(`account/${accountId}`, token);
+    await manage("POST", `tokens/${token_id}/revoke`, {});
+    const answers: number[] = [];
+    page.on("response", (answer) => answers.push(answer.status()));
+    await press("Read again");
+    await page.getByRole("textbox", { name: "Token" }).waitFor();
+    await expect.poll(() => answers).toEqual([401, 401]);
+    expect(await page.locator("#sign-in-error").textContent()).toMatch(/^This token is unknown, revoked/);
+  });
+
   test.each(["light", "dark"] as const)(
     "in %s all text stands out and all controls have names; a phone shows amount, usage and reason without scrolling sideways",
     async (scheme) => {

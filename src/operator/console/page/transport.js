@@ -98,7 +98,10 @@ async function request(path, init) {
   const value = await response.json().catch(() => ({}));
   if (response.ok) return { value, etag: response.headers.get("ETag"), status: response.status };
   const error = new ApiError(response.status, wordsOf(value, response.status));
-  if (response.status === 401) dispatchEvent(new CustomEvent("token-needed", { detail: error.message }));
+  // Of several answers the first one gives the token up; the others say nothing of one that was given since.
+  if (response.status === 401 && secret === token.get()) {
+    dispatchEvent(new CustomEvent("token-needed", { detail: error.message }));
+  }
   throw error;
 }
 
