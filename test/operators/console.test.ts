@@ -609,6 +609,18 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(operator.complaints).toEqual([]);
   });
 
+  test("a refusal is said once", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    await manage("POST", `accounts/${accountId}/grants`, { credits: 5, reference: "inv-1" });
+    await operator.signIn(`account/${accountId}`);
+    await press("Grant credits …");
+    await dialog().getByLabel("Credits", { exact: true }).fill("6");
+    await dialog().getByLabel("Reference").fill("inv-1");
+    await press("Grant");
+    await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 has/);
+    expect((await page.locator("#dialog-error").textContent())?.match(/inv-1/g)).toHaveLength(1);
+  });
+
   test("a token that is lost is told so, also where several answers say it", async () => {
     const { accountId } = await gateway.givenKey();
     const { token, token_id } = await givenToken(["accounts:read"]);
