@@ -43,6 +43,13 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   const generate = (key: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
   const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
   const dialog = () => page.getByRole("dialog");
+  /** What is in sight needs no sideways scroll on the narrowest of phones. */
+  async function fitsPhone(): Promise<void> {
+    const size = page.viewportSize();
+    await page.setViewportSize({ width: 320, height: 700 });
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(320);
+    if (size) await page.setViewportSize(size);
+  }
   /** A call of the management API, as a colleague's program makes it. */
   // biome-ignore lint/suspicious/noExplicitAny: answers have every shape.
   async function manage(method: string, path: string, body?: unknown): Promise<any> {
@@ -619,6 +626,39 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await press("Grant");
     await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 has/);
     expect((await page.locator("#dialog-error").textContent())?.match(/inv-1/g)).toHaveLength(1);
+  });
+
+  test("a filter that is refused says so below its form, and the rest of the view stays", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    const backwards = "from=2026-11-27&to=2026-11-20";
+    await operator.signIn(`account/${accountId}/transactions?${backwards}`);
+    await page.locator("#view .error", { hasText: "from" }).waitFor();
+    await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
+    await page.getByRole("button", { name: "Adjust balance …" }).waitFor();
+    await page.getByLabel("to", { exact: true }).fill("2026-11-30");
+    await press("Show");
+    await page.getByRole("table", { name: "Transactions (UTC)" }).waitFor();
+    expect(await page.locator("#view .error").count()).toBe(0);
+
+    for (const [place, field] of [
+      [`account/${accountId}/refusals?${backwards}`, "Key"],
+      [`account/${accountId}/tasks?from=2026-13-45`, "Status"],
+      ["accounts?status=none-such", "Label begins with"],
+      ["audit?cursor=made-up", "Record"],
+      ["tasks?older=-1", "Age, at least"],
+    ] as const) {
+      await operator.open(place);
+      await page.locator("#view .error").waitFor();
+      await fitsPhone();
+      await page.getByLabel(field, { exact: true }).waitFor();
+      await page.getByRole("button", { name: "Show", exact: true }).waitFor();
+    }
+    // A part without a filter fails alone, too.
+    await page.route("**/keys?*", (route) => route.abort());
+    await operator.open(`account/${accountId}`);
+    await page.locator("#view .error", { hasText: "The gateway does not answer" }).waitFor();
+    await page.getByRole("link", { name: "Transactions" }).waitFor();
+    await page.unrouteAll();
   });
 
   test("a token that is lost is told so, also where several answers say it", async () => {

@@ -1,4 +1,4 @@
-import { count, momentText } from "./format.js";
+import { capitalized, count, momentText } from "./format.js";
 import { hrefTo } from "./location.js";
 
 /** @typedef {Node | string | number | undefined | null} Child */
@@ -44,6 +44,14 @@ export function byId(id, kind) {
 export function say(text) {
   byId("result").textContent = text;
 }
+
+/** @param {unknown} error what stands where something could not be read */
+export const failureNote = (error) =>
+  el(
+    "p",
+    { className: "error", role: "alert" },
+    capitalized(error instanceof Error ? error.message : String(error)),
+  );
 
 /** @param {string} text */
 export const hint = (text) => el("p", { className: "hint" }, text);

@@ -1,6 +1,6 @@
 /** @import { Place } from "./location.js" */
 /** @import { View } from "./views.js" */
-import { byId, el, heading, say } from "./dom.js";
+import { byId, el, failureNote, heading, say } from "./dom.js";
 import { capitalized } from "./format.js";
 import { here, hrefTo } from "./location.js";
 import { forgetSession, may, signedIn } from "./session.js";
@@ -38,13 +38,11 @@ async function show({ focus = true } = {}) {
     made.shown?.();
   } catch (error) {
     if (mine !== turn || !byId("sign-in").hidden) return;
-    const text = error instanceof Error ? error.message : String(error);
     unlock();
-    const trouble = el("p", { className: "error", role: "alert" }, capitalized(text));
     const { title } = VIEWS[here().view] ?? { title: "Console" };
     box.replaceChildren(
       heading(title, () => void show()),
-      trouble,
+      failureNote(error),
     );
   }
   settle(here());
