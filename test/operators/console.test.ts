@@ -4,6 +4,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { totalsName } from "../../src/store/names.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { givenRedis } from "../support/store-stage.ts";
 import {
   CUT_OFF,
   FAINT_TEXT,
@@ -659,6 +660,31 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.locator("#view .error", { hasText: "The gateway does not answer" }).waitFor();
     await page.getByRole("link", { name: "Transactions" }).waitFor();
     await page.unrouteAll();
+  });
+
+  test("with Redis away the overview says so in place of the money, and its live figures go on", async ({
+    onTestFinished,
+  }) => {
+    const redis = await givenRedis();
+    const alone = await givenGateway({ config: { admin: { token: TOKEN } }, redisUrl: redis.url });
+    const other = await givenOperator(browser, alone);
+    onTestFinished(async () => {
+      await other.close();
+      await alone.stop();
+      await redis.stop();
+    });
+    await other.signIn();
+    expect(await other.tile("Charged")).toBe("0");
+    await redis.end();
+    // Figures that were read before are not taken for those of now.
+    await other.page.locator("#view .error", { hasText: "Redis cannot be used" }).waitFor();
+    await other.page.reload();
+    await other.page.locator("#view .error", { hasText: "Redis cannot be used" }).waitFor();
+    expect(await other.page.locator(".plot").count()).toBe(4);
+    await expect.poll(() => other.tile("Answered")).toMatch(/^\d/);
+    await redis.startAgain();
+    await expect.poll(() => other.tile("Charged"), { timeout: 60_000 }).toBe("0");
+    expect(await other.page.locator("#view .error").count()).toBe(0);
   });
 
   test("a token that is lost is told so, also where several answers say it", async () => {
