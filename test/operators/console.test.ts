@@ -700,6 +700,29 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(await page.locator("#sign-in-error").textContent()).toMatch(/^This token is unknown, revoked/);
   });
 
+  test("the audit opens for a token of one account, and lets one of several choose", async () => {
+    const one = await gateway.givenKey();
+    const two = await gateway.givenKey({ accountId: one.accountId.padEnd(64, "W") });
+    const alone = await givenToken(["audit:read"], [one.accountId]);
+    await operator.signIn("", alone.token);
+    await page.waitForURL(`**/#audit?account_id=${one.accountId}`);
+    const rows = page.getByRole("table").locator("tbody tr");
+    await rows.first().waitFor();
+    expect(await rows.filter({ hasText: one.accountId }).count()).toBe(await rows.count());
+
+    await press("Forget token");
+    const both = await givenToken(["audit:read"], [one.accountId, two.accountId]);
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await operator.signIn("audit", both.token);
+    await page.getByText("This token is for some accounts: choose one of them.").waitFor();
+    expect(asked.filter((url) => url.includes("/manage/v1/audit"))).toEqual([]);
+    await page.getByLabel("Account", { exact: true }).selectOption(two.accountId);
+    await fitsPhone();
+    await press("Show");
+    await rows.filter({ hasText: two.accountId }).first().waitFor();
+  });
+
   test.each(["light", "dark"] as const)(
     "in %s all text stands out and all controls have names; a phone shows amount, usage and reason without scrolling sideways",
     async (scheme) => {

@@ -4,22 +4,30 @@ import { listAudit } from "./api.js";
 import { accountLink, code, el, heading, hint, keyLink, moment, taskLink } from "./dom.js";
 import { filtered, filterForm } from "./filters.js";
 import { count, momentText } from "./format.js";
+import { hrefHere } from "./location.js";
+import { ownAccounts } from "./session.js";
 import { paging, table } from "./table.js";
 
 const PER_PAGE = 50;
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
 /**
- * What operators changed: who, when, what it was before and after.
+ * What operators changed: who, when, what it was before and after. A token for some accounts reads that of one at a time.
  * @param {Context} context
- * @returns {Promise<Made>}
+ * @returns {Promise<Made | string>}
  */
 export async function showAudit({ place: { query }, again }) {
+  const own = ownAccounts();
+  const isNamed = own === null || Boolean(query.get("account_id"));
+  if (!isNamed && own.length === 1) return hrefHere({ account_id: own[0] });
+  const options = own?.map((id) => /** @type {const} */ ([id, id]));
   const form = filterForm([
-    { name: "account_id", label: "Account" },
+    { name: "account_id", label: "Account", ...(options && { options: [["", "choose one"], ...options] }) },
     { name: "audit_id", label: "Record" },
   ]);
-  return { nodes: [heading("Audit", again), ...(await filtered(form, () => auditPage(query)))] };
+  const read = async () =>
+    isNamed ? auditPage(query) : [hint("This token is for some accounts: choose one of them.")];
+  return { nodes: [heading("Audit", again), ...(await filtered(form, read))] };
 }
 
 /** @param {URLSearchParams} query */
