@@ -723,6 +723,35 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await rows.filter({ hasText: two.accountId }).first().waitFor();
   });
 
+  test("a token that may read keys alone sees them, and no link that it may not follow", async () => {
+    const { accountId, keyId, key } = await gateway.givenKey();
+    await generate(key);
+    const { token } = await givenToken(["keys:read"]);
+    await operator.signIn("", token);
+    // Others used more, perhaps: any row does.
+    const row = page.getByRole("table", { name: "Most used" }).locator("tbody tr").first();
+    await row.getByRole("link", { name: /^key_/ }).waitFor();
+    expect(await row.getByRole("link").count()).toBe(1);
+    await operator.open(`key/${accountId}/${keyId}`);
+    await page.getByRole("heading", { name: `Key ${keyId}` }).waitFor();
+    expect(await operator.tile("This month")).toMatch(/^\d/);
+    expect(await page.locator("#view .tile").count()).toBe(1);
+    await page.locator("#view dd", { hasText: accountId }).waitFor();
+    expect(await page.locator("#view").getByRole("link").count()).toBe(0);
+    expect(operator.complaints).toEqual([]);
+  });
+
+  test("a token that can read nothing is told that there is nothing to see for it", async () => {
+    const { token } = await givenToken(["credits:write", "keys:write"]);
+    await operator.signIn("", token);
+    await page.getByRole("heading", { name: "Nothing to show" }).waitFor();
+    await page.getByText("credits:write, keys:write").waitFor();
+    await fitsPhone();
+    await operator.open("overview");
+    await page.getByRole("heading", { name: "Nothing to show" }).waitFor();
+    expect(await page.locator("#view .error").count()).toBe(0);
+  });
+
   test.each(["light", "dark"] as const)(
     "in %s all text stands out and all controls have names; a phone shows amount, usage and reason without scrolling sideways",
     async (scheme) => {

@@ -1,4 +1,4 @@
-/** @import { Key, Use } from "./objects.d.ts" */
+/** @import { AccountUse, Key, Use } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { readKey, readUse } from "./api.js";
 import { accountLink, actions, button, code, el, factList, heading, moment, tiles, usage } from "./dom.js";
@@ -16,14 +16,13 @@ export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
   const [{ value: key, etag }, use] = await Promise.all([
     readKey(account, id),
-    readUse(account, { key_id: id }),
+    may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
   ]);
-  const [used] = use.keys;
   return {
     nodes: [
       heading(["Key ", code(key.key_id)], again),
       ...(key.label ? [el("p", { className: "subtitle" }, key.label)] : []),
-      useTiles(key, used),
+      useTiles(key, use),
       ...actionsOf(key, etag, again),
       factList([
         ["Account", accountLink(key.account_id)],
@@ -41,19 +40,27 @@ export async function showKey({ place, again }) {
 
 /**
  * @param {Key} key
- * @param {Use | undefined} used
+ * @param {AccountUse | undefined} use nothing where the token may not read it
  */
-const useTiles = (key, used) =>
+const useTiles = (key, use) =>
   tiles([
-    ["Last 60 s", usage(used?.window_used, used?.rate_limit, "last 60 s"), "requests"],
-    ["Slots", usage(used?.active, used?.max_concurrent, "slots"), "tasks at a time"],
-    ["Today", usage(used?.day_count, used?.daily_limit, "today"), "requests, UTC day"],
+    ...(use ? limitTiles(use.keys[0]) : []),
     [
       "This month",
       usage(key.spent_this_month, key.monthly_credits, "credits this month"),
       "credits held and spent, UTC month",
     ],
   ]);
+
+/**
+ * @param {Use | undefined} used
+ * @returns {[string, Node | string, string][]}
+ */
+const limitTiles = (used) => [
+  ["Last 60 s", usage(used?.window_used, used?.rate_limit, "last 60 s"), "requests"],
+  ["Slots", usage(used?.active, used?.max_concurrent, "slots"), "tasks at a time"],
+  ["Today", usage(used?.day_count, used?.daily_limit, "today"), "requests, UTC day"],
+];
 
 /** @param {Key} key */
 function ownLimits({ limits }) {

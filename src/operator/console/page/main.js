@@ -6,7 +6,7 @@ import { here, hrefTo } from "./location.js";
 import { forgetSession, may, signedIn } from "./session.js";
 import { showState, showTrouble } from "./state.js";
 import { token } from "./transport.js";
-import { isOffered, VIEWS } from "./views.js";
+import { isOffered, NOTHING, VIEWS } from "./views.js";
 
 const box = byId("view");
 /** Counts views: an answer that comes after its view was left is dropped. */
@@ -51,10 +51,11 @@ async function show({ focus = true } = {}) {
 
 /** What the address names; the first view that the token may see where it names none. */
 function shown() {
-  if (!Object.hasOwn(VIEWS, here().view)) {
-    const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? ["overview"];
-    history.replaceState(null, "", hrefTo([first]));
-  }
+  const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? [];
+  const named = Object.hasOwn(VIEWS, here().view) ? VIEWS[here().view] : undefined;
+  // What a link leads to, such as a task, may be read by a token that is offered no view.
+  if (first === undefined && !named?.under) return { place: here(), name: "", view: NOTHING };
+  if (named === undefined) history.replaceState(null, "", hrefTo([first ?? "overview"]));
   const place = here();
   return { place, name: place.view, view: /** @type {View} */ (VIEWS[place.view]) };
 }
