@@ -723,6 +723,21 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await rows.filter({ hasText: two.accountId }).first().waitFor();
   });
 
+  test("a key that was rotated leads to its successor, and is not offered to be rotated again", async () => {
+    const { accountId, keyId } = await gateway.givenKey();
+    await operator.signIn(`key/${accountId}/${keyId}`);
+    await press("Rotate …");
+    await press("Rotate it");
+    await press("I have it");
+    await page.getByRole("button", { name: "Edit …" }).waitFor();
+    await expect.poll(() => page.getByRole("button", { name: "Rotate …" }).count()).toBe(0);
+    const { rotated_to } = await manage("GET", `accounts/${accountId}/keys/${keyId}`);
+    await fitsPhone();
+    await page.locator("#view").getByRole("link", { name: rotated_to }).click();
+    await page.getByRole("heading", { name: `Key ${rotated_to}` }).waitFor();
+    await page.getByRole("button", { name: "Rotate …" }).waitFor();
+  });
+
   test("a token that may read keys alone sees them, and no link that it may not follow", async () => {
     const { accountId, keyId, key } = await gateway.givenKey();
     await generate(key);
@@ -750,6 +765,19 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await operator.open("overview");
     await page.getByRole("heading", { name: "Nothing to show" }).waitFor();
     expect(await page.locator("#view .error").count()).toBe(0);
+  });
+
+  test("the key that was just made is one click away, behind however many others", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn(`account/${accountId}`);
+    await press("Create key …");
+    await press("Create it");
+    await press("I have it");
+    const made = operator.result().getByRole("link");
+    const id = await made.textContent();
+    expect(await operator.result().textContent()).toBe(`Key ${id} of account ${accountId} is created.`);
+    await made.click();
+    await page.getByRole("heading", { name: `Key ${id}` }).waitFor();
   });
 
   test.each(["light", "dark"] as const)(

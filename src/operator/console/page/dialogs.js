@@ -11,11 +11,12 @@ const INCOMPLETE = "must have a date and a time, or be empty";
 
 /** @import { Field } from "./fields.js" */
 /** @typedef {Record<string, string>} Values */
+/** @typedef {string | (Node | string)[]} Words a sentence; what it names may be links */
 
 /**
  * What was done: a sentence for the status line, and perhaps a secret that is shown this once.
  * @typedef {object} Done
- * @property {string} said
+ * @property {Words} said
  * @property {boolean | undefined} [confirmed]
  * @property {{ label: string, value: string, hint: string } | undefined} [secret]
  */
@@ -40,9 +41,9 @@ const INCOMPLETE = "must have a date and a time, or be empty";
  */
 export function ask(question) {
   const dialog = byId("dialog", HTMLDialogElement);
-  const form = byId("dialog-form", HTMLFormElement);
   // Another button was pressed while what its question needs was read.
   if (dialog.open) return Promise.resolve(false);
+  const form = byId("dialog-form", HTMLFormElement);
   const ending = new AbortController();
   const { signal } = ending;
   const state = { done: false, sure: "" };
@@ -84,8 +85,8 @@ export function ask(question) {
       try {
         const { said, confirmed, secret } = await question.run(values);
         state.done = true;
-        say(confirmed === false ? `${said} ${NOT_CONFIRMED}` : said);
-        if (secret) showSecret(said, secret);
+        say(...[said].flat(), confirmed === false ? ` ${NOT_CONFIRMED}` : "");
+        if (secret) showSecret(secret);
         else dialog.close();
       } catch (failure) {
         byId("dialog-error").textContent = capitalized(
@@ -183,17 +184,15 @@ function takeToken() {
   return true;
 }
 
-/**
- * @param {string} said
- * @param {{ label: string, value: string, hint: string }} secret
- */
-function showSecret(said, { label, value, hint }) {
+/** @param {{ label: string, value: string, hint: string }} secret */
+function showSecret({ label, value, hint }) {
   const shown = el("output", { className: "secret", tabIndex: 0, "aria-label": label }, value);
   const copied = el("span", { role: "status", className: "hint" });
   const copy = button("Copy", () => void copyText(shown, copied), { className: "primary" });
   byId("dialog-body").replaceChildren(
     el("h2", { id: "dialog-title" }, label),
-    el("p", {}, said),
+    // Without its links: nobody leaves before the secret is kept.
+    el("p", {}, byId("result").textContent),
     shown,
     el("p", { className: "actions" }, copy, copied),
     el("p", {}, hint),

@@ -40,10 +40,10 @@ export function byId(id, kind) {
 
 /**
  * Says something to whoever looks or listens.
- * @param {string} text
+ * @param {...(Node | string)} words
  */
-export function say(text) {
-  byId("result").textContent = text;
+export function say(...words) {
+  byId("result").replaceChildren(...words);
 }
 
 /** @param {unknown} error what stands where something could not be read */

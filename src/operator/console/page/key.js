@@ -1,10 +1,22 @@
 /** @import { AccountUse, Key, Use } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { readKey, readUse } from "./api.js";
-import { accountLink, actions, button, code, el, factList, heading, moment, tiles, usage } from "./dom.js";
+import {
+  accountLink,
+  actions,
+  button,
+  code,
+  el,
+  factList,
+  heading,
+  keyLink,
+  moment,
+  tiles,
+  usage,
+} from "./dom.js";
 import { count } from "./format.js";
 import { askEditKey, askRevoke, askRotate } from "./key-actions.js";
-import { keyState } from "./keys.js";
+import { keyState, stateOf } from "./keys.js";
 import { may } from "./session.js";
 
 /**
@@ -30,6 +42,7 @@ export async function showKey({ place, again }) {
         ["Limits of its own", ownLimits(key)],
         ["Cap per month", key.monthly_credits === null ? "none" : `${count(key.monthly_credits)} credits`],
         ["State", keyState(key)],
+        ["Replaced by", key.rotated_to ? keyLink(key.account_id, key.rotated_to) : undefined],
         ["Created", moment(key.created_at)],
         ["Expires", key.expires_at ? moment(key.expires_at) : "never"],
         ["Revoked", key.revoked_at ? moment(key.revoked_at) : undefined],
@@ -80,9 +93,11 @@ function ownLimits({ limits }) {
 function actionsOf(key, etag, again) {
   if (!may("keys:write") || key.revoked_at) return [];
   const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
+  // A key is rotated once, and only while it works.
+  const canRotate = !key.rotated_to && stateOf(key) === "active";
   return actions(
     button("Edit …", () => then(askEditKey(key, etag))),
-    button("Rotate …", () => then(askRotate(key))),
+    canRotate && button("Rotate …", () => then(askRotate(key))),
     button("Revoke …", () => then(askRevoke(key)), { className: "quiet-danger" }),
   );
 }
