@@ -767,6 +767,29 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(await page.locator("#view .error").count()).toBe(0);
   });
 
+  // Guarantee: a key that is pasted by mistake is not kept by the browser.
+  test("a secret that is searched for stands in no address", async () => {
+    const { key } = await gateway.givenKey();
+    await operator.signIn();
+    const visited: string[] = [];
+    page.on("framenavigated", (frame) => visited.push(frame.url()));
+    const field = page.getByRole("searchbox", { name: "Search" });
+    await field.fill(key);
+    await field.press("Enter");
+    await page.getByText("This is a secret and has no place here.").waitFor();
+    expect(await field.inputValue()).toBe("");
+    expect(visited.join()).not.toContain("sk_");
+    // A link may have one.
+    await operator.view(`search?q=${key}`);
+    await page.locator("#view").getByText("This is a secret and has no place here.").waitFor();
+    expect(page.url()).toMatch(/#search$/);
+    await operator.open("accounts");
+    await page.goBack();
+    await page.getByRole("heading", { name: "Search" }).waitFor();
+    expect(page.url()).toMatch(/#search$/);
+    expect(await page.locator("#view .error").count()).toBe(0);
+  });
+
   test("the key that was just made is one click away, behind however many others", async () => {
     const { accountId } = await gateway.givenKey();
     await operator.signIn(`account/${accountId}`);

@@ -3,6 +3,7 @@
 import { byId, el, failureNote, heading, say } from "./dom.js";
 import { capitalized } from "./format.js";
 import { here, hrefTo } from "./location.js";
+import { isSecret, SECRET_SEARCHED } from "./search.js";
 import { forgetSession, may, signedIn } from "./session.js";
 import { showState, showTrouble } from "./state.js";
 import { token } from "./transport.js";
@@ -134,7 +135,14 @@ byId("sign-out").addEventListener("click", () => {
 
 byId("find").addEventListener("submit", (event) => {
   event.preventDefault();
-  const href = hrefTo(["search"], { q: byId("find-id", HTMLInputElement).value.trim() });
+  const input = byId("find-id", HTMLInputElement);
+  const q = input.value.trim();
+  if (isSecret(q)) {
+    // Not even for a moment in the address: the browser would keep it in its history.
+    input.value = "";
+    return say(SECRET_SEARCHED);
+  }
+  const href = hrefTo(["search"], { q });
   if (location.hash === href) void show();
   else location.hash = href;
 });
