@@ -5,6 +5,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { totalsName } from "../../src/store/names.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { givenRedis } from "../support/store-stage.ts";
 import {
   CUT_OFF,
   FAINT_TEXT,
@@ -44,6 +45,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   const generate = (key: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
   const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
   const dialog = () => page.getByRole("dialog");
+  /** What is in sight needs no sideways scroll on the narrowest of phones. */
+  async function fitsPhone(): Promise<void> {
+    const size = page.viewportSize();
+    await page.setViewportSize({ width: 320, height: 700 });
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(320);
+    if (size) await page.setViewportSize(size);
+  }
+  /** A call of the management API, as a colleague's program makes it. */
+  // biome-ignore lint/suspicious/noExplicitAny: answers have every shape.
+  async function manage(method: string, path: string, body?: unknown): Promise<any> {
+    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+    const init = body === undefined ? { method, headers } : { method, headers, body: JSON.stringify(body) };
+    const answer = await fetch(`${gateway.adminUrl}/manage/v1/${path}`, init);
+    expect(answer.ok, `${method} ${path}`).toBe(true);
+    return answer.json();
+  }
+  const givenToken = (scopes: string[], accounts?: string[]): Promise<{ token: string; token_id: string }> =>
+    manage("POST", "tokens", { label: "a colleague's", scopes, accounts: accounts ?? null });
 
   test("the overview draws what goes on, from its own files alone and without a complaint", async () => {
     const { key } = await gateway.givenKey({ limits: { rateLimit: 2 } });
@@ -349,12 +368,8 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   test("the id of a transaction and a reference lead to the entry itself", async () => {
     const { accountId } = await gateway.givenKey({ credits: 100 });
-    const account = `${gateway.adminUrl}/manage/v1/accounts/${accountId}`;
-    const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
     const reference = `invoice ${accountId}`;
-    const body = JSON.stringify({ credits: 7, reference });
-    const made = await fetch(`${account}/grants`, { method: "POST", headers, body });
-    const { id } = (await made.json()) as { id: string };
+    const { id } = await manage("POST", `accounts/${accountId}/grants`, { credits: 7, reference });
     await operator.signIn();
     for (const q of [id, reference]) {
       await operator.view(`search?q=${encodeURIComponent(q)}`);
@@ -405,13 +420,11 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   test("the id of an audit record leads to it", async () => {
     const { accountId } = await gateway.givenKey({ credits: 100 });
-    const headers = { authorization: `Bearer ${TOKEN}` };
-    const audit = await fetch(`${gateway.adminUrl}/manage/v1/audit?account_id=${accountId}`, { headers });
-    const [record] = ((await audit.json()) as { data: { audit_id: string }[] }).data;
+    const [record] = (await manage("GET", `audit?account_id=${accountId}`)).data;
     await operator.signIn();
-    await operator.view(`search?q=${record!.audit_id}`);
+    await operator.view(`search?q=${record.audit_id}`);
     const rows = page.getByRole("table", { name: "What operators changed (UTC)" }).locator("tbody tr");
-    await rows.filter({ hasText: `record ${record!.audit_id}` }).waitFor();
+    await rows.filter({ hasText: `record ${record.audit_id}` }).waitFor();
     expect(await rows.count()).toBe(1);
   });
 
@@ -455,16 +468,8 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   test("a token for some accounts begins with these, and is offered no view of all", async () => {
     const { accountId } = await gateway.givenKey({ credits: 10 });
-    const answer = await fetch(`${gateway.adminUrl}/manage/v1/tokens`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
-      body: JSON.stringify({
-        label: "one customer's desk",
-        scopes: ["accounts:read", "keys:read", "usage:read", "tasks:read"],
-        accounts: [accountId],
-      }),
-    });
-    const { token } = (await answer.json()) as { token: string };
+    const scopes = ["accounts:read", "keys:read", "usage:read", "tasks:read"];
+    const { token } = await givenToken(scopes, [accountId]);
     await operator.signIn("", token);
     await page.getByRole("heading", { name: "Accounts" }).waitFor();
     await page.getByRole("link", { name: accountId }).click();
@@ -536,6 +541,305 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText(`${hostile}?`).first().waitFor();
     expect(await page.locator("#view img, #view b").count()).toBe(0);
     expect(operator.complaints).toEqual([]);
+  });
+
+  // Guarantee: what is typed in part is never taken for nothing.
+  test("an expiry without a time is refused, for a key that is made or changed and for a token", async () => {
+    const { accountId } = await gateway.givenKey();
+    const keys = async () => (await manage("GET", `accounts/${accountId}/keys`)).data;
+    const expiry = () => dialog().getByLabel("Expires (UTC)");
+    const isRefused = async (verb: string) => {
+      await press(verb);
+      await dialog().getByText("Expires (UTC) must have a date and a time, or be empty.").waitFor();
+      expect(await page.evaluate("document.activeElement.id")).toBe("field-expires_at");
+    };
+    await operator.signIn(`account/${accountId}`);
+    await press("Create key …");
+    await dialog().getByLabel("Requests per 60 s").fill("1e");
+    await press("Create it");
+    await dialog().getByText("Requests per 60 s must be a whole number, or empty for none.").waitFor();
+    await dialog().getByLabel("Requests per 60 s").fill("");
+    await expiry().focus();
+    await page.keyboard.type("12312099");
+    await isRefused("Create it");
+    expect(await keys()).toHaveLength(1);
+    await expiry().fill("2099-12-31T12:00");
+    await press("Create it");
+    await press("I have it");
+    const [, made] = await keys();
+    expect(made.expires_at).toBe("2099-12-31T12:00:00.000Z");
+
+    await operator.open(`key/${accountId}/${made.key_id}`);
+    await press("Edit …");
+    await expiry().focus();
+    await page.keyboard.press("Delete");
+    await isRefused("Save");
+    expect((await keys())[1].expires_at).toBe("2099-12-31T12:00:00.000Z");
+    await press("Cancel");
+
+    await operator.open("tokens");
+    await press("Create token …");
+    await dialog().getByLabel("Label").fill("half an expiry");
+    await dialog().getByLabel("usage:read").check();
+    await expiry().focus();
+    await page.keyboard.type("12312099");
+    await isRefused("Create it");
+    expect((await manage("GET", "tokens")).data.map((one: { label: string }) => one.label)).not.toContain(
+      "half an expiry",
+    );
+    await press("Cancel");
+
+    // The browser itself refuses it in a filter.
+    await operator.open(`account/${accountId}/transactions`);
+    await page.getByLabel("From", { exact: true }).focus();
+    await page.keyboard.type("12");
+    await press("Show");
+    expect(page.url()).toMatch(/transactions$/);
+  });
+
+  // Guarantee: the balance that one decides by is that of now.
+  test("a grant and an adjustment show and judge the balance as it is when they are asked for", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 1000 });
+    await operator.signIn(`account/${accountId}`);
+    const adjust = { amount: -900, reason: "by a colleague", reference: "ticket 20" };
+    await manage("POST", `accounts/${accountId}/adjustments`, adjust);
+    expect(await operator.tile("Balance")).toBe("1,000");
+    await press("Grant credits …");
+    await dialog().getByText("Balance now: 100 credits.").waitFor();
+    await press("Cancel");
+    await press("Adjust balance …");
+    await dialog().getByLabel("Change in credits").fill("-60");
+    await dialog().getByLabel("Reason").fill("granted twice");
+    await dialog().getByLabel("Reference").fill("ticket 21");
+    await dialog().getByText("Balance 100 → 40 credits (−60).").waitFor();
+    await press("Adjust");
+    await dialog().getByText("the balance goes from 100 to 40. Are you sure?").waitFor();
+  });
+
+  test("an adjustment below zero is refused before it is asked about, with a minus sign that is one", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 1396 });
+    await operator.signIn(`account/${accountId}`);
+    await press("Adjust balance …");
+    await dialog().getByLabel("Change in credits").fill("-100000");
+    await dialog().getByLabel("Reason").fill("a slip");
+    await dialog().getByLabel("Reference").fill("ticket 22");
+    await press("Adjust");
+    await dialog().getByText("Change in credits takes away more than the balance of 1,396.").waitFor();
+    expect(await page.locator("#dialog-doubt").textContent()).toBe("");
+    await dialog().getByLabel("Change in credits").fill("-10");
+    await press("Adjust");
+    await page.getByText("The balance is 1,386.").waitFor();
+    await operator.open(`audit?account_id=${accountId}`);
+    await page
+      .getByRole("row", { name: /credits\.adjust/ })
+      .getByText("−10")
+      .first()
+      .waitFor({ state: "attached" });
+  });
+
+  test("a button that is pressed while another one's question is read asks nothing", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 100 });
+    await operator.signIn(`account/${accountId}`);
+    const answers: (() => Promise<void>)[] = [];
+    await page.route(`**/manage/v1/accounts/${accountId}`, (route) => {
+      answers.push(() => route.continue());
+    });
+    await press("Grant credits …");
+    await press("Adjust balance …");
+    await expect.poll(() => answers.length).toBe(2);
+    for (const answer of answers) {
+      await Promise.all([page.waitForResponse(`**/manage/v1/accounts/${accountId}`), answer()]);
+      await dialog().waitFor();
+      await page.evaluate("new Promise((done) => setTimeout(done))");
+      expect(await dialog().getByRole("heading").textContent()).toBe(`Grant credits to ${accountId}`);
+    }
+    expect(operator.complaints).toEqual([]);
+  });
+
+  test("a refusal is said once", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    await manage("POST", `accounts/${accountId}/grants`, { credits: 5, reference: "inv-1" });
+    await operator.signIn(`account/${accountId}`);
+    await press("Grant credits …");
+    await dialog().getByLabel("Credits", { exact: true }).fill("6");
+    await dialog().getByLabel("Reference").fill("inv-1");
+    await press("Grant");
+    await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 has/);
+    expect((await page.locator("#dialog-error").textContent())?.match(/inv-1/g)).toHaveLength(1);
+  });
+
+  test("a filter that is refused says so below its form, and the rest of the view stays", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    const backwards = "from=2026-11-27&to=2026-11-20";
+    await operator.signIn(`account/${accountId}/transactions?${backwards}`);
+    await page.locator("#view .error", { hasText: "from" }).waitFor();
+    await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
+    await page.getByRole("button", { name: "Adjust balance …" }).waitFor();
+    await page.getByLabel("to", { exact: true }).fill("2026-11-30");
+    await press("Show");
+    await page.getByRole("table", { name: "Transactions (UTC)" }).waitFor();
+    expect(await page.locator("#view .error").count()).toBe(0);
+
+    for (const [place, field] of [
+      [`account/${accountId}/refusals?${backwards}`, "Key"],
+      [`account/${accountId}/tasks?from=2026-13-45`, "Status"],
+      ["accounts?status=none-such", "Label begins with"],
+      ["audit?cursor=made-up", "Record"],
+      ["tasks?older=-1", "Age, at least"],
+    ] as const) {
+      await operator.open(place);
+      await page.locator("#view .error").waitFor();
+      await fitsPhone();
+      await page.getByLabel(field, { exact: true }).waitFor();
+      await page.getByRole("button", { name: "Show", exact: true }).waitFor();
+    }
+    // A part without a filter fails alone, too.
+    await page.route("**/keys?*", (route) => route.abort());
+    await operator.open(`account/${accountId}`);
+    await page.locator("#view .error", { hasText: "The gateway does not answer" }).waitFor();
+    await page.getByRole("link", { name: "Transactions" }).waitFor();
+    await page.unrouteAll();
+  });
+
+  test("with Redis away the overview says so in place of the money, and its live figures go on", async ({
+    onTestFinished,
+  }) => {
+    const redis = await givenRedis();
+    const alone = await givenGateway({ config: { admin: { token: TOKEN } }, redisUrl: redis.url });
+    const other = await givenOperator(browser, alone);
+    onTestFinished(async () => {
+      await other.close();
+      await alone.stop();
+      await redis.stop();
+    });
+    await other.signIn();
+    expect(await other.tile("Charged")).toBe("0");
+    await redis.end();
+    // Figures that were read before are not taken for those of now.
+    await other.page.locator("#view .error", { hasText: "Redis cannot be used" }).waitFor();
+    await other.page.reload();
+    await other.page.locator("#view .error", { hasText: "Redis cannot be used" }).waitFor();
+    expect(await other.page.locator(".plot").count()).toBe(4);
+    await expect.poll(() => other.tile("Answered")).toMatch(/^\d/);
+    await redis.startAgain();
+    await expect.poll(() => other.tile("Charged"), { timeout: 60_000 }).toBe("0");
+    expect(await other.page.locator("#view .error").count()).toBe(0);
+  });
+
+  test("a token that is lost is told so, also where several answers say it", async () => {
+    const { accountId } = await gateway.givenKey();
+    const { token, token_id } = await givenToken(["accounts:read"]);
+    await operator.signIn(`account/${accountId}`, token);
+    await manage("POST", `tokens/${token_id}/revoke`, {});
+    const answers: number[] = [];
+    page.on("response", (answer) => answers.push(answer.status()));
+    await press("Read again");
+    await page.getByRole("textbox", { name: "Token" }).waitFor();
+    await expect.poll(() => answers).toEqual([401, 401]);
+    expect(await page.locator("#sign-in-error").textContent()).toMatch(/^This token is unknown, revoked/);
+  });
+
+  test("the audit opens for a token of one account, and lets one of several choose", async () => {
+    const one = await gateway.givenKey();
+    const two = await gateway.givenKey({ accountId: one.accountId.padEnd(64, "W") });
+    const alone = await givenToken(["audit:read"], [one.accountId]);
+    await operator.signIn("", alone.token);
+    await page.waitForURL(`**/#audit?account_id=${one.accountId}`);
+    const rows = page.getByRole("table").locator("tbody tr");
+    await rows.first().waitFor();
+    expect(await rows.filter({ hasText: one.accountId }).count()).toBe(await rows.count());
+
+    await press("Forget token");
+    const both = await givenToken(["audit:read"], [one.accountId, two.accountId]);
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await operator.signIn("audit", both.token);
+    await page.getByText("This token is for some accounts: choose one of them.").waitFor();
+    expect(asked.filter((url) => url.includes("/manage/v1/audit"))).toEqual([]);
+    await page.getByLabel("Account", { exact: true }).selectOption(two.accountId);
+    await fitsPhone();
+    await press("Show");
+    await rows.filter({ hasText: two.accountId }).first().waitFor();
+  });
+
+  test("a key that was rotated leads to its successor, and is not offered to be rotated again", async () => {
+    const { accountId, keyId } = await gateway.givenKey();
+    await operator.signIn(`key/${accountId}/${keyId}`);
+    await press("Rotate …");
+    await press("Rotate it");
+    await press("I have it");
+    await page.getByRole("button", { name: "Edit …" }).waitFor();
+    await expect.poll(() => page.getByRole("button", { name: "Rotate …" }).count()).toBe(0);
+    const { rotated_to } = await manage("GET", `accounts/${accountId}/keys/${keyId}`);
+    await fitsPhone();
+    await page.locator("#view").getByRole("link", { name: rotated_to }).click();
+    await page.getByRole("heading", { name: `Key ${rotated_to}` }).waitFor();
+    await page.getByRole("button", { name: "Rotate …" }).waitFor();
+  });
+
+  test("a token that may read keys alone sees them, and no link that it may not follow", async () => {
+    const { accountId, keyId, key } = await gateway.givenKey();
+    await generate(key);
+    const { token } = await givenToken(["keys:read"]);
+    await operator.signIn("", token);
+    // Others used more, perhaps: any row does.
+    const row = page.getByRole("table", { name: "Most used" }).locator("tbody tr").first();
+    await row.getByRole("link", { name: /^key_/ }).waitFor();
+    expect(await row.getByRole("link").count()).toBe(1);
+    await operator.open(`key/${accountId}/${keyId}`);
+    await page.getByRole("heading", { name: `Key ${keyId}` }).waitFor();
+    expect(await operator.tile("This month")).toMatch(/^\d/);
+    expect(await page.locator("#view .tile").count()).toBe(1);
+    await page.locator("#view dd", { hasText: accountId }).waitFor();
+    expect(await page.locator("#view").getByRole("link").count()).toBe(0);
+    expect(operator.complaints).toEqual([]);
+  });
+
+  test("a token that can read nothing is told that there is nothing to see for it", async () => {
+    const { token } = await givenToken(["credits:write", "keys:write"]);
+    await operator.signIn("", token);
+    await page.getByRole("heading", { name: "Nothing to show" }).waitFor();
+    await page.getByText("credits:write, keys:write").waitFor();
+    await fitsPhone();
+    await operator.open("overview");
+    await page.getByRole("heading", { name: "Nothing to show" }).waitFor();
+    expect(await page.locator("#view .error").count()).toBe(0);
+  });
+
+  // Guarantee: a key that is pasted by mistake is not kept by the browser.
+  test("a secret that is searched for stands in no address", async () => {
+    const { key } = await gateway.givenKey();
+    await operator.signIn();
+    const visited: string[] = [];
+    page.on("framenavigated", (frame) => visited.push(frame.url()));
+    const field = page.getByRole("searchbox", { name: "Search" });
+    await field.fill(key);
+    await field.press("Enter");
+    await page.getByText("This is a secret and has no place here.").waitFor();
+    expect(await field.inputValue()).toBe("");
+    expect(visited.join()).not.toContain("sk_");
+    // A link may have one.
+    await operator.view(`search?q=${key}`);
+    await page.locator("#view").getByText("This is a secret and has no place here.").waitFor();
+    expect(page.url()).toMatch(/#search$/);
+    await operator.open("accounts");
+    await page.goBack();
+    await page.getByRole("heading", { name: "Search" }).waitFor();
+    expect(page.url()).toMatch(/#search$/);
+    expect(await page.locator("#view .error").count()).toBe(0);
+  });
+
+  test("the key that was just made is one click away, behind however many others", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn(`account/${accountId}`);
+    await press("Create key …");
+    await press("Create it");
+    await press("I have it");
+    const made = operator.result().getByRole("link");
+    const id = await made.textContent();
+    expect(await operator.result().textContent()).toBe(`Key ${id} of account ${accountId} is created.`);
+    await made.click();
+    await page.getByRole("heading", { name: `Key ${id}` }).waitFor();
   });
 
   test.each(["light", "dark"] as const)(

@@ -1,6 +1,13 @@
 /** @import { Account, AccountStatus } from "./objects.d.ts" */
 /** @import { Booked } from "./api.js" */
-import { adjustCredits, createAccount, grantCredits, listPackages, patchAccount } from "./api.js";
+import {
+  adjustCredits,
+  createAccount,
+  grantCredits,
+  listPackages,
+  patchAccount,
+  readAccount,
+} from "./api.js";
 import { ask } from "./dialogs.js";
 import {
   credits,
@@ -124,12 +131,18 @@ const referenceField = /** @type {Field} */ ({
   check: reference,
 });
 
-/** @param {Account} account */
-export async function askGrant(account) {
-  const packages = await listPackages().then(
-    ({ data }) => data,
-    () => [],
-  );
+/**
+ * The account is read anew: the balance of when the page was read may have been spent.
+ * @param {string} id
+ */
+export async function askGrant(id) {
+  const [{ value: account }, packages] = await Promise.all([
+    readAccount(id),
+    listPackages().then(
+      ({ data }) => data,
+      () => [],
+    ),
+  ]);
   const amountOf = (/** @type {Record<string, string>} */ values) =>
     packages.find((one) => one.package === values.package)?.credits ?? Number(values.credits);
   return ask({
@@ -166,9 +179,13 @@ export async function askGrant(account) {
   });
 }
 
-/** @param {Account} account */
-export const askAdjust = (account) =>
-  ask({
+/**
+ * As in a grant, the account is read anew.
+ * @param {string} id
+ */
+export async function askAdjust(id) {
+  const { value: account } = await readAccount(id);
+  return ask({
     title: `Adjust the balance of ${account.account_id}`,
     lines: ["For corrections; a sale is a grant. The customer sees the reason among the transactions."],
     fields: [
@@ -177,7 +194,7 @@ export const askAdjust = (account) =>
         label: "Change in credits",
         hint: "A whole number: 500 adds, -500 takes away.",
         type: "number",
-        check: creditsUpOrDown,
+        check: (value) => creditsUpOrDown(value) ?? beyondBalance(account, Number(value)),
       },
       { name: "reason", label: "Reason", hint: "Why; it stands in the ledger.", check: required },
       referenceField,
@@ -194,6 +211,15 @@ export const askAdjust = (account) =>
       return bookedFor(account, booked, of);
     },
   });
+}
+
+/**
+ * What is wrong with an amount that would leave less than nothing. It is not sent: nobody has seen a balance that allows it.
+ * @param {Account} account
+ * @param {number} amount
+ */
+const beyondBalance = ({ balance }, amount) =>
+  balance + amount < 0 ? `takes away more than the balance of ${count(balance)}` : undefined;
 
 /**
  * The balance before and after.

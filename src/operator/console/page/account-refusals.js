@@ -2,7 +2,7 @@
 /** @import { Context, Made } from "./views.js" */
 import { listRefusals } from "./api.js";
 import { bar, code, hint, keyLink, moment } from "./dom.js";
-import { filterForm } from "./filters.js";
+import { filtered, filterForm } from "./filters.js";
 import { count } from "./format.js";
 import { paging, table } from "./table.js";
 
@@ -15,6 +15,19 @@ const PER_PAGE = 100;
  * @returns {Promise<Made>}
  */
 export async function showAccountRefusals({ account_id: id }, { place: { query } }) {
+  const form = filterForm([
+    { name: "key_id", label: "Key" },
+    { name: "from", label: "From", type: "date" },
+    { name: "to", label: "to", type: "date" },
+  ]);
+  return { nodes: await filtered(form, () => refusalsPage(id, query)) };
+}
+
+/**
+ * @param {string} id
+ * @param {URLSearchParams} query
+ */
+async function refusalsPage(id, query) {
   const page = await listRefusals(id, {
     key_id: query.get("key_id") ?? "",
     from: query.get("from") ?? "",
@@ -24,33 +37,26 @@ export async function showAccountRefusals({ account_id: id }, { place: { query }
   });
   const { data, uncounted } = page;
   const most = Math.max(0, ...data.map((row) => row.count));
-  return {
-    nodes: [
-      filterForm([
-        { name: "key_id", label: "Key" },
-        { name: "from", label: "From", type: "date" },
-        { name: "to", label: "to", type: "date" },
-      ]),
-      table(
-        "Refused in the last eight days, by hour (UTC)",
-        [
-          { title: "In the hour of", header: true, cell: (row) => moment(row.hour), by: (row) => row.hour },
-          { title: "Reason", cell: (row) => code(row.outcome), by: (row) => row.outcome },
-          { title: "Times", numeric: true, cell: (row) => bar(row.count, most), by: (row) => row.count },
-          { title: "Key", wrap: true, cell: (row) => keyCell(id, row.key_id), by: (row) => row.key_id },
-        ],
-        data,
-        "There are none.",
-      ),
-      paging(page, "Latest first."),
-      ...(uncounted
-        ? [hint(`${count(uncounted)} refusals of this and other accounts had no room in these counts.`)]
-        : []),
-      hint(
-        "Gateways add their refusals every 5 s. The log's line of a refusal has the limit and what was used of it.",
-      ),
-    ],
-  };
+  return [
+    table(
+      "Refused in the last eight days, by hour (UTC)",
+      [
+        { title: "In the hour of", header: true, cell: (row) => moment(row.hour), by: (row) => row.hour },
+        { title: "Reason", cell: (row) => code(row.outcome), by: (row) => row.outcome },
+        { title: "Times", numeric: true, cell: (row) => bar(row.count, most), by: (row) => row.count },
+        { title: "Key", wrap: true, cell: (row) => keyCell(id, row.key_id), by: (row) => row.key_id },
+      ],
+      data,
+      "There are none.",
+    ),
+    paging(page, "Latest first."),
+    ...(uncounted
+      ? [hint(`${count(uncounted)} refusals of this and other accounts had no room in these counts.`)]
+      : []),
+    hint(
+      "Gateways add their refusals every 5 s. The log's line of a refusal has the limit and what was used of it.",
+    ),
+  ];
 }
 
 /**

@@ -5,7 +5,19 @@ import { showAccountRefusals } from "./account-refusals.js";
 import { showAccountTasks } from "./account-tasks.js";
 import { keysPage, showAccountUsage } from "./account-usage.js";
 import { readAccount, readUse } from "./api.js";
-import { actions, badge, button, el, factList, heading, link, moment, tiles, usage } from "./dom.js";
+import {
+  actions,
+  badge,
+  button,
+  el,
+  factList,
+  failureNote,
+  heading,
+  link,
+  moment,
+  tiles,
+  usage,
+} from "./dom.js";
 import { count } from "./format.js";
 import { hrefTo } from "./location.js";
 import { may } from "./session.js";
@@ -34,7 +46,8 @@ export async function showAccount(context) {
     readAccount(id),
     readUse(id, part === PARTS.usage ? keysPage(context.place) : {}),
   ]);
-  const shown = await part?.show(account, context, use);
+  // A part that cannot be read takes neither the account nor the way to its other parts with it.
+  const shown = await part?.show(account, context, use).catch(unread);
   return {
     nodes: [
       heading([`Account ${account.account_id}`], context.again, badge(account.status)),
@@ -48,6 +61,9 @@ export async function showAccount(context) {
     shown: () => shown?.shown?.(),
   };
 }
+
+/** @param {unknown} error @returns {Made} */
+const unread = (error) => ({ nodes: [failureNote(error)] });
 
 /**
  * @param {Account} account
@@ -93,10 +109,10 @@ function actionsOf(account, etag, again) {
   const { status } = account;
   return actions(
     credits &&
-      button("Grant credits …", () => then(askGrant(account)), {
+      button("Grant credits …", () => then(askGrant(account.account_id)), {
         className: "primary",
       }),
-    credits && button("Adjust balance …", () => then(askAdjust(account))),
+    credits && button("Adjust balance …", () => then(askAdjust(account.account_id))),
     writes && button("Edit …", () => then(askEdit(account, etag))),
     writes && status === "active" && button("Suspend …", () => then(askStatus(account, etag, "suspended"))),
     writes && status !== "active" && button("Activate …", () => then(askStatus(account, etag, "active"))),

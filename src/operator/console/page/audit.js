@@ -2,19 +2,36 @@
 /** @import { Context, Made } from "./views.js" */
 import { listAudit } from "./api.js";
 import { accountLink, code, el, heading, hint, keyLink, moment, taskLink } from "./dom.js";
-import { filterForm } from "./filters.js";
+import { filtered, filterForm } from "./filters.js";
 import { count, momentText } from "./format.js";
+import { hrefHere } from "./location.js";
+import { ownAccounts } from "./session.js";
 import { paging, table } from "./table.js";
 
 const PER_PAGE = 50;
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
 /**
- * What operators changed: who, when, what it was before and after.
+ * What operators changed: who, when, what it was before and after. A token for some accounts reads that of one at a time.
  * @param {Context} context
- * @returns {Promise<Made>}
+ * @returns {Promise<Made | string>}
  */
 export async function showAudit({ place: { query }, again }) {
+  const own = ownAccounts();
+  const isNamed = own === null || Boolean(query.get("account_id"));
+  if (!isNamed && own.length === 1) return hrefHere({ account_id: own[0] });
+  const options = own?.map((id) => /** @type {const} */ ([id, id]));
+  const form = filterForm([
+    { name: "account_id", label: "Account", ...(options && { options: [["", "choose one"], ...options] }) },
+    { name: "audit_id", label: "Record" },
+  ]);
+  const read = async () =>
+    isNamed ? auditPage(query) : [hint("This token is for some accounts: choose one of them.")];
+  return { nodes: [heading("Audit", again), ...(await filtered(form, read))] };
+}
+
+/** @param {URLSearchParams} query */
+async function auditPage(query) {
   const auditId = query.get("audit_id") ?? "";
   const page = await listAudit({
     audit_id: auditId,
@@ -22,35 +39,28 @@ export async function showAudit({ place: { query }, again }) {
     cursor: query.get("cursor") ?? "",
     limit: PER_PAGE,
   });
-  return {
-    nodes: [
-      heading("Audit", again),
-      filterForm([
-        { name: "account_id", label: "Account" },
-        { name: "audit_id", label: "Record" },
-      ]),
-      table(
-        "What operators changed (UTC)",
-        [
-          { title: "When", header: true, cell: (one) => moment(one.at), by: (one) => one.at },
-          { title: "Who", wrap: true, cell: (one) => one.by, by: (one) => one.by },
-          { title: "What", cell: (one) => code(one.action), by: (one) => one.action },
-          {
-            title: "Account",
-            wrap: true,
-            cell: (one) => accountLink(one.account_id),
-            by: (one) => one.account_id,
-          },
-          { title: "To what", wrap: true, cell: targetOf, by: (one) => one.target },
-          { title: "Changed", wide: true, cell: changes },
-        ],
-        page.data,
-        auditId ? `There is no record ${auditId}.` : "There is no record.",
-      ),
-      paging(page, "Latest first."),
-      hint("Records are kept for 90 days, and in the archive where there is one."),
-    ],
-  };
+  return [
+    table(
+      "What operators changed (UTC)",
+      [
+        { title: "When", header: true, cell: (one) => moment(one.at), by: (one) => one.at },
+        { title: "Who", wrap: true, cell: (one) => one.by, by: (one) => one.by },
+        { title: "What", cell: (one) => code(one.action), by: (one) => one.action },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (one) => accountLink(one.account_id),
+          by: (one) => one.account_id,
+        },
+        { title: "To what", wrap: true, cell: targetOf, by: (one) => one.target },
+        { title: "Changed", wide: true, cell: changes },
+      ],
+      page.data,
+      auditId ? `There is no record ${auditId}.` : "There is no record.",
+    ),
+    paging(page, "Latest first."),
+    hint("Records are kept for 90 days, and in the archive where there is one."),
+  ];
 }
 
 /**

@@ -1,18 +1,22 @@
 import { button, byId, el, say } from "./dom.js";
-import { fieldOf, valuesOf } from "./fields.js";
+import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
 import { capitalized } from "./format.js";
 import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
 
+/** Of the fields of a form only a moment can be half filled; numbers are text that is checked. */
+const INCOMPLETE = "must have a date and a time, or be empty";
+
 /** @import { Field } from "./fields.js" */
 /** @typedef {Record<string, string>} Values */
+/** @typedef {string | (Node | string)[]} Words a sentence; what it names may be links */
 
 /**
  * What was done: a sentence for the status line, and perhaps a secret that is shown this once.
  * @typedef {object} Done
- * @property {string} said
+ * @property {Words} said
  * @property {boolean | undefined} [confirmed]
  * @property {{ label: string, value: string, hint: string } | undefined} [secret]
  */
@@ -37,6 +41,8 @@ const NOT_CONFIRMED =
  */
 export function ask(question) {
   const dialog = byId("dialog", HTMLDialogElement);
+  // Another button was pressed while what its question needs was read.
+  if (dialog.open) return Promise.resolve(false);
   const form = byId("dialog-form", HTMLFormElement);
   const ending = new AbortController();
   const { signal } = ending;
@@ -79,8 +85,8 @@ export function ask(question) {
       try {
         const { said, confirmed, secret } = await question.run(values);
         state.done = true;
-        say(confirmed === false ? `${said} ${NOT_CONFIRMED}` : said);
-        if (secret) showSecret(said, secret);
+        say(...[said].flat(), confirmed === false ? ` ${NOT_CONFIRMED}` : "");
+        if (secret) showSecret(secret);
         else dialog.close();
       } catch (failure) {
         byId("dialog-error").textContent = capitalized(
@@ -128,8 +134,9 @@ function showPreview({ preview, verb }, form) {
  * @returns {boolean} whether something is wrong
  */
 function complain({ fields = [] }, values) {
-  for (const { name, label, check } of fields) {
-    const wrong = check?.(values[name] ?? "", values);
+  for (const field of fields) {
+    const { name, label, check } = field;
+    const wrong = isIncomplete(field) ? INCOMPLETE : check?.(values[name] ?? "", values);
     if (wrong === undefined) continue;
     byId("dialog-error").textContent = `${label} ${wrong}.`;
     byId(`field-${name}`).focus();
@@ -177,17 +184,15 @@ function takeToken() {
   return true;
 }
 
-/**
- * @param {string} said
- * @param {{ label: string, value: string, hint: string }} secret
- */
-function showSecret(said, { label, value, hint }) {
+/** @param {{ label: string, value: string, hint: string }} secret */
+function showSecret({ label, value, hint }) {
   const shown = el("output", { className: "secret", tabIndex: 0, "aria-label": label }, value);
   const copied = el("span", { role: "status", className: "hint" });
   const copy = button("Copy", () => void copyText(shown, copied), { className: "primary" });
   byId("dialog-body").replaceChildren(
     el("h2", { id: "dialog-title" }, label),
-    el("p", {}, said),
+    // Without its links: nobody leaves before the secret is kept.
+    el("p", {}, byId("result").textContent),
     shown,
     el("p", { className: "actions" }, copy, copied),
     el("p", {}, hint),

@@ -1,5 +1,6 @@
-import { count, momentText } from "./format.js";
+import { capitalized, count, momentText } from "./format.js";
 import { hrefTo } from "./location.js";
+import { may } from "./session.js";
 
 /** @typedef {Node | string | number | undefined | null} Child */
 
@@ -39,11 +40,19 @@ export function byId(id, kind) {
 
 /**
  * Says something to whoever looks or listens.
- * @param {string} text
+ * @param {...(Node | string)} words
  */
-export function say(text) {
-  byId("result").textContent = text;
+export function say(...words) {
+  byId("result").replaceChildren(...words);
 }
+
+/** @param {unknown} error what stands where something could not be read */
+export const failureNote = (error) =>
+  el(
+    "p",
+    { className: "error", role: "alert" },
+    capitalized(error instanceof Error ? error.message : String(error)),
+  );
 
 /** @param {string} text */
 export const hint = (text) => el("p", { className: "hint" }, text);
@@ -91,8 +100,11 @@ export function actions(...buttons) {
  */
 export const link = (href, text) => el("a", { href }, text);
 
+// An id leads to what it names where the token may read that; elsewhere it is text.
+
 /** @param {string | null | undefined} id an account's */
-export const accountLink = (id) => (id ? link(hrefTo(["account", id]), id) : "–");
+export const accountLink = (id) =>
+  id && may("accounts:read") ? link(hrefTo(["account", id]), id) : id || "–";
 
 /**
  * @param {string | null | undefined} account
@@ -101,11 +113,14 @@ export const accountLink = (id) => (id ? link(hrefTo(["account", id]), id) : "�
 export function keyLink(account, key) {
   if (!key) return "–";
   const id = el("code", { className: "whole" }, key);
-  return account ? link(hrefTo(["key", account, key]), id) : id;
+  return account && may("keys:read") ? link(hrefTo(["key", account, key]), id) : id;
 }
 
 /** @param {string | null | undefined} id a task's or a request's */
-export const taskLink = (id) => (id ? link(hrefTo(["task", id]), code(id)) : "–");
+export function taskLink(id) {
+  if (!id) return "–";
+  return may("tasks:read") ? link(hrefTo(["task", id]), code(id)) : code(id);
+}
 
 /** @param {string} text an id or another name of the machine's */
 export const code = (text) => el("code", {}, text);

@@ -88,6 +88,15 @@ function checks({ name, label, value = "", options = [] }, below) {
 }
 
 /**
+ * Whether something was typed that is no value of its field, such as a date without a time. To the form such a field is empty.
+ * @param {Field} field
+ */
+export function isIncomplete({ name }) {
+  const control = document.getElementById(`field-${name}`);
+  return control instanceof HTMLInputElement && control.validity.badInput;
+}
+
+/**
  * What a form says, by name; of checks those that are ticked, by commas.
  * @param {HTMLFormElement} form
  */

@@ -1,4 +1,4 @@
-import { el } from "./dom.js";
+import { el, failureNote } from "./dom.js";
 import { here, hrefHere } from "./location.js";
 
 /**
@@ -46,4 +46,17 @@ export function filterForm(filters, ...more) {
     else location.hash = href;
   });
   return el("search", {}, form);
+}
+
+/**
+ * What a filter lets through, below its form. Where it cannot be read, the form stays beside the reason, and may be mended.
+ * @param {HTMLElement} form
+ * @param {() => Promise<Node[]>} read
+ */
+export async function filtered(form, read) {
+  try {
+    return [form, ...(await read())];
+  } catch (error) {
+    return [form, failureNote(error)];
+  }
 }

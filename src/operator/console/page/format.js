@@ -1,19 +1,23 @@
 const whole = new Intl.NumberFormat("en");
 
+/** @param {string} text of a number, whose minus sign is a hyphen */
+const withMinus = (text) => text.replace("-", "−");
+
 /** @param {number | null | undefined} number */
-export const count = (number) => (number === null || number === undefined ? "–" : whole.format(number));
+export const count = (number) =>
+  number === null || number === undefined ? "–" : withMinus(whole.format(number));
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** @param {number} number for an axis, which has little room: 25,000, but 2.5M */
-export const shortCount = (number) => (Math.abs(number) < 100_000 ? count(number) : compact.format(number));
+export const shortCount = (number) =>
+  Math.abs(number) < 100_000 ? count(number) : withMinus(compact.format(number));
 
 /** @param {string} text such as an error's, as a sentence begins; a parameter's name stays as it is */
 export const capitalized = (text) => text.replace(/^[a-z](?=[a-z]* )/, (letter) => letter.toUpperCase());
 
 /** @param {number} amount with its sign */
-export const signed = (amount) =>
-  amount > 0 ? `+${count(amount)}` : amount < 0 ? `−${count(-amount)}` : "0";
+export const signed = (amount) => (amount > 0 ? `+${count(amount)}` : count(amount));
 
 /** @param {number | null | undefined} number of something that is measured in parts */
 export const wholeCount = (number) =>

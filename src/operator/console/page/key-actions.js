@@ -1,7 +1,9 @@
 /** @import { Account, Key } from "./objects.d.ts" */
 /** @import { Field } from "./fields.js" */
+/** @import { Done } from "./dialogs.js" */
 import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "./api.js";
 import { ask } from "./dialogs.js";
+import { keyLink } from "./dom.js";
 import { given, momentOrNull, momentValue, numberOrNull, textOrNull, wholeOrEmpty } from "./fields.js";
 import { momentText } from "./format.js";
 import { labelField, limitFields, limitsOf } from "./limit-fields.js";
@@ -76,21 +78,25 @@ export async function askCreateKey(account) {
         expires_at: momentOrNull(values.expires_at),
       });
       const key = await createKey(account.account_id, body, idempotencyKey);
-      return keyMade(key, `Key ${key.key_id} of account ${key.account_id} is created.`);
+      return keyMade(
+        key,
+        "Key ",
+        keyLink(key.account_id, key.key_id),
+        ` of account ${key.account_id} is created.`,
+      );
     },
   });
 }
 
 /**
  * @param {Key} made
- * @param {string} said
+ * @param {...(Node | string)} said with a link to its page: in the list it may be on the last one
+ * @returns {Done}
  */
-function keyMade({ key, confirmed }, said) {
+function keyMade({ key, confirmed }, ...said) {
   if (key) return { said, confirmed, secret: { label: "The new key", value: key, hint: KEEP_IT } };
-  return {
-    said: `${said} An earlier try had made it, and its secret cannot be shown again: rotate it.`,
-    confirmed,
-  };
+  const why = " An earlier try had made it, and its secret cannot be shown again: rotate it.";
+  return { said: [...said, why], confirmed };
 }
 
 /**
@@ -147,7 +153,7 @@ export const askRotate = (key) =>
     danger: true,
     async run({ overlap }) {
       const made = await rotateKey(key, { overlap });
-      return keyMade(made, `Key ${key.key_id} is followed by ${made.key_id}.`);
+      return keyMade(made, `Key ${key.key_id} is followed by `, keyLink(made.account_id, made.key_id), ".");
     },
   });
 

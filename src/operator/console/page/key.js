@@ -1,10 +1,22 @@
-/** @import { Key, Use } from "./objects.d.ts" */
+/** @import { AccountUse, Key, Use } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { readKey, readUse } from "./api.js";
-import { accountLink, actions, button, code, el, factList, heading, moment, tiles, usage } from "./dom.js";
+import {
+  accountLink,
+  actions,
+  button,
+  code,
+  el,
+  factList,
+  heading,
+  keyLink,
+  moment,
+  tiles,
+  usage,
+} from "./dom.js";
 import { count } from "./format.js";
 import { askEditKey, askRevoke, askRotate } from "./key-actions.js";
-import { keyState } from "./keys.js";
+import { keyState, stateOf } from "./keys.js";
 import { may } from "./session.js";
 
 /**
@@ -16,14 +28,13 @@ export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
   const [{ value: key, etag }, use] = await Promise.all([
     readKey(account, id),
-    readUse(account, { key_id: id }),
+    may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
   ]);
-  const [used] = use.keys;
   return {
     nodes: [
       heading(["Key ", code(key.key_id)], again),
       ...(key.label ? [el("p", { className: "subtitle" }, key.label)] : []),
-      useTiles(key, used),
+      useTiles(key, use),
       ...actionsOf(key, etag, again),
       factList([
         ["Account", accountLink(key.account_id)],
@@ -31,6 +42,7 @@ export async function showKey({ place, again }) {
         ["Limits of its own", ownLimits(key)],
         ["Cap per month", key.monthly_credits === null ? "none" : `${count(key.monthly_credits)} credits`],
         ["State", keyState(key)],
+        ["Replaced by", key.rotated_to ? keyLink(key.account_id, key.rotated_to) : undefined],
         ["Created", moment(key.created_at)],
         ["Expires", key.expires_at ? moment(key.expires_at) : "never"],
         ["Revoked", key.revoked_at ? moment(key.revoked_at) : undefined],
@@ -41,19 +53,27 @@ export async function showKey({ place, again }) {
 
 /**
  * @param {Key} key
- * @param {Use | undefined} used
+ * @param {AccountUse | undefined} use nothing where the token may not read it
  */
-const useTiles = (key, used) =>
+const useTiles = (key, use) =>
   tiles([
-    ["Last 60 s", usage(used?.window_used, used?.rate_limit, "last 60 s"), "requests"],
-    ["Slots", usage(used?.active, used?.max_concurrent, "slots"), "tasks at a time"],
-    ["Today", usage(used?.day_count, used?.daily_limit, "today"), "requests, UTC day"],
+    ...(use ? limitTiles(use.keys[0]) : []),
     [
       "This month",
       usage(key.spent_this_month, key.monthly_credits, "credits this month"),
       "credits held and spent, UTC month",
     ],
   ]);
+
+/**
+ * @param {Use | undefined} used
+ * @returns {[string, Node | string, string][]}
+ */
+const limitTiles = (used) => [
+  ["Last 60 s", usage(used?.window_used, used?.rate_limit, "last 60 s"), "requests"],
+  ["Slots", usage(used?.active, used?.max_concurrent, "slots"), "tasks at a time"],
+  ["Today", usage(used?.day_count, used?.daily_limit, "today"), "requests, UTC day"],
+];
 
 /** @param {Key} key */
 function ownLimits({ limits }) {
@@ -73,9 +93,11 @@ function ownLimits({ limits }) {
 function actionsOf(key, etag, again) {
   if (!may("keys:write") || key.revoked_at) return [];
   const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
+  // A key is rotated once, and only while it works.
+  const canRotate = !key.rotated_to && stateOf(key) === "active";
   return actions(
     button("Edit …", () => then(askEditKey(key, etag))),
-    button("Rotate …", () => then(askRotate(key))),
+    canRotate && button("Rotate …", () => then(askRotate(key))),
     button("Revoke …", () => then(askRevoke(key)), { className: "quiet-danger" }),
   );
 }

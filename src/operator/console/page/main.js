@@ -1,12 +1,13 @@
 /** @import { Place } from "./location.js" */
 /** @import { View } from "./views.js" */
-import { byId, el, heading, say } from "./dom.js";
+import { byId, el, failureNote, heading, say } from "./dom.js";
 import { capitalized } from "./format.js";
 import { here, hrefTo } from "./location.js";
+import { isSecret, SECRET_SEARCHED } from "./search.js";
 import { forgetSession, may, signedIn } from "./session.js";
 import { showState, showTrouble } from "./state.js";
 import { token } from "./transport.js";
-import { isOffered, VIEWS } from "./views.js";
+import { isOffered, NOTHING, VIEWS } from "./views.js";
 
 const box = byId("view");
 /** Counts views: an answer that comes after its view was left is dropped. */
@@ -38,13 +39,11 @@ async function show({ focus = true } = {}) {
     made.shown?.();
   } catch (error) {
     if (mine !== turn || !byId("sign-in").hidden) return;
-    const text = error instanceof Error ? error.message : String(error);
     unlock();
-    const trouble = el("p", { className: "error", role: "alert" }, capitalized(text));
     const { title } = VIEWS[here().view] ?? { title: "Console" };
     box.replaceChildren(
       heading(title, () => void show()),
-      trouble,
+      failureNote(error),
     );
   }
   settle(here());
@@ -53,10 +52,11 @@ async function show({ focus = true } = {}) {
 
 /** What the address names; the first view that the token may see where it names none. */
 function shown() {
-  if (!Object.hasOwn(VIEWS, here().view)) {
-    const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? ["overview"];
-    history.replaceState(null, "", hrefTo([first]));
-  }
+  const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? [];
+  const named = Object.hasOwn(VIEWS, here().view) ? VIEWS[here().view] : undefined;
+  // What a link leads to, such as a task, may be read by a token that is offered no view.
+  if (first === undefined && !named?.under) return { place: here(), name: "", view: NOTHING };
+  if (named === undefined) history.replaceState(null, "", hrefTo([first ?? "overview"]));
   const place = here();
   return { place, name: place.view, view: /** @type {View} */ (VIEWS[place.view]) };
 }
@@ -135,7 +135,14 @@ byId("sign-out").addEventListener("click", () => {
 
 byId("find").addEventListener("submit", (event) => {
   event.preventDefault();
-  const href = hrefTo(["search"], { q: byId("find-id", HTMLInputElement).value.trim() });
+  const input = byId("find-id", HTMLInputElement);
+  const q = input.value.trim();
+  if (isSecret(q)) {
+    // Not even for a moment in the address: the browser would keep it in its history.
+    input.value = "";
+    return say(SECRET_SEARCHED);
+  }
+  const href = hrefTo(["search"], { q });
   if (location.hash === href) void show();
   else location.hash = href;
 });

@@ -26,9 +26,10 @@ export function moneyPart({ money, ledger, settlements_waiting }) {
   alarm(list, 4, month.uncollected > 0);
   alarm(list, 5, ledger.right === false);
   alarm(list, 6, (settlements_waiting ?? 0) > 0);
-  const title = el("h3", { className: "section" }, "Money, in credits, by UTC day and month");
-  return [title, ...unreadNotes({ unread }), list];
+  return [moneyTitle(), ...unreadNotes({ unread }), list];
 }
+
+export const moneyTitle = () => el("h3", { className: "section" }, "Money, in credits, by UTC day and month");
 
 /**
  * @param {string} label

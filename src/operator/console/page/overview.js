@@ -1,9 +1,10 @@
 /** @import { Overview } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { readOverview } from "./api.js";
-import { el, heading } from "./dom.js";
+import { el, failureNote, heading } from "./dom.js";
 import { createLiveFigures } from "./live.js";
-import { gatewaysTable, moneyPart } from "./money.js";
+import { gatewaysTable, moneyPart, moneyTitle } from "./money.js";
+import { ApiError } from "./transport.js";
 
 const READ_EVERY_MS = 10_000;
 
@@ -20,15 +21,21 @@ export async function showOverview({ signal, again }) {
     money.replaceChildren(...moneyPart(overview));
     gateways.replaceChildren(gatewaysTable(overview.gateways));
   };
-  draw(await readOverview());
+  const read = () =>
+    readOverview().then(
+      (overview) => signal.aborted || draw(overview),
+      (error) => {
+        if (signal.aborted || isRefusal(error)) throw error;
+        // Figures of before would be taken for those of now. The live ones need no Redis.
+        money.replaceChildren(moneyTitle(), failureNote(error));
+        gateways.replaceChildren();
+      },
+    );
+  await read();
   const timer = setInterval(() => {
     // A table that somebody is in with the keyboard is not taken from under them.
     if (document.hidden || gateways.contains(document.activeElement)) return;
-    readOverview().then(
-      (overview) => signal.aborted || draw(overview),
-      // The live figures say at the top that nothing answers.
-      () => undefined,
-    );
+    read().catch(() => undefined);
   }, READ_EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   return {
@@ -48,3 +55,6 @@ export async function showOverview({ signal, again }) {
     shown: live.show,
   };
 }
+
+/** @param {unknown} error */
+const isRefusal = (error) => error instanceof ApiError && error.status >= 400 && error.status < 500;

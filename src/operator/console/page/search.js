@@ -5,6 +5,12 @@ import { accountLink, code, el, heading, hint, link, note } from "./dom.js";
 import { hrefTo } from "./location.js";
 import { table } from "./table.js";
 
+/** @param {string} q what is searched for */
+export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
+
+export const SECRET_SEARCHED =
+  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
+
 /**
  * What an id, a reference or the beginning of an account's label names; one alone is opened at once.
  * @param {Context} context
@@ -12,14 +18,18 @@ import { table } from "./table.js";
  */
 export async function showSearch({ place, again }) {
   const q = place.query.get("q") ?? "";
-  if (q.startsWith("sk_") || q.startsWith("tgm_")) {
+  if (isSecret(q)) {
+    // It came by a link. It stays neither in the address nor in the history of this tab.
+    history.replaceState(null, "", hrefTo(["search"]));
+    return { nodes: [heading("Search", again), note(SECRET_SEARCHED)] };
+  }
+  if (!q)
     return {
       nodes: [
-        heading("Search", again),
-        note("This is a secret and has no place here. Look for a key by its id, which begins with key_."),
+        heading("Search"),
+        hint("The field above takes an id, a reference or the beginning of a label."),
       ],
     };
-  }
   const { data, complete } = await search(q);
   const [only] = data;
   if (only && data.length === 1 && complete) return placeOf(only);

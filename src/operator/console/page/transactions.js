@@ -3,7 +3,7 @@
 import { listTransactions } from "./api.js";
 import { downloadCsv } from "./csv.js";
 import { button, moment, say, taskLink } from "./dom.js";
-import { filterForm } from "./filters.js";
+import { filtered, filterForm } from "./filters.js";
 import { count, endpointName, signed } from "./format.js";
 import { here } from "./location.js";
 import { paging, table } from "./table.js";
@@ -27,43 +27,48 @@ const KINDS = /** @type {const} */ ([
  * @returns {Promise<Made>}
  */
 export async function showTransactions({ account_id: id }, { place }) {
-  const cursor = place.query.get("cursor") ?? "";
-  const page = await listTransactions(id, { ...filtersHere(), cursor, limit: PER_PAGE });
   const csv = button("Download CSV", () => void download(id, csv));
-  return {
-    nodes: [
-      filterForm(
-        [
-          { name: "kind", label: "Kind", options: KINDS },
-          { name: "from", label: "From", type: "date" },
-          { name: "to", label: "to", type: "date" },
-          { name: "reference", label: "Reference" },
-          { name: "id", label: "Id" },
-        ],
-        csv,
-      ),
-      table(
-        "Transactions (UTC)",
-        [
-          { title: "When", header: true, cell: (one) => moment(one.created_at), by: (one) => one.created_at },
-          { title: "What", cell: (one) => whatOf(one), by: (one) => whatOf(one) },
-          { title: "Credits", numeric: true, cell: (one) => signed(one.amount), by: (one) => one.amount },
-          {
-            title: "Balance after",
-            numeric: true,
-            cell: (one) => count(one.balance_after),
-            by: (one) => one.balance_after,
-          },
-          { title: "Reason", wrap: true, cell: reasonOf },
-          { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
-          { title: "By", wrap: true, cell: (one) => one.by ?? "–", by: (one) => one.by },
-        ],
-        page.data,
-        "There are none.",
-      ),
-      paging(page, "Latest first."),
+  const form = filterForm(
+    [
+      { name: "kind", label: "Kind", options: KINDS },
+      { name: "from", label: "From", type: "date" },
+      { name: "to", label: "to", type: "date" },
+      { name: "reference", label: "Reference" },
+      { name: "id", label: "Id" },
     ],
-  };
+    csv,
+  );
+  return { nodes: await filtered(form, () => transactionsPage(id, place.query.get("cursor") ?? "")) };
+}
+
+/**
+ * @param {string} id
+ * @param {string} cursor
+ */
+async function transactionsPage(id, cursor) {
+  const page = await listTransactions(id, { ...filtersHere(), cursor, limit: PER_PAGE });
+  return [
+    table(
+      "Transactions (UTC)",
+      [
+        { title: "When", header: true, cell: (one) => moment(one.created_at), by: (one) => one.created_at },
+        { title: "What", cell: (one) => whatOf(one), by: (one) => whatOf(one) },
+        { title: "Credits", numeric: true, cell: (one) => signed(one.amount), by: (one) => one.amount },
+        {
+          title: "Balance after",
+          numeric: true,
+          cell: (one) => count(one.balance_after),
+          by: (one) => one.balance_after,
+        },
+        { title: "Reason", wrap: true, cell: reasonOf },
+        { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
+        { title: "By", wrap: true, cell: (one) => one.by ?? "–", by: (one) => one.by },
+      ],
+      page.data,
+      "There are none.",
+    ),
+    paging(page, "Latest first."),
+  ];
 }
 
 function filtersHere() {

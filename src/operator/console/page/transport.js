@@ -98,7 +98,10 @@ async function request(path, init) {
   const value = await response.json().catch(() => ({}));
   if (response.ok) return { value, etag: response.headers.get("ETag"), status: response.status };
   const error = new ApiError(response.status, wordsOf(value, response.status));
-  if (response.status === 401) dispatchEvent(new CustomEvent("token-needed", { detail: error.message }));
+  // Of several answers the first one gives the token up; the others say nothing of one that was given since.
+  if (response.status === 401 && secret === token.get()) {
+    dispatchEvent(new CustomEvent("token-needed", { detail: error.message }));
+  }
   throw error;
 }
 
@@ -110,11 +113,10 @@ async function request(path, init) {
 function wordsOf(problem, status) {
   if (status === 412) return "somebody else has changed it meanwhile; close this and read it again";
   const said = problem.detail ?? problem.title ?? `the gateway answered ${status}`;
+  /** @type {{ path?: string, message: string }[]} */
   const errors = Array.isArray(problem.errors) ? problem.errors : [];
   const more = errors
-    .map((/** @type {{ path?: string, message: string }} */ { path, message }) =>
-      [path, message].filter(Boolean).join(": "),
-    )
-    .filter((/** @type {string} */ line) => !said.includes(line));
+    .filter(({ message }) => !said.toLowerCase().includes(message.toLowerCase()))
+    .map(({ path, message }) => [path, message].filter(Boolean).join(": "));
   return [said, ...more].join("; ");
 }

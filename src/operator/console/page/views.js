@@ -2,12 +2,13 @@ import { showAccount } from "./account.js";
 import { showAccounts } from "./accounts.js";
 import { showAudit } from "./audit.js";
 import { showConfiguration } from "./configuration.js";
+import { heading, note } from "./dom.js";
 import { showKey } from "./key.js";
 import { showKeys } from "./keys-today.js";
 import { showOpenTasks } from "./open-tasks.js";
 import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
-import { may, ownAccounts } from "./session.js";
+import { may, ownAccounts, ownScopes } from "./session.js";
 import { showTask } from "./task.js";
 import { showTokens } from "./tokens.js";
 
@@ -45,6 +46,19 @@ export const VIEWS = {
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
   tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
   search: { title: "Search", under: "accounts", show: showSearch },
+};
+
+/** Stands in for all views where the token is offered none. @type {View} */
+export const NOTHING = {
+  title: "Nothing to show",
+  async show() {
+    const accounts = ownAccounts();
+    const only = accounts ? `, for ${accounts.join(", ")} only` : "";
+    const has = note(
+      `This token can read nothing that a view shows. It has ${ownScopes().join(", ")}${only}.`,
+    );
+    return { nodes: [heading("Nothing to show"), has] };
+  },
 };
 
 /**
