@@ -108,9 +108,9 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout);
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
-  const baseUrl = (await answeringAt(`${reachableHost(ports.host)}:${ports.port}`, "/")).url;
   const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
-  const key = await demoKey(baseUrl, keyFile, CLI, gatewayEnv);
+  const place = `${reachableHost(ports.host)}:${ports.port}`;
+  const { key, baseUrl } = await demoKey(place, keyFile, CLI, gatewayEnv);
   signal.throwIfAborted();
   // What the environment names is there for commands, too.
   const ours = {
