@@ -240,11 +240,17 @@ async function addRedis(parts: Part[], env: NodeJS.ProcessEnv): Promise<string> 
   const port = (await portIfFree(DEFAULT_PORTS.redis)) ?? (await freePort());
   const dir = join(TOLLGATE_DIR, "redis-data");
   const hasData = existsSync(dir);
-  const redis = await startRedis({ dir, port, persistent: true });
+  const redis = await startRedis({ dir, port, persistent: true, waiting: sayEarlierRuns });
   parts.push({ name: "Redis", ended: redis.ended, stop: redis.stop });
   console.log(`Redis: ${redis.source}, port ${redis.port}, data kept in .tollgate/redis-data`);
   if (hasData) await bringOn({ ...env, REDIS_URL: redis.url });
   return redis.url;
+}
+
+function sayEarlierRuns(port: number): void {
+  console.log(
+    `The Redis of an earlier start still runs on port ${port}; waiting some seconds for it to end ...`,
+  );
 }
 
 /** Brings data of an earlier release to this one. No other gateway uses them. Where that fails, the gateway says what is wrong. */
