@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { answeringAt } from "./gateway-url.ts";
@@ -8,6 +9,8 @@ const run = promisify(execFile);
 
 const CLI_TIMEOUT_MS = 20_000;
 const CREDITS = 1_000;
+/** The X-Request-Id of what is asked here. */
+export const OWN_REQUEST_ID = `npm-start-${randomUUID()}`;
 
 /**
  * The key of earlier starts if the gateway still knows it, else a new one with 1000 credits, kept for the next start.
@@ -39,10 +42,10 @@ export async function demoKey(
   return { key: made.key, baseUrl };
 }
 
-/** The gateway's URL, with its scheme; undefined if it does not know the key. Its log shows this request. */
+/** The gateway's URL, with its scheme; undefined if it does not know the key. */
 async function urlFor(key: string, place: string): Promise<string | undefined> {
-  const answering = await answeringAt(place, "/api/v1/credits", { authorization: `Bearer ${key}` });
-  const { url, status, why } = answering;
+  const headers = { authorization: `Bearer ${key}`, "x-request-id": OWN_REQUEST_ID };
+  const { url, status, why } = await answeringAt(place, "/api/v1/credits", headers);
   if (status !== 200 && status !== 401)
     throw new Error(`the gateway answers ${status ?? why} to GET /api/v1/credits`);
   return status === 200 ? url : undefined;

@@ -9,7 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
-import { demoKey, demoText } from "./demo.ts";
+import { demoKey, demoText, OWN_REQUEST_ID } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
@@ -105,7 +105,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     env: gatewayEnv,
     stdio: ["ignore", process.stdout.isTTY ? "pipe" : "inherit", "inherit"],
   });
-  if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout);
+  if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout, OWN_REQUEST_ID);
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
   const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
