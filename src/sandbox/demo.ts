@@ -1,27 +1,33 @@
 import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
-import { getUnverified } from "./gateway-url.ts";
+import { answeringAt } from "./gateway-url.ts";
 import { TINY_PNG } from "./generator/media.ts";
 
 const run = promisify(execFile);
 
 const CLI_TIMEOUT_MS = 20_000;
 const CREDITS = 1_000;
+/** The X-Request-Id of what is asked here. */
+export const OWN_REQUEST_ID = `npm-start-${randomUUID()}`;
 
 /**
  * The key of earlier starts if the gateway still knows it, else a new one with 1000 credits, kept for the next start.
+ * @param place host and port of the gateway
  * @param path file of the key, readable by the owner alone
  * @param cli path of the command line, called with `env`, which names the Redis
+ * @returns the key, and the gateway's URL, at which it has answered
  */
 export async function demoKey(
-  baseUrl: string,
+  place: string,
   path: string,
   cli: string,
   env: NodeJS.ProcessEnv,
-): Promise<string> {
+): Promise<{ key: string; baseUrl: string }> {
   const kept = (await readFile(path, "utf8").catch(() => "")).trim();
-  if (kept.startsWith("sk_") && (await isKnown(baseUrl, kept))) return kept;
+  const known = kept.startsWith("sk_") ? await urlFor(kept, place) : undefined;
+  if (known !== undefined) return { key: kept, baseUrl: known };
   const args = [cli, "keys", "create", "--account", "demo", "--credits", String(CREDITS), "--json"];
   const { stdout } = await run(process.execPath, args, { env, timeout: CLI_TIMEOUT_MS });
   const made: unknown = JSON.parse(stdout);
@@ -31,14 +37,18 @@ export async function demoKey(
   await writeFile(path, `${made.key}\n`, { mode: 0o600 });
   // The mode above counts for new files only.
   await chmod(path, 0o600);
-  return made.key;
+  const baseUrl = await urlFor(made.key, place);
+  if (baseUrl === undefined) throw new Error("the gateway does not know the key that was just made");
+  return { key: made.key, baseUrl };
 }
 
-async function isKnown(baseUrl: string, key: string): Promise<boolean> {
-  const { status } = await getUnverified(`${baseUrl}/api/v1/credits`, { authorization: `Bearer ${key}` });
+/** The gateway's URL, with its scheme; undefined if it does not know the key. */
+async function urlFor(key: string, place: string): Promise<string | undefined> {
+  const headers = { authorization: `Bearer ${key}`, "x-request-id": OWN_REQUEST_ID };
+  const { url, status, why } = await answeringAt(place, "/api/v1/credits", headers);
   if (status !== 200 && status !== 401)
-    throw new Error(`the gateway answers ${status} to GET /api/v1/credits`);
-  return status === 200;
+    throw new Error(`the gateway answers ${status ?? why} to GET /api/v1/credits`);
+  return status === 200 ? url : undefined;
 }
 
 /**

@@ -17,10 +17,14 @@ interface Answering {
  * Asks a port of the gateway that this process has started, over TLS if it does not speak plain HTTP.
  * @param place host and port
  */
-export async function answeringAt(place: string, path: string): Promise<Answering> {
-  const plain = await statusOf(`http://${place}`, path);
+export async function answeringAt(
+  place: string,
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<Answering> {
+  const plain = await statusOf(`http://${place}`, path, headers);
   if (plain.status !== undefined || plain.why === "ECONNREFUSED") return plain;
-  const secure = await statusOf(`https://${place}`, path);
+  const secure = await statusOf(`https://${place}`, path, headers);
   // With server.tls.client_ca the handshake ends with one of OpenSSL's alerts.
   const wantsCertificate =
     secure.why.includes("CERTIFICATE_REQUIRED") || secure.why.includes("HANDSHAKE_FAILURE");
@@ -30,19 +34,16 @@ export async function answeringAt(place: string, path: string): Promise<Answerin
 }
 
 /** The status of GET. */
-async function statusOf(url: string, path: string): Promise<Answering> {
+async function statusOf(url: string, path: string, headers: Record<string, string>): Promise<Answering> {
   try {
-    return { url, status: (await getUnverified(url + path)).status, why: "" };
+    return { url, status: await getUnverified(url + path, headers), why: "" };
   } catch (error) {
     return { url, status: undefined, why: (error as NodeJS.ErrnoException).code ?? (error as Error).message };
   }
 }
 
 /** GET without a look at the certificate: it is made for the name that customers use, and this is an address. */
-export async function getUnverified(
-  url: string,
-  headers: Record<string, string> = {},
-): Promise<{ status: number }> {
+async function getUnverified(url: string, headers: Record<string, string>): Promise<number> {
   const options = { headers, agent: false, signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) } as const;
   const sent = url.startsWith("https:")
     ? requestHttps(url, { ...options, rejectUnauthorized: false })
@@ -50,5 +51,5 @@ export async function getUnverified(
   sent.end();
   const [answer] = (await once(sent, "response")) as [IncomingMessage];
   sent.on("error", () => undefined).destroy();
-  return { status: answer.statusCode! };
+  return answer.statusCode!;
 }

@@ -18,9 +18,18 @@ const LEFT_OUT = new Set([
 /** Of one field. */
 const FIELD_CHARS_MAX = 400;
 
-/** Prints the gateway's JSON lines for a person at a terminal. */
-export function printReadably(from: Readable, to: { write(text: string): unknown }): void {
-  createInterface({ input: from }).on("line", (line) => to.write(`${readable(line)}\n`));
+/**
+ * Prints the gateway's JSON lines for a person at a terminal.
+ * @param ownRequestId lines of requests with this X-Request-Id are left out
+ */
+export function printReadably(
+  from: Readable,
+  to: { write(text: string): unknown },
+  ownRequestId: string,
+): void {
+  createInterface({ input: from }).on("line", (line) => {
+    if (fieldsOf(line)?.client_request_id !== ownRequestId) to.write(`${readable(line)}\n`);
+  });
 }
 
 /** One line of the log in short; a line that is no JSON stays as it is. */

@@ -27,6 +27,8 @@ export interface RedisOptions {
   persistent: boolean;
   /** Further `redis-server` arguments. */
   args?: readonly string[];
+  /** Called once if another server, on that port, uses the directory: it is waited for. */
+  waiting?: (port: number) => void;
 }
 
 export interface RunningRedis {
@@ -123,20 +125,24 @@ async function startOnce(
 /**
  * Two servers on one append-only file would ruin it, and Redis itself does not look. A server that is just ending, after
  * its parent crashed, is waited for.
+ * @param waiting called once before that
  * @throws when another server goes on using the directory
  */
-export async function mustBeOnlyUser(dir: string): Promise<void> {
+export async function mustBeOnlyUser(dir: string, waiting?: (port: number) => void): Promise<void> {
   const port = Number(await readFile(join(dir, PORT_FILE), "utf8").catch(() => "0"));
   if (!(port > 0 && port < 65_536)) return;
   const real = await realpath(dir);
   const startMs = performance.now();
+  let isWaiting = false;
   while (performance.now() - startMs < STOP_GRACE_MS) {
     const reply = await ask(port, "CONFIG GET dir\r\nINFO server\r\n");
     if (!reply?.includes(`\r\n${real}\r\n`)) return;
+    if (!isWaiting) waiting?.(port);
+    isWaiting = true;
     await delay(100);
   }
   throw new Error(
-    `another Redis, on port ${port}, is using ${dir}; stop it, or the start that it belongs to`,
+    `Another Redis, on port ${port}, is using ${dir}: an earlier start still runs. Use that one, or stop it with Ctrl-C.`,
   );
 }
 

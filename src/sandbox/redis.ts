@@ -46,7 +46,7 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
       `Port ${options.port} for Redis is taken; stop what listens there or choose another port`,
     );
   }
-  if (options.persistent) await mustBeOnlyUser(absolute.dir);
+  if (options.persistent) await mustBeOnlyUser(absolute.dir, options.waiting);
   const reasons: string[] = [];
   for (const [name, start] of SOURCES) {
     try {

@@ -9,7 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
-import { demoKey, demoText } from "./demo.ts";
+import { demoKey, demoText, OWN_REQUEST_ID } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
@@ -105,12 +105,12 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     env: gatewayEnv,
     stdio: ["ignore", process.stdout.isTTY ? "pipe" : "inherit", "inherit"],
   });
-  if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout);
+  if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout, OWN_REQUEST_ID);
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
-  const baseUrl = (await answeringAt(`${reachableHost(ports.host)}:${ports.port}`, "/")).url;
   const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
-  const key = await demoKey(baseUrl, keyFile, CLI, gatewayEnv);
+  const place = `${reachableHost(ports.host)}:${ports.port}`;
+  const { key, baseUrl } = await demoKey(place, keyFile, CLI, gatewayEnv);
   signal.throwIfAborted();
   // What the environment names is there for commands, too.
   const ours = {
@@ -244,11 +244,17 @@ async function addRedis(parts: Part[], env: NodeJS.ProcessEnv): Promise<string> 
   const port = (await portIfFree(DEFAULT_PORTS.redis)) ?? (await freePort());
   const dir = join(TOLLGATE_DIR, "redis-data");
   const hasData = existsSync(dir);
-  const redis = await startRedis({ dir, port, persistent: true });
+  const redis = await startRedis({ dir, port, persistent: true, waiting: sayEarlierRuns });
   parts.push({ name: "Redis", ended: redis.ended, stop: redis.stop });
   console.log(`Redis: ${redis.source}, port ${redis.port}, data kept in .tollgate/redis-data`);
   if (hasData) await bringOn({ ...env, REDIS_URL: redis.url });
   return redis.url;
+}
+
+function sayEarlierRuns(port: number): void {
+  console.log(
+    `The Redis of an earlier start still runs on port ${port}; waiting some seconds for it to end ...`,
+  );
 }
 
 /** Brings data of an earlier release to this one. No other gateway uses them. Where that fails, the gateway says what is wrong. */

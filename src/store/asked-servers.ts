@@ -70,7 +70,6 @@ function createServer(at: RedisHost, login: LoginAt) {
   const redis = clientAt(at, login, {
     connectTimeout: 0,
     retryStrategy: () => null,
-    enableReadyCheck: false,
   });
   let failure: Error | undefined;
   redis.on("error", (error: Error) => {

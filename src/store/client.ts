@@ -16,10 +16,7 @@ export interface RedisEndpoint {
   tlsCa?: string | undefined;
 }
 
-type ClientOptions = Pick<
-  RedisOptions,
-  "commandTimeout" | "connectTimeout" | "retryStrategy" | "enableReadyCheck"
->;
+type ClientOptions = Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "retryStrategy">;
 
 export const connectTimeoutMs = (commandTimeoutMs: number): number => Math.max(1000, commandTimeoutMs);
 
@@ -55,6 +52,8 @@ export function clientAt(
     noDelay: true,
     keepAlive: 10_000,
     disableClientInfo: true,
+    // It would be silent while Redis loads its data; commands then say LOADING.
+    enableReadyCheck: false,
     // A Redis that does not answer must not keep a process alive that has closed the connection.
     disconnectTimeout: 200,
     ...options,

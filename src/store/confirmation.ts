@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
-import { createDeadlines, type Deadline } from "./deadlines.ts";
+import { createDeadlines } from "./deadlines.ts";
+import { limitHandshakes } from "./handshake.ts";
 import { markName } from "./names.ts";
 
 /** `replicas`: enough replicas have it. `none`: that is not known. */
@@ -161,12 +162,10 @@ export function createRounds(send: () => Promise<Confirmed>) {
  */
 function createOwnConnection(options: ConfirmationOptions) {
   const connectTimeout = connectTimeoutMs(options.commandTimeoutMs);
-  const redis = clientOf(options, { connectTimeout, enableReadyCheck: false });
-  const handshakes = createDeadlines(connectTimeout);
+  const redis = clientOf(options, { connectTimeout });
   /** Longer than WAIT's own time, which Redis begins to count when it reads the command. */
   const rounds = createDeadlines(2 * options.timeoutMs + ROUND_MARGIN_MS);
   const reconnect = (): void => redis.disconnect(true);
-  let handshake: Deadline | undefined;
   const own = {
     redis,
     /** The run of the primary that it leads to; undefined until that is read. */
@@ -183,16 +182,9 @@ function createOwnConnection(options: ConfirmationOptions) {
     close: (): void => redis.disconnect(),
   };
   redis.on("error", () => undefined);
-  redis.on("connect", () => {
-    handshake = handshakes.begin(reconnect);
-  });
-  const endHandshake = (): void => {
-    if (handshake) handshakes.end(handshake);
-  };
-  redis.on("ready", endHandshake);
+  limitHandshakes(redis, createDeadlines(connectTimeout));
   redis.on("close", () => {
     own.runId = undefined;
-    endHandshake();
   });
   return own;
 }

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress } from "../domain/redis-address.ts";
 import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { SILENT } from "./handshake.ts";
 import { partitionNames } from "./names.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { findPlacement } from "./placement.ts";
@@ -64,8 +65,8 @@ async function connected(redis: Redis): Promise<void> {
   const failed = Promise.withResolvers<never>();
   // On its own the client would try again and again. It needs a listener later on, too.
   redis.on("error", failed.reject);
-  const late = new Error("no answer within 2 seconds");
-  const timer = setTimeout(() => failed.reject(late), CONNECT_MS);
+  const late = (): Error => new Error(redis.status === "connect" ? SILENT : "no answer within 2 seconds");
+  const timer = setTimeout(() => failed.reject(late()), CONNECT_MS);
   try {
     await Promise.race([failed.promise, redis.connect()]);
   } catch (error) {

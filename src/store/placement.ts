@@ -98,10 +98,7 @@ export function placementSource(address: RedisAddress, options: PlacementOptions
 
 /** @throws StoreError if the server that was named cannot be reached, or is no primary */
 async function requirePrimary(primary: PlacedPrimary, { redisUrl, tlsCa }: PlacementOptions): Promise<void> {
-  const redis = clientOf(
-    { redisUrl, tlsCa, at: primary },
-    { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false },
-  );
+  const redis = clientOf({ redisUrl, tlsCa, at: primary }, { connectTimeout: 0, retryStrategy: () => null });
   let failure: Error | undefined;
   redis.on("error", (error: Error) => {
     failure = error;

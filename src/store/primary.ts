@@ -9,6 +9,7 @@ import { createStoreClock } from "./clock.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
 import type { FrozenPartitions } from "./frozen-partitions.ts";
+import { limitHandshakes } from "./handshake.ts";
 import { onceMoved } from "./moving-slots.ts";
 import { createOutage } from "./outage.ts";
 import { wordsOfNamed } from "./placement.ts";
@@ -64,7 +65,7 @@ export function createPrimary(options: PrimaryOptions) {
   const { log, commandTimeoutMs, store } = options;
   const limits = limitsOf(commandTimeoutMs);
   const { within } = limits.command;
-  const redis = clientOf(options, { connectTimeout: connectTimeoutMs(commandTimeoutMs) });
+  const redis = sharedClient(options, limits.connecting);
   const slots = createSlotRule(store);
   const scripts = createScriptRunner(redis, { within, ...slots.ofScripts });
   const direct = runDirectly(scripts, store.frozen);
@@ -81,7 +82,7 @@ export function createPrimary(options: PrimaryOptions) {
   const breaker = createBreaker({
     log,
     words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name, () => wasUsable),
-    reconnect: () => redis.disconnect(true),
+    reconnect: () => replaceReady(redis),
     probe: createProbe({ redis, run: direct, clock, within, name: probeName, check, beforeUse }),
     changed(open) {
       store.changed();
@@ -138,6 +139,18 @@ const limitsOf = (commandTimeoutMs: number): Record<"command" | "connecting", De
   command: createDeadlines(commandTimeoutMs),
   connecting: createDeadlines(connectTimeoutMs(commandTimeoutMs)),
 });
+
+/** The connection that requests share. While it is being made, it has time limits of its own. */
+function sharedClient(options: PrimaryOptions, connecting: Deadlines): Redis {
+  const redis = clientOf(options, { connectTimeout: connectTimeoutMs(options.commandTimeoutMs) });
+  limitHandshakes(redis, connecting);
+  return redis;
+}
+
+/** One that is being made anew is left alone. */
+function replaceReady(redis: Redis): void {
+  if (redis.status === "ready") redis.disconnect(true);
+}
 
 const confirmationOf = (
   redis: Redis,

@@ -69,7 +69,7 @@ export async function probeOnOwnConnection(
   limits: { connecting: Deadlines; command: Deadlines },
   probed: { name: string; check(redis: Redis): Promise<void> },
 ): Promise<void> {
-  const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false });
+  const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null });
   let failure: Error | undefined;
   redis.on("error", (error: Error) => {
     failure = error;

@@ -88,6 +88,13 @@ const ROWS: readonly Row[] = [
     why: "Redis does not answer in time (Command timed out)",
     advice: `see that it runs and is not stalled; ${SAME_DATA}`,
   },
+  {
+    matches: /^no answer to the handshake/,
+    why: "Redis accepts connections and does not answer on them",
+    advice:
+      "see that it is not stopped or stalled, that a proxy or firewall in between passes its answers on, and that " +
+      `rediss:// is used if it wants TLS; ${SAME_DATA}`,
+  },
   { matches: /^no answer within/, why: "no answer within 2 seconds", advice: AWAY },
   {
     matches: /^READONLY/,

@@ -217,10 +217,7 @@ async function dial<T>(
   work: (redis: Redis) => Promise<T>,
 ): Promise<T> {
   const limits = { connectTimeout: DIAL_MS, commandTimeout: DIAL_MS };
-  const redis = clientOf(
-    { ...endpoint, at },
-    { ...limits, retryStrategy: () => null, enableReadyCheck: false },
-  );
+  const redis = clientOf({ ...endpoint, at }, { ...limits, retryStrategy: () => null });
   redis.on("error", () => undefined);
   try {
     await redis.connect();

@@ -8,6 +8,7 @@ import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
+import { startRedis } from "../../src/sandbox/redis.ts";
 import { copySources } from "../fault/tree.ts";
 import { until } from "../support/gateway.ts";
 import { holdPort } from "../support/held-port.ts";
@@ -158,6 +159,8 @@ test("the lines that npm start prints work when pasted; a second start finds the
 
   expect(await stop()).toBe(0);
   const again = await start();
+  // Guarantee: what npm start asks of its gateway by itself does not look like a mistake in the log.
+  for (const text of [printed, again]) expect(text).not.toMatch(/"status":4/);
   expect(keyIn(again)).toBe(keyIn(printed));
   expect(consoleIn(again).token).toBe(token);
   const headers = { authorization: `Bearer ${keyIn(again)}` };
@@ -242,6 +245,19 @@ test.each(["PORT", "ADMIN_PORT", "SANDBOX_PORT"])(
     });
   },
 );
+
+test("a start while the Redis of another one is ending says that it waits, and for whom", async () => {
+  const earlier = await givenRedis();
+  const waitedFor: number[] = [];
+  const waiting = (port: number): void => {
+    waitedFor.push(port);
+    void earlier.end();
+  };
+  const later = await startRedis({ dir: earlier.dir, persistent: true, waiting });
+  await later.stop();
+  expect(waitedFor).toEqual([earlier.port]);
+  await earlier.stop();
+});
 
 test("an address without Redis is answered with what keeps production data safe", async () => {
   const { port, release } = await holdPort();

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
-import { givenRedis } from "../support/store-stage.ts";
+import { COMMAND_TIMEOUT_MS, givenRedis, ready, readyz } from "../support/store-stage.ts";
 
 const undo: (() => unknown)[] = [];
 afterEach(async () => {
@@ -79,6 +79,65 @@ test("a port where nothing listens, and a wrong password", async () => {
   await redis.stop();
   const words = await wordsAbout(redis.url);
   for (const text of Object.values(words)) expect(text).toContain("nothing listens at this address");
+});
+
+/** A gateway that finds a Redis unusable at its start, once it has said why. */
+async function givenUnusable(redisUrl: string) {
+  const gateway = await givenGateway({
+    redisUrl,
+    config: { store: { commandTimeoutMs: COMMAND_TIMEOUT_MS } },
+  });
+  undo.push(() => gateway.stop());
+  const reasons = (): string[] => gateway.logs.filter((line) => line.includes("the store is unusable"));
+  await until(() => reasons().length > 0, "the reason in the log");
+  return { gateway, reason: reasons()[0]! };
+}
+
+// A gateway said nothing for as long as its Redis was frozen: the client library waits for ever for the first answer.
+test.each(["", "gateway:right@"])("a Redis that is frozen when the gateway starts (%s)", async (login) => {
+  const redis = await givenRedis();
+  undo.push(() => redis.stop());
+  await redis.client.acl("SETUSER", "gateway", "on", ">right", "~*", "&*", "+@all");
+  redis.pause();
+  const { gateway, reason } = await givenUnusable(redis.url.replace("redis://", `redis://${login}`));
+  expect(reason).toContain("Redis accepts connections and does not answer on them");
+  expect(reason).toContain("bring back this Redis with its data");
+  expect(reason).not.toMatch(/"err"| {4}at /);
+  expect(await readyz(gateway)).toBe(503);
+  expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
+  redis.resume();
+  await ready(gateway);
+});
+
+test("doctor and commands end with an answer while Redis accepts connections and is silent", async () => {
+  const port = await givenServer(createServer());
+  const words = await wordsAbout(`redis://127.0.0.1:${port}`);
+  for (const text of Object.values(words)) {
+    expect(text).toContain("Redis accepts connections and does not answer on them");
+    expect(text).toContain("bring back this Redis with its data");
+  }
+  const checked = await runHere(["config", "check"], { REDIS_URL: `redis://127.0.0.1:${port}` });
+  expect(checked.stdout).toMatch(/is valid.*Not checked: .*does not answer/s);
+});
+
+// The client library's ready check was silent meanwhile, and began to ask again only 10 seconds later.
+test("a Redis that loads its data when the gateway starts", async () => {
+  const redis = await givenRedis(["--enable-debug-command", "local"]);
+  undo.push(() => redis.stop());
+  const { client } = redis;
+  await client.call("DEBUG", "POPULATE", "4000", "filler", "100");
+  await client.config("SET", "loading-process-events-interval-bytes", "1024");
+  await client.config("SET", "key-load-delay", "2000");
+  const loaded = client.call("DEBUG", "RELOAD");
+  const observer = client.duplicate({ enableReadyCheck: false });
+  observer.on("error", () => undefined);
+  undo.push(() => observer.disconnect());
+  await until(async () => /^loading:1/m.test(await observer.info("persistence")), "Redis to load");
+  const { gateway, reason } = await givenUnusable(redis.url);
+  expect(reason).toContain("LOADING");
+  await client.config("SET", "key-load-delay", "0");
+  await loaded;
+  await ready(gateway);
 });
 
 test("a database that Redis does not have", async () => {

@@ -2,7 +2,7 @@ import { setImmediate as nextCheckPhase } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { keyRef } from "../../src/store/names.ts";
 import { inspect } from "../../src/store/scripts/inspect.ts";
-import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { openConnection, TIERS } from "../support/store.ts";
 import {
   COMMAND_TIMEOUT_MS,
@@ -103,6 +103,8 @@ test("a Redis that hangs is found, and the connection is replaced", async () => 
   const key = await stage.givenKey();
   expectStatus(await generate(stage.gateway, key), 200);
   const connections = stage.proxy.connections();
+  const unusable = () => stage.gateway.logs.filter((line) => line.includes("the store is unusable"));
+  stage.gateway.logs.length = 0;
   stage.redis.pause();
   try {
     // The first request waits for its own call and for the probe, the second finds the verdict.
@@ -111,6 +113,8 @@ test("a Redis that hangs is found, and the connection is replaced", async () => 
       expect(reply.headers.get("x-gateway-degraded")).toBe("store");
     }
     expect(await readyz(stage.gateway)).toBe(503);
+    await until(() => unusable().length > 0, "the reason in the log");
+    for (const line of unusable()) expect(line).toContain("bring back this Redis with its data");
     await expect
       .poll(() => stage.proxy.connections(), { timeout: 60 * COMMAND_TIMEOUT_MS })
       .toBeGreaterThan(connections + 1);

@@ -56,8 +56,21 @@ test("lists and flat objects are printed: what has changed, what waits for a res
 test("a line that is no JSON is printed as it is, and each line once", async () => {
   const from = new PassThrough();
   const printed: string[] = [];
-  printReadably(from, { write: (text) => printed.push(stripVTControlCharacters(text)) });
+  printReadably(from, { write: (text) => printed.push(stripVTControlCharacters(text)) }, "own");
   from.write('plain\n{"half\n');
   from.end(`${JSON.stringify({ ...line, msg: "last" })}\n`);
   await soon(() => expect(printed).toEqual(["plain\n", '{"half\n', "14:03:09 info  last\n"]));
+});
+
+// Guarantee: the lines to paste and the key stay the last on the screen until somebody does something.
+test("what npm start asks of its gateway by itself is not printed", async () => {
+  const from = new PassThrough();
+  const printed: string[] = [];
+  printReadably(from, { write: (text) => printed.push(text) }, "own");
+  const request = { ...line, method: "GET", route: "/api/v1/credits", status: 200, outcome: "ok" };
+  for (const id of ["own", "theirs"])
+    from.write(`${JSON.stringify({ ...request, client_request_id: id })}\n`);
+  from.end(`${JSON.stringify({ ...line, msg: "last" })}\n`);
+  await soon(() => expect(printed.at(-1)).toContain("last"));
+  expect(printed).toHaveLength(2);
 });

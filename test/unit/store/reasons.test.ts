@@ -14,6 +14,7 @@ test.each([
   "connect ENETUNREACH 10.0.0.1:6379",
   "connect ETIMEDOUT",
   "Command timed out",
+  "no answer to the handshake",
   "no answer within 2 seconds",
 ])("an error of a Redis that is away says to bring it back with its data: %s", (message) => {
   const words = inStoreWords(new Error(message));
