@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomInt, randomUUID } from "node:crypto";
 import type { ChainableCommander, Redis } from "ioredis";
 import { type AuditRecord, auditRecord } from "./audit.ts";
 import { readCut } from "./checkpoints.ts";
@@ -23,7 +23,7 @@ export interface ArchivedState {
   forks: number;
   /** Id of the newest audit record; `LEDGER_START` for none. */
   audit: string;
-  /** Number of the newest batch of its generation without a ledger entry; 0 for none. */
+  /** Number of its newest batch; 0 for none. */
   batch: number;
 }
 
@@ -59,6 +59,8 @@ export interface ArchivePage {
   next: ArchivePosition;
   /** Whether the ledger has lost the newest entry of the archive. Then nothing else is here. */
   isFork: boolean;
+  /** Whether the store says of the archive what this reader has not seen. Then nothing else is here. */
+  isUnseen: boolean;
   /** The last entry that has left the ledger, if the archive lacks some up to there; else undefined. */
   missingUntil: string | undefined;
   /** Oldest first. */
@@ -91,6 +93,8 @@ const REQUEST_FIELDS_COPIED = [
   "archived",
 ] as const satisfies readonly (keyof RequestRecord)[];
 
+/** The number of a batch is up to so much larger than the last one. No two batches have the same, also if one of them was lost. */
+const BATCH_STEP_MAX = 2 ** 20;
 /** Accounts or keys that are noted at a time. */
 const LISTED_AT_ONCE = 500;
 
@@ -140,6 +144,7 @@ export function createArchiveSource(connection: Connection) {
     begin,
     renew,
     read: readPages,
+    announce,
     oldestUncopied,
     entries: entriesOf,
     /** Id of the last entry that has left a ledger; `LEDGER_START` if none has. */
@@ -207,28 +212,59 @@ async function begin(
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
   if (record.archive === undefined || isOutOfStep(has, record)) {
     const renewed = await renew(primary, partition, archiveId);
-    return begin(primary, partition, { archiveId, record: renewed, has: { ...has, batch: 0 }, listed });
+    return begin(primary, partition, { archiveId, record: renewed, has, listed });
   }
-  if (record.listed === undefined) await listAll(primary, partition, listed);
+  let noted = { newest: record.newest, batch: Number(record.batch ?? 0) };
+  if (record.listed === undefined) {
+    noted = { newest: has.newest?.streamId ?? noted.newest, batch: has.batch };
+    await noteFirst(primary, partition, noted);
+    await listAll(primary, partition, listed);
+  }
   return {
     partition,
     generation: record.generation ?? "",
-    noted: { newest: record.newest, batch: Number(record.batch ?? 0) },
+    noted,
     ...has,
     looked: { score: Number(record.looked_until ?? 0), times: 0 },
     due: 0,
   };
 }
 
+/** What the archive has when a generation begins: all of the store is copied again behind that. */
+const noteFirst = (
+  primary: Primary,
+  partition: number,
+  { newest, batch }: ArchivePosition["noted"],
+): Promise<unknown> =>
+  primary.command((redis) =>
+    redis.hset(archiveNames(partition).archive, { batch, ...(newest === undefined ? {} : { newest }) }),
+  );
+
 /**
- * Whether the archive lacks what it once had, as after a restore from a backup, or the store no longer knows what it has. One
- * batch may be there that is not noted: its copier ended in between.
+ * Whether the archive lacks what it once had, as after a restore from a backup, or the store lacks what was copied, as an older
+ * copy of it does. The archive's newest batch is the one that is noted. Or it is the one that was announced behind that, and
+ * its copier ended before it noted it: the store has all that was read for it, and still notes that as changed.
  */
-function isOutOfStep({ newest, batch }: ArchivedState, noted: ArchiveRecord): boolean {
-  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, noted.newest ?? LEDGER_START) < 0;
-  const unnoted = batch - Number(noted.batch ?? 0);
-  return isBehind || unnoted < 0 || unnoted > 1;
+function isOutOfStep({ newest, batch }: ArchivedState, record: ArchiveRecord): boolean {
+  // Everything is to be listed.
+  if (record.listed === undefined) return false;
+  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, record.newest ?? LEDGER_START) < 0;
+  const noted = Number(record.batch ?? 0);
+  return isBehind || (batch !== noted && record.writing !== writingOf(batch, noted));
 }
+
+const writingOf = (batch: number, noted: number): string => `${batch} after ${noted}`;
+
+/**
+ * Says in the store which batches are written next. A store that says so of the archive's newest batch is no older copy from
+ * before that batch was read.
+ */
+const announce = (primary: Primary, pages: readonly ArchivePage[]): Promise<unknown> =>
+  primary.command((redis) =>
+    many(redis, pages, (pipe, { position: { partition, noted }, next }) =>
+      pipe.hset(archiveNames(partition).archive, "writing", writingOf(next.batch, noted.batch)),
+    ),
+  );
 
 /** What partitions' records say of their archive. */
 const records = (primary: Primary, partitions: readonly number[]): Promise<Map<number, ArchiveRecord>> =>
@@ -243,7 +279,9 @@ const records = (primary: Primary, partitions: readonly number[]): Promise<Map<n
 async function renew(primary: Primary, partition: number, archiveId: string): Promise<ArchiveRecord> {
   const { archive } = archiveNames(partition);
   const record = { generation: randomUUID().slice(0, 8), archive: archiveId };
-  await primary.command((redis) => redis.hdel(archive, "listed", "newest", "batch", "looked_until"));
+  await primary.command((redis) =>
+    redis.hdel(archive, "listed", "newest", "batch", "writing", "looked_until"),
+  );
   await primary.command((redis) => redis.hset(archive, record));
   return record;
 }
@@ -298,13 +336,13 @@ function readPages(
     const answers = answersOf<unknown>(await pipe.exec());
     return Promise.all(
       positions.map((position, at) =>
-        pageOf(redis, position, answers.slice(6 * at, 6 * at + 6), { each, nowMs }),
+        pageOf(redis, position, answers.slice(7 * at, 7 * at + 7), { each, nowMs }),
       ),
     );
   });
 }
 
-/** Six commands, whose answers `pageOf` reads. */
+/** Seven commands, whose answers `pageOf` reads. */
 function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
   const { partition, newest, looked, due } = position;
   const { ledger, done, trimmed, audit } = partitionNames(partition);
@@ -315,12 +353,13 @@ function askFor(pipe: ChainableCommander, position: ArchivePosition, each: numbe
   pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
   pipe.hget(trimmed, "last_entry");
   pipe.xrange(audit, `(${position.audit}`, "+", "COUNT", each);
+  pipe.hmget(archiveNames(partition).archive, "generation", "batch");
 }
 
 async function pageOf(
   redis: Redis,
   position: ArchivePosition,
-  [stream, ended, due, changed, cut, audited]: unknown[],
+  [stream, ended, due, changed, cut, audited, record]: unknown[],
   { each, nowMs }: { each: number; nowMs: number },
 ): Promise<ArchivePage> {
   const { partition, newest } = position;
@@ -329,11 +368,16 @@ async function pageOf(
   const behindCut = cut === null ? 1 : compareIds(newest?.streamId ?? LEDGER_START, String(cut));
   const isInLedger = newest !== undefined && behindCut > 0;
   const entries = isInLedger ? found.slice(1) : found;
-  if (isInLedger && !(found[0] && isSameEntry(found[0], newest)))
+  const isFork = isInLedger && !(found[0] && isSameEntry(found[0], newest));
+  // Also in a page that has nothing else: the store may be an older copy by now.
+  const [generation, batch] = record as (string | null)[];
+  const isUnseen = generation !== position.generation || Number(batch ?? 0) !== position.noted.batch;
+  if (isFork || isUnseen)
     return {
       position,
       next: position,
-      isFork: true,
+      isFork,
+      isUnseen,
       missingUntil: undefined,
       entries: [],
       requests: [],
@@ -360,12 +404,13 @@ async function pageOf(
     next: {
       ...position,
       newest: entries.at(-1) ?? newest,
-      batch: position.batch + (entries.length === 0 && hasRows(contents) ? 1 : 0),
+      batch: position.batch + (hasRows(contents) ? randomInt(1, BATCH_STEP_MAX) : 0),
       audit: audit.at(-1)?.[0] ?? position.audit,
       looked: lookedAfter(position.looked, fresh, fresh.length >= each),
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
     isFork: false,
+    isUnseen: false,
     missingUntil: behindCut < 0 ? String(cut) : undefined,
     ...contents,
     readAtMs: nowMs,
