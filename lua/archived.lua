@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- ARCHIVED: the archive has committed a batch. Ended requests are marked, so that COLLECT may delete them. Accounts and keys
 -- that have not changed since they were read are no longer noted as changed. Whoever notes a batch must have seen the one that
--- was noted last: otherwise the archive may have lost that one before this one was written. The names of the requests are
+-- was noted last: otherwise the archive may have lost that one before this one was written. It must have announced the batch,
+-- too: otherwise the store has lost the announcement, and perhaps what was read for the batch. The names of the requests are
 -- built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
@@ -14,14 +15,15 @@
 -- RETURNS outcome, now
 --   archived
 --   other     the archive was replaced meanwhile; nothing happens
---   unseen    another batch was noted last; nothing happens
+--   unseen    another batch was noted or announced last; nothing happens
 --@include clock
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local archive, changed, generation = KEYS[1], KEYS[2], ARGV[2]
-local noted = redis.call("HMGET", archive, "generation", "newest", "batch")
+local noted = redis.call("HMGET", archive, "generation", "newest", "batch", "writing")
 if noted[1] ~= generation then return { "other", now } end
 if (noted[2] or "") ~= ARGV[6] or (noted[3] or "0") ~= ARGV[7] then return { "unseen", now } end
+if noted[4] ~= ARGV[5] .. " after " .. ARGV[7] then return { "unseen", now } end
 local items = { unpack(ARGV, 10) }
 local requests = 2 * tonumber(ARGV[9])
 for at = 1, requests, 2 do

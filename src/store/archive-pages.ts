@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import type { ChainableCommander, Redis } from "ioredis";
 import { type AuditRecord, auditRecord } from "./audit.ts";
 import { type ChangedRecord, readChangedRecords } from "./changed-records.ts";
@@ -17,7 +18,7 @@ export interface ArchivedState {
   forks: number;
   /** Id of the newest audit record; `LEDGER_START` for none. */
   audit: string;
-  /** Number of the newest batch of its generation without a ledger entry; 0 for none. */
+  /** Number of its newest batch; 0 for none. */
   batch: number;
 }
 
@@ -41,6 +42,8 @@ export interface ArchivePage {
   next: ArchivePosition;
   /** Whether the ledger has lost the newest entry of the archive. Then nothing else is here. */
   isFork: boolean;
+  /** Whether the store says of the archive what this reader has not seen. Then nothing else is here. */
+  isUnseen: boolean;
   /** The last entry that has left the ledger, if the archive lacks some up to there; else undefined. */
   missingUntil: string | undefined;
   /** Oldest first. */
@@ -54,6 +57,9 @@ export interface ArchivePage {
   /** Whether there may be more. */
   more: boolean;
 }
+
+/** The number of a batch is up to so much larger than the last one. No two batches have the same, also if one of them was lost. */
+const BATCH_STEP_MAX = 2 ** 20;
 
 /** Up to about `most` entries, requests and changed records each, of several partitions of one primary. */
 export function readPages(
@@ -69,13 +75,13 @@ export function readPages(
     const answers = answersOf<unknown>(await pipe.exec());
     return Promise.all(
       positions.map((position, at) =>
-        pageOf(redis, position, answers.slice(6 * at, 6 * at + 6), { each, nowMs }),
+        pageOf(redis, position, answers.slice(7 * at, 7 * at + 7), { each, nowMs }),
       ),
     );
   });
 }
 
-/** Six commands, whose answers `pageOf` reads. */
+/** Seven commands, whose answers `pageOf` reads. */
 function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
   const { partition, newest, looked, due } = position;
   const { ledger, done, trimmed, audit } = partitionNames(partition);
@@ -86,12 +92,13 @@ function askFor(pipe: ChainableCommander, position: ArchivePosition, each: numbe
   pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
   pipe.hget(trimmed, "last_entry");
   pipe.xrange(audit, `(${position.audit}`, "+", "COUNT", each);
+  pipe.hmget(archiveNames(partition).archive, "generation", "batch");
 }
 
 async function pageOf(
   redis: Redis,
   position: ArchivePosition,
-  [stream, ended, due, changed, cut, audited]: unknown[],
+  [stream, ended, due, changed, cut, audited, record]: unknown[],
   { each, nowMs }: { each: number; nowMs: number },
 ): Promise<ArchivePage> {
   const { partition, newest } = position;
@@ -100,11 +107,16 @@ async function pageOf(
   const behindCut = cut === null ? 1 : compareIds(newest?.streamId ?? LEDGER_START, String(cut));
   const isInLedger = newest !== undefined && behindCut > 0;
   const entries = isInLedger ? found.slice(1) : found;
-  if (isInLedger && !(found[0] && isSameEntry(found[0], newest)))
+  const isFork = isInLedger && !(found[0] && isSameEntry(found[0], newest));
+  // Also in a page that has nothing else: the store may be an older copy by now.
+  const [generation, batch] = record as (string | null)[];
+  const isUnseen = generation !== position.generation || Number(batch ?? 0) !== position.noted.batch;
+  if (isFork || isUnseen)
     return {
       position,
       next: position,
-      isFork: true,
+      isFork,
+      isUnseen,
       missingUntil: undefined,
       entries: [],
       requests: [],
@@ -131,12 +143,13 @@ async function pageOf(
     next: {
       ...position,
       newest: entries.at(-1) ?? newest,
-      batch: position.batch + (entries.length === 0 && hasRows(contents) ? 1 : 0),
+      batch: position.batch + (hasRows(contents) ? randomInt(1, BATCH_STEP_MAX) : 0),
       audit: audit.at(-1)?.[0] ?? position.audit,
       looked: lookedAfter(position.looked, fresh, fresh.length >= each),
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
     isFork: false,
+    isUnseen: false,
     missingUntil: behindCut < 0 ? String(cut) : undefined,
     ...contents,
     readAtMs: nowMs,

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { ArchivedState, ArchivePosition } from "./archive-pages.ts";
+import type { ArchivedState, ArchivePage, ArchivePosition } from "./archive-pages.ts";
 import { type NamedPages, noteAllChanged } from "./changed-records.ts";
 import { compareIds } from "./entry-ids.ts";
 import { LEDGER_START } from "./ledger-entries.ts";
@@ -39,33 +39,59 @@ export async function beginCopying(
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
   if (record.archive === undefined || isOutOfStep(has, record)) {
     const renewed = await renewGeneration(primary, partition, archiveId);
-    return beginCopying(primary, partition, {
-      archiveId,
-      record: renewed,
-      has: { ...has, batch: 0 },
-      listed,
-    });
+    return beginCopying(primary, partition, { archiveId, record: renewed, has, listed });
   }
-  if (record.listed === undefined) await noteAllChanged(primary, partition, listed);
+  let noted = { newest: record.newest, batch: Number(record.batch ?? 0) };
+  if (record.listed === undefined) {
+    noted = { newest: has.newest?.streamId ?? noted.newest, batch: has.batch };
+    await noteFirst(primary, partition, noted);
+    await noteAllChanged(primary, partition, listed);
+  }
   return {
     partition,
     generation: record.generation ?? "",
-    noted: { newest: record.newest, batch: Number(record.batch ?? 0) },
+    noted,
     ...has,
     looked: { score: Number(record.looked_until ?? 0), times: 0 },
     due: 0,
   };
 }
 
+/** What the archive has when a generation begins: all of the store is copied again behind that. */
+const noteFirst = (
+  primary: Primary,
+  partition: number,
+  { newest, batch }: ArchivePosition["noted"],
+): Promise<unknown> =>
+  primary.command((redis) =>
+    redis.hset(archiveNames(partition).archive, { batch, ...(newest === undefined ? {} : { newest }) }),
+  );
+
 /**
- * Whether the archive lacks what it once had, as after a restore from a backup, or the store no longer knows what it has. One
- * batch may be there that is not noted: its copier ended in between.
+ * Whether the archive lacks what it once had, as after a restore from a backup, or the store lacks what was copied, as an older
+ * copy of it does. The archive's newest batch is the one that is noted. Or it is the one that was announced behind that, and
+ * its copier ended before it noted it: the store has all that was read for it, and still notes that as changed.
  */
-function isOutOfStep({ newest, batch }: ArchivedState, noted: ArchiveRecord): boolean {
-  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, noted.newest ?? LEDGER_START) < 0;
-  const unnoted = batch - Number(noted.batch ?? 0);
-  return isBehind || unnoted < 0 || unnoted > 1;
+function isOutOfStep({ newest, batch }: ArchivedState, record: ArchiveRecord): boolean {
+  // Everything is to be listed.
+  if (record.listed === undefined) return false;
+  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, record.newest ?? LEDGER_START) < 0;
+  const noted = Number(record.batch ?? 0);
+  return isBehind || (batch !== noted && record.writing !== writingOf(batch, noted));
 }
+
+const writingOf = (batch: number, noted: number): string => `${batch} after ${noted}`;
+
+/**
+ * Says in the store which batches are written next. A store that says so of the archive's newest batch is no older copy from
+ * before that batch was read.
+ */
+export const announceBatches = (primary: Primary, pages: readonly ArchivePage[]): Promise<unknown> =>
+  primary.command((redis) =>
+    many(redis, pages, (pipe, { position: { partition, noted }, next }) =>
+      pipe.hset(archiveNames(partition).archive, "writing", writingOf(next.batch, noted.batch)),
+    ),
+  );
 
 /** What partitions' records say of their archive. */
 export const readArchiveRecords = (
@@ -87,7 +113,9 @@ export async function renewGeneration(
 ): Promise<ArchiveRecord> {
   const { archive } = archiveNames(partition);
   const record = { generation: randomUUID().slice(0, 8), archive: archiveId };
-  await primary.command((redis) => redis.hdel(archive, "listed", "newest", "batch", "looked_until"));
+  await primary.command((redis) =>
+    redis.hdel(archive, "listed", "newest", "batch", "writing", "looked_until"),
+  );
   await primary.command((redis) => redis.hset(archive, record));
   return record;
 }

@@ -1,5 +1,5 @@
 import { readPages } from "./archive-pages.ts";
-import { beginCopying, readArchiveRecords, renewGeneration } from "./archive-record.ts";
+import { announceBatches, beginCopying, readArchiveRecords, renewGeneration } from "./archive-record.ts";
 import { endTurns, takeTurns } from "./archive-turns.ts";
 import { readCut } from "./checkpoints.ts";
 import type { Connection } from "./connection.ts";
@@ -34,6 +34,7 @@ export function createArchiveSource(connection: Connection) {
     begin: beginCopying,
     renew: renewGeneration,
     read: readPages,
+    announce: announceBatches,
     oldestUncopied,
     entries: entriesOf,
     /** Id of the last entry that has left a ledger; `LEDGER_START` if none has. */

@@ -135,8 +135,9 @@ export const ARCHIVE_FIELDS = {
   archive: "id of the archive",
   listed: "1 once all accounts and keys of this generation are noted as changed",
   newest: "id of the newest ledger entry that the archive is known to have",
-  batch:
-    "number of the newest batch of this generation without a ledger entry that the archive is known to have",
+  batch: "number of the newest batch that the archive is known to have",
+  writing:
+    "the batch that is written next, and the one that was noted when it was read: `<number> after <number>`",
   looked_until: "the score in `done` up to which ended requests were looked at",
 } as const;
 export type ArchiveRecord = RecordOf<typeof ARCHIVE_FIELDS>;

@@ -99,6 +99,22 @@ test("entries, ended requests, accounts and keys are copied once, as they are", 
 const ROWS = `SELECT (SELECT count(*) FROM tollgate.ledger_rows) + (SELECT count(*) FROM tollgate.request_rows)
   + (SELECT count(*) FROM tollgate.account_versions) + (SELECT count(*) FROM tollgate.api_key_versions) AS rows`;
 
+test("of batches, only the latest row of each partition stays", async () => {
+  const copier = await stage.copier();
+  const key = await stage.givenKey("acme");
+  const { archive } = archiveNames(partitionOf("acme", PARTITIONS));
+  const numbers = new Set<string>();
+  for (const tier of ["enterprise", "standard", "enterprise"]) {
+    await changeKey(stage.nodes, await findKey(stage.nodes, key.keyId), { tier });
+    await copier.copy();
+    await copier.copy();
+    const number = await stage.redis.hget(archive, "batch");
+    expect(await stage.database.query("SELECT number::text FROM tollgate.batches")).toEqual([{ number }]);
+    numbers.add(number ?? "");
+  }
+  expect(numbers.size).toBe(3);
+});
+
 test("no text of a key is in the archive", async () => {
   const copier = await stage.copier();
   const { key } = await stage.givenKey();

@@ -106,7 +106,7 @@ test("connections to Redis that break in the middle of a round leave nothing out
 test("a user that may only insert and select is enough, and one without these rights is told so", async () => {
   const stage = await givenStage();
   const role = `copier_${stage.database.name}`;
-  await stage.givenKey();
+  const key = await stage.givenKey();
   await stage.database.query(`CREATE ROLE ${role} LOGIN`);
   const copier = await stage.copier({ url: stage.database.as(role) });
   expect((await reasonOf(copier)).advice).toContain("tollgate archive migrate");
@@ -119,7 +119,10 @@ test("a user that may only insert and select is enough, and one without these ri
   expect((await reasonOf(copier)).why).toContain("too few rights");
   await stage.database.query(`GRANT INSERT ON ALL TABLES IN SCHEMA tollgate TO ${role}`);
   await copier.copy();
-  expect(await stage.archived()).toHaveLength(1);
+  await stage.grant(key, "order-1");
+  await copier.copy();
+  expect(await stage.archived()).toHaveLength(2);
+  expect(await stage.database.query("SELECT FROM tollgate.batches")).toHaveLength(1);
 });
 
 test("the database of another store is refused, and nothing is written to it", async () => {

@@ -1,15 +1,19 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { findKey } from "../../src/store/keys.ts";
-import { archiveNames, partitionOf } from "../../src/store/names.ts";
 import { revokeKey } from "../../src/store/revoke-key.ts";
-import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
 
 // A standby of PostgreSQL takes over that lacks the last commits: what they had is copied again, also without a ledger entry.
 
 let stage: ArchiveStage;
 beforeEach(async () => {
   stage = await givenArchiveStage();
+  const copier = await stage.copier();
+  await copier.copy();
+  await copier.stop();
+  // A lost commit brings back the batch that it has deleted. Here it is never deleted.
+  await stage.database.query("ALTER TABLE tollgate.batches DISABLE TRIGGER latest_batch");
 });
 afterEach(() => stage.stop());
 
@@ -92,45 +96,42 @@ test("an ended request whose commit was lost is copied again", async () => {
 });
 
 // Guarantee: whoever writes after a loss cannot hide it.
-test("what a lost commit had is copied again, though a slower copier has written the entries with it", async () => {
-  const key = await stage.givenKey("acme");
-  const first = await stage.copier();
-  await first.copy();
-  const { generation, stage: requests } = await stage.ended(key, "bound");
-  await first.copy();
-  await stage.endTurns();
-  let isOver = false;
-  const slow = await stage.copier({
-    async step(name) {
-      if (name !== "write" || isOver) return;
-      isOver = true;
-      // Another one writes entry and request; the commit is lost, after the store has noted it.
-      await stage.endTurns();
-      await requests.observe(generation, "completed");
-      await first.copy();
-      await loseLastCommit();
-    },
-  });
-  await stage.grant(key, "later");
-  await slow.copy();
-  expect(await stage.archived()).toEqual(await stage.entries());
-  expect(await stage.database.query("SELECT status FROM tollgate.requests")).toEqual([
-    { status: "completed" },
-  ]);
-});
-
-test("batches are few: one for each that has no ledger entry", async () => {
-  const key = await stage.givenKey("acme");
-  const copier = await stage.copier();
-  await copier.copy();
-  await stage.grant(key, "later");
-  await copier.copy();
-  await copier.copy();
-  const batches = () => stage.database.query("SELECT number::int FROM tollgate.batches");
-  expect(await batches()).toEqual([]);
-  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
-  await copier.copy();
-  expect(await batches()).toEqual([{ number: 1 }]);
-  const { archive } = archiveNames(partitionOf("acme", PARTITIONS));
-  expect(await stage.redis.hget(archive, "batch")).toBe("1");
-});
+test.each([
+  { from: "announce", end: "goes on", endsAtNote: false },
+  { from: "announce", end: "ends before it notes that", endsAtNote: true },
+  { from: "write", end: "goes on", endsAtNote: false },
+  { from: "write", end: "ends before it notes that", endsAtNote: true },
+])(
+  "what a lost commit had is copied again, though a copier slow from $from on has written the entries with it and $end",
+  async ({ from, endsAtNote }) => {
+    const key = await stage.givenKey("acme");
+    const first = await stage.copier();
+    await first.copy();
+    const { generation, stage: requests } = await stage.ended(key, "bound");
+    await first.copy();
+    await stage.endTurns();
+    let isOver = false;
+    const slow = await stage.copier({
+      async step(name) {
+        if (name === "note" && isOver && endsAtNote) throw new Error("the copier ends");
+        if (name !== from || isOver) return;
+        isOver = true;
+        // Another one writes entry and request; the commit is lost, after the store has noted it.
+        await stage.endTurns();
+        await requests.observe(generation, "completed");
+        await first.copy();
+        await loseLastCommit();
+      },
+    });
+    await stage.grant(key, "later");
+    if (endsAtNote) {
+      await slow.round();
+      await slow.stop();
+    }
+    await (endsAtNote ? await stage.copier() : slow).copy();
+    expect(await stage.archived()).toEqual(await stage.entries());
+    expect(await stage.database.query("SELECT status FROM tollgate.requests")).toEqual([
+      { status: "completed" },
+    ]);
+  },
+);

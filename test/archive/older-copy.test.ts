@@ -3,8 +3,8 @@ import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { cliActor } from "../../src/store/actor.ts";
 import { changeKey } from "../../src/store/change-key.ts";
 import { findKey } from "../../src/store/keys.ts";
-import { partitionOf } from "../../src/store/names.ts";
-import { createAccount } from "../../src/store/operator-accounts.ts";
+import { archiveNames, partitionOf } from "../../src/store/names.ts";
+import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";
 import { revokeKey } from "../../src/store/revoke-key.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
@@ -103,3 +103,151 @@ test("a fork found by a copier that goes on copies keys again, too", async () =>
   await expectRight();
   expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
 });
+
+/** A key that the archive has, and a copy of Redis of that time. */
+async function givenCopied() {
+  const key = await stage.givenKey("acme");
+  const copier = await stage.copier();
+  await copier.copy();
+  return { key, copier, putBack: await copyOfRedis() };
+}
+
+const revoke = async (keyId: string) => revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+const statuses = () => stage.database.query("SELECT settings->>'status' AS status FROM tollgate.accounts");
+const generation = () =>
+  stage.redis.hget(archiveNames(partitionOf("acme", PARTITIONS)).archive, "generation");
+
+// Guarantee: a lost change is undone in the archive, too, be it a single one.
+test.each([
+  { lost: "a revocation", change: revoke },
+  {
+    lost: "a suspension",
+    change: () => patchAccount(stage.nodes, "acme", { status: "suspended" }, cliActor("ann")),
+  },
+])("an older copy that lacks one batch with $lost is found by the next copier", async ({ change }) => {
+  const { key, copier, putBack } = await givenCopied();
+  await change(key.keyId);
+  await copier.copy();
+  await copier.stop();
+  await putBack();
+  await expectRight();
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+  expect(await statuses()).toEqual([{ status: null }]);
+});
+
+test("an older copy that lacks one batch is found by the copier that goes on, though nothing changes", async () => {
+  const { key, copier, putBack } = await givenCopied();
+  await revoke(key.keyId);
+  await copier.copy();
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: true }]);
+  await putBack();
+  await copier.copy();
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+  expect(await verifyArchive(stage.nodes, copier.archive.query)).toMatchObject({ ok: true, violations: [] });
+});
+
+test("an older copy is found that has the entry of a batch and lacks its revocation", async () => {
+  const { key, copier } = await givenCopied();
+  await stage.grant(key, "order-1");
+  const putBack = await copyOfRedis();
+  await revoke(key.keyId);
+  await copier.copy();
+  await copier.stop();
+  await putBack();
+  await expectRight();
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+});
+
+test("the same older copy is found each time that it is put back", async () => {
+  const { key, copier, putBack } = await givenCopied();
+  await copier.stop();
+  for (const _ of times(3, (at) => at)) {
+    await revoke(key.keyId);
+    const next = await stage.copier();
+    await next.copy();
+    expect(await keys()).toEqual([{ key_id: key.keyId, revoked: true }]);
+    await next.stop();
+    await putBack();
+    await expectRight();
+    expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+    await stage.endTurns();
+  }
+});
+
+/** A key is revoked, and its copier ends between the commit of that and its note. */
+async function givenCommittedOnly(keyId: string): Promise<void> {
+  const copier = await stage.copier({
+    step(name) {
+      if (name === "note") throw new Error("the copier ends");
+    },
+  });
+  await stage.endTurns();
+  await revoke(keyId);
+  await copier.round();
+  expect(copier.fault()).toMatchObject({ message: "the copier ends" });
+  await copier.stop();
+  expect(await keys()).toEqual([{ key_id: keyId, revoked: true }]);
+}
+
+// Guarantee: a copier that has ended is no loss: what it had copied is not copied again as a whole.
+test("a copier that ended before it noted its batch is not taken for an older copy", async () => {
+  const { key } = await givenCopied();
+  const before = await generation();
+  await givenCommittedOnly(key.keyId);
+  await expectRight();
+  expect(await generation()).toBe(before);
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: true }]);
+});
+
+test("an older copy is found though the copier of the lost batch ended before it noted it", async () => {
+  const { key, putBack } = await givenCopied();
+  await givenCommittedOnly(key.keyId);
+  await putBack();
+  await expectRight();
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+});
+
+test.each(["confirm", "write", "note"])(
+  "an older copy is found that is put back before a batch comes to its %s",
+  async (at) => {
+    const { key, copier, putBack } = await givenCopied();
+    await copier.stop();
+    let isOver = false;
+    const later = await stage.copier({
+      async step(name) {
+        if (name !== at || isOver) return;
+        isOver = true;
+        await putBack();
+      },
+    });
+    await revoke(key.keyId);
+    await later.copy();
+    await later.stop();
+    expect(isOver).toBe(true);
+    await expectRight();
+    expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+  },
+);
+
+test.each(["before", "after"])(
+  "another copier that goes on %s the archive is asked is not taken for an older copy",
+  async (when) => {
+    const { key, copier } = await givenCopied();
+    const before = await generation();
+    let isOver = false;
+    const later = await stage.copier({
+      async beside(now) {
+        if (isOver || now !== when) return;
+        isOver = true;
+        await revoke(key.keyId);
+        await stage.endTurns();
+        await copier.copy();
+      },
+    });
+    await stage.endTurns();
+    await later.copy();
+    await stage.endTurns();
+    await expectRight();
+    expect(await generation()).toBe(before);
+  },
+);

@@ -91,10 +91,12 @@ interface CopierGiven {
   /** How long entries stay in Redis; nothing leaves without it. */
   keepMs?: number;
   step?: CopierOptions["step"];
+  /** Called before and after the archive is asked what it has. */
+  beside?: (when: "before" | "after") => Promise<void>;
 }
 
 /** A copier as of another gateway. It only works when asked for a round. */
-function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs }: CopierGiven) {
+function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs, beside }: CopierGiven) {
   const faults: (Error | undefined)[] = [];
   const source = createArchiveSource(own);
   const lines: string[] = [];
@@ -102,7 +104,16 @@ function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs }: Cop
     source,
     async tables() {
       await migrate(archive);
-      return createTables((await identify(archive.query, source.storeId()!)).archiveId, archive);
+      const tables = createTables((await identify(archive.query, source.storeId()!)).archiveId, archive);
+      return {
+        ...tables,
+        async state(partitions) {
+          await beside?.("before");
+          const states = await tables.state(partitions);
+          await beside?.("after");
+          return states;
+        },
+      };
     },
     archiveUsed: (fault) => void faults.push(fault),
     intervalMs: () => 1000,

@@ -44,9 +44,15 @@ const runOf =
     return script.read(reply!, call);
   };
 
-/** By a copier that has seen what was noted last. */
-async function commit(call: Partial<ArchivedCall>, run: Run = runOf(scriptsOf(stage.redis))) {
+/** By a copier that has seen what was noted last, and has announced this. */
+async function commit(
+  call: Partial<ArchivedCall>,
+  run: Run = runOf(scriptsOf(stage.redis)),
+  isAnnounced = true,
+) {
   const { newest, batch = "0" } = await stage.redis.hgetall(names().archive);
+  const { batch: next = batch, noted = { batch } } = call;
+  if (isAnnounced) await stage.redis.hset(names().archive, "writing", `${next} after ${noted.batch}`);
   const { outcome } = await run(archived, {
     partition: stage.partition,
     generation: GENERATION,
@@ -144,6 +150,9 @@ async function findings(run: Run) {
     const requests = [{ requestId: voided.requestId, state: "void" }];
     unseen.push(await commitBy({ newest: "9-0", batch: 9, noted, lookedUntil: 9, requests }));
   }
+  unseen.push(
+    await commit({ batch: 8, requests: [{ requestId: voided.requestId, state: "void" }] }, run, false),
+  );
   const afterUnseen = await collectNow(voided, run);
   const archivedNow = await collectNow(finished, run);
   await commitBy({ lookedUntil: 8, requests: [{ requestId: voided.requestId, state: "void" }] });
@@ -187,13 +196,20 @@ const RIGHT = {
   afterOther: "unarchived",
   gone: 0,
   wrongState: "unarchived",
-  // Another batch was noted last.
-  unseen: ["unseen", "unseen", "unseen"],
+  // Another batch was noted last, or announced.
+  unseen: ["unseen", "unseen", "unseen", "unseen"],
   afterUnseen: "unarchived",
   archivedNow: "collected",
   replaced: "unarchived",
   last: "collected",
-  record: { generation: GENERATION, archive: "a", newest: "5-0", batch: "3", looked_until: "8" },
+  record: {
+    generation: GENERATION,
+    archive: "a",
+    newest: "5-0",
+    batch: "3",
+    writing: "3 after 3",
+    looked_until: "8",
+  },
   left: 0,
   listed: true,
   account: 1,

@@ -916,6 +916,12 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
     '(noted[2] or "") ~= ARGV[6]',
     "false",
   ),
+  mutant(
+    "a batch is noted that was not announced",
+    "archived",
+    'noted[4] ~= ARGV[5] .. " after " .. ARGV[7]',
+    "not noted[4]",
+  ),
   mutant("the first batch is never noted", "archived", '(noted[3] or "0")', '(noted[3] or "")'),
   mutant("the batch is not noted", "archived", '"batch", ARGV[5]', '"batch", ARGV[7]'),
   mutant("the newest entry is not noted", "archived", '"newest", ARGV[4]', '"newest", "0-0"'),

@@ -414,7 +414,7 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
     const generation = await givenBound();
     await stage.observe(generation, "completed");
     const { archive, changed } = archiveNames(PARTITION);
-    await clients[0]!.hset(archive, "generation", "1");
+    await clients[0]!.hset(archive, "generation", "1", "writing", "0 after 0");
     await clients[0]!.hset(changed, "key k", "1");
     const requests = [{ requestId: generation.requestId, state: "finished" }];
     return itemFor(archived, {

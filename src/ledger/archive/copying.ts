@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../../domain/errors.ts";
 import {
   type ArchivedState,
@@ -32,7 +33,7 @@ export interface CopyingOptions {
   metrics: Pick<Metrics, "archiveLag" | "archiveRows" | "archiveForks">;
   log: Logger;
   /** For tests: called before each step of a batch. */
-  step?: (name: "read" | "confirm" | "write" | "note") => Promise<void> | void;
+  step?: (name: "read" | "announce" | "confirm" | "write" | "note") => Promise<void> | void;
 }
 
 /** Where each partition is read on. */
@@ -57,15 +58,20 @@ export function createCopying(options: CopyingOptions) {
     await step("read");
     const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
     const pages = await source.read(primary, known, BATCH);
+    const whole = pages.filter(({ isFork, isUnseen }) => !isFork && !isUnseen);
+    const filled = whole.filter((page) => !isEmpty(page));
+    await step("announce");
+    // At once: the connection by which they were read is still there, so the store has what they have.
+    await source.announce(primary, filled);
+    for (const { position, isUnseen } of pages) if (isUnseen) positions.delete(position.partition);
     const forked = pages.filter(({ isFork }) => isFork);
     for (const { position } of forked) {
       positions.delete(position.partition);
       await hideLost(options, primary, position, tables);
     }
-    const whole = pages.filter(({ isFork }) => !isFork);
     await step("confirm");
-    // After they were read: replicas have what Redis had answered by then.
-    if (!whole.every(isEmpty) && !(await source.isConfirmed(primary))) return false;
+    // After they were read and announced: replicas have what Redis had answered by then.
+    if (filled.length > 0 && !(await source.isConfirmed(primary))) return false;
     try {
       await writePages(options, progress, { primary, pages: whole, tables });
     } catch (error) {
@@ -114,7 +120,10 @@ export function createCopying(options: CopyingOptions) {
   };
 }
 
-/** Asks the archive what it has of partitions that are not known. */
+/**
+ * Asks the archive what it has of partitions that are not known. Where another process announces or notes a batch meanwhile,
+ * the archive's state and the record are of two moments: such a partition is asked for again the next time.
+ */
 async function beginUnknown(
   source: ArchiveSource,
   positions: Progress["positions"],
@@ -123,13 +132,12 @@ async function beginUnknown(
 ): Promise<void> {
   const unknown = partitions.filter((partition) => !positions.has(partition));
   if (unknown.length === 0) return;
+  const before = await source.records(primary, unknown);
+  const states = await tables.state(unknown);
   const records = await source.records(primary, unknown);
-  const places = unknown.map((partition) => ({
-    partition,
-    generation: records.get(partition)?.generation ?? "",
-  }));
-  for (const [partition, has] of await tables.state(places)) {
+  for (const [partition, has] of states) {
     const record = records.get(partition) ?? {};
+    if (!isDeepStrictEqual(record, before.get(partition) ?? {})) continue;
     const known = { archiveId: tables.archiveId, record, has, listed: tables.listed(partition) };
     positions.set(partition, await source.begin(primary, partition, known));
   }
@@ -141,11 +149,7 @@ async function look(
   partitions: readonly number[],
   tables: ArchiveTables,
 ): Promise<ReadonlyMap<number, ArchivedState>> {
-  const places = partitions.map((partition) => ({
-    partition,
-    generation: positions.get(partition)?.generation ?? "",
-  }));
-  const states = await tables.state(places);
+  const states = await tables.state(partitions);
   for (const [partition, state] of states) {
     const known = positions.get(partition);
     if (known && hasLost(state, known)) positions.delete(partition);
@@ -202,7 +206,7 @@ async function writePages(
     const outcome = isEmpty(page) ? "archived" : await source.archived(primary, notesOf(page));
     if (outcome === "archived") positions.set(partition, notedAs(page.next));
     else positions.delete(partition);
-    // What was noted last may have been lost before this batch was written.
+    // The archive may have lost what was noted last before this batch was written, or the store what was read for this one.
     if (outcome === "unseen") await source.renew(primary, partition, tables.archiveId);
     if (outcome === "archived" && !page.more) complete.add(partition);
   }
@@ -244,9 +248,9 @@ export function withoutStore(error: unknown): undefined {
 const isEmpty = (page: ArchivePage): boolean =>
   !hasRows(page) && page.next.looked.score === page.position.looked.score;
 
-/** Whether the archive lacks what it had at a position. */
+/** Whether the archive lacks what it had at a position, or another process has gone on. */
 const hasLost = ({ newest, batch }: ArchivedState, known: ArchivePosition): boolean =>
-  batch < known.batch ||
+  batch !== known.batch ||
   compareIds(newest?.streamId ?? LEDGER_START, known.newest?.streamId ?? LEDGER_START) < 0;
 
 /** A position once the store has noted what the archive has there. */

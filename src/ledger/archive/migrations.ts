@@ -13,6 +13,7 @@ export const STEPS = [
   "0004-seconds",
   "0005-batches",
   "0006-gone",
+  "0007-latest-batch",
 ] as const;
 
 /** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */

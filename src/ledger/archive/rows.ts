@@ -195,14 +195,9 @@ const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
   ["number", "bigint", ({ next }) => next.batch],
 ];
 
-/** Those of these batches that have no ledger entry. */
+/** A row for each batch. Those of before go: a trigger of the table deletes them. */
 export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
-  insert(
-    run,
-    "batches",
-    BATCH_COLUMNS,
-    pages.filter(({ position, next }) => next.batch > position.batch),
-  );
+  insert(run, "batches", BATCH_COLUMNS, pages);
 
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
   insert(run, "request_rows", REQUEST_COLUMNS, requests);

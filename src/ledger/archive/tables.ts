@@ -35,9 +35,6 @@ export interface Written {
   audit: number;
 }
 
-/** A partition, and the generation of its record: batches count in that. */
-export type ArchivedPlace = Pick<ArchivePosition, "partition" | "generation">;
-
 /** The archive has lost rows, or another process has written some. What it has is to be asked again. */
 export class StaleArchiveError extends Error {
   override readonly name = "StaleArchiveError";
@@ -45,17 +42,16 @@ export class StaleArchiveError extends Error {
 
 export type ArchiveTables = ReturnType<typeof createTables>;
 
-/** Of partitions, each with the generation of its record. */
+/** Of partitions. A number is a 64-bit integer below 2^53. */
 const STATE = `
-  SELECT e.*, coalesce(f.fork, 0) AS forks, a.id_ms || '-' || a.id_number AS audit, b.number::int AS batch, p.partition
-  FROM unnest($1::int[], $2::text[]) AS p(partition, generation)
+  SELECT e.*, coalesce(f.fork, 0) AS forks, a.id_ms || '-' || a.id_number AS audit, b.number::float8 AS batch, p.partition
+  FROM unnest($1::int[]) AS p(partition)
   LEFT JOIN LATERAL (
     SELECT * FROM tollgate.ledger_entries e WHERE e.partition = p.partition ORDER BY e.id_ms DESC, e.id_number DESC LIMIT 1
   ) e ON true
   LEFT JOIN LATERAL (SELECT max(fork) AS fork FROM tollgate.ledger_forks WHERE partition = p.partition) f ON true
   CROSS JOIN LATERAL (
-    SELECT coalesce(max(number), 0) AS number FROM tollgate.batches
-    WHERE partition = p.partition AND generation = p.generation
+    SELECT coalesce(max(number), 0) AS number FROM tollgate.batches WHERE partition = p.partition
   ) b
   LEFT JOIN LATERAL (
     SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
@@ -90,8 +86,8 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
     archiveId,
 
     /** What the archive has of each of these partitions. */
-    state: (places: readonly ArchivedPlace[]): Promise<Map<number, ArchivedState>> =>
-      readState(query, places),
+    state: (partitions: readonly number[]): Promise<Map<number, ArchivedState>> =>
+      readState(query, partitions),
 
     /** Accounts and keys that a partition has or had. */
     async *listed(partition: number): NamedPages {
@@ -147,11 +143,10 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
 
 async function readState(
   query: ArchiveQuery,
-  places: readonly ArchivedPlace[],
+  partitions: readonly number[],
 ): Promise<Map<number, ArchivedState>> {
   const rows = await query<EntryRow & { forks: number; audit: string | null; batch: number }>(STATE, [
-    places.map(({ partition }) => partition),
-    places.map(({ generation }) => generation),
+    partitions,
   ]);
   return new Map(
     rows.map((row) => [
@@ -175,7 +170,7 @@ async function requireUnchanged(run: ArchiveQuery, positions: readonly ArchivePo
   // In one order everywhere: two processes never wait for each other.
   const partitions = positions.map(({ partition }) => partition).sort((one, other) => one - other);
   await run(LOCK, [partitions]);
-  const states = await readState(run, positions);
+  const states = await readState(run, partitions);
   const isSame = ({ partition, newest, forks, batch }: ArchivePosition): boolean => {
     const state = states.get(partition);
     return state?.newest?.streamId === newest?.streamId && state?.forks === forks && state?.batch === batch;

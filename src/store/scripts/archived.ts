@@ -22,7 +22,7 @@ export interface ArchivedCall {
 
 /**
  * - `other`: the archive was replaced meanwhile; nothing happens.
- * - `unseen`: another batch was noted last; nothing happens.
+ * - `unseen`: another batch was noted or announced last; nothing happens.
  */
 export type Archived = "archived" | "other" | "unseen";
 
