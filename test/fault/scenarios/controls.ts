@@ -107,8 +107,8 @@ const GENERAL: readonly Control[] = [
       },
       {
         file: "lua/bind.lua",
-        from: '{ "request_id", request_id, "key_id", ARGV[4] })',
-        to: '{ "request_id", request_id, "key_id", ARGV[4] }})',
+        from: "task_id, entry)",
+        to: "task_id, entry })",
       },
       {
         file: "src/settlement/holds.ts",
