@@ -92,7 +92,7 @@ function askFor(pipe: ChainableCommander, position: ArchivePosition, each: numbe
   pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
   pipe.hget(trimmed, "last_entry");
   pipe.xrange(audit, `(${position.audit}`, "+", "COUNT", each);
-  pipe.hmget(archiveNames(partition).archive, "generation", "batch");
+  pipe.hmget(archiveNames(partition).archive, "generation", "batch", "listed");
 }
 
 async function pageOf(
@@ -109,8 +109,11 @@ async function pageOf(
   const entries = isInLedger ? found.slice(1) : found;
   const isFork = isInLedger && !(found[0] && isSameEntry(found[0], newest));
   // Also in a page that has nothing else: the store may be an older copy by now.
-  const [generation, batch] = record as (string | null)[];
-  const isUnseen = generation !== position.generation || Number(batch ?? 0) !== position.noted.batch;
+  const [generation, batch, listed] = record as (string | null)[];
+  const isUnseen =
+    generation !== position.generation ||
+    listed !== generation ||
+    Number(batch ?? 0) !== position.noted.batch;
   if (isFork || isUnseen)
     return {
       position,

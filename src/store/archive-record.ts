@@ -8,6 +8,7 @@ import type { RedisNodes } from "./nodes.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import type { ArchiveRecord } from "./records.ts";
+import { archived } from "./scripts/archived.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** The store is copied to another archive. */
@@ -27,45 +28,55 @@ interface BeginOptions {
 }
 
 /**
- * Notes that an archive is in use, in a partition where that is not noted yet. From then on COLLECT keeps what the archive
- * has not got. All accounts and keys are noted as changed.
- * @returns where to read on
+ * Goes on where a copier was, or begins a new generation: then COLLECT keeps what the archive has not got of it, and all accounts
+ * and keys are noted as changed.
+ * @returns where to read on; undefined if another copier has gone on meanwhile
  */
 export async function beginCopying(
   primary: Primary,
   partition: number,
   { archiveId, record, has, listed }: BeginOptions,
-): Promise<ArchivePosition> {
+): Promise<ArchivePosition | undefined> {
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
-  if (record.archive === undefined || isOutOfStep(has, record)) {
-    const renewed = await renewGeneration(primary, partition, archiveId);
-    return beginCopying(primary, partition, { archiveId, record: renewed, has, listed });
+  const { generation = "" } = record;
+  const at = { partition, ...has, due: 0 };
+  // A generation whose listing has not come to its end is not continued: what was copied in it may be unknown to the archive.
+  if (record.listed !== generation || isOutOfStep(has, record)) {
+    const renewed = await renewGeneration(primary, partition, archiveId, has);
+    await noteAllChanged(primary, partition, { generation: renewed, archived: listed });
+    return { ...at, generation: renewed, noted: notedOf(has), looked: { score: 0, times: 0 } };
   }
-  let noted = { newest: record.newest, batch: Number(record.batch ?? 0) };
-  if (record.listed === undefined) {
-    noted = { newest: has.newest?.streamId ?? noted.newest, batch: has.batch };
-    await noteFirst(primary, partition, noted);
-    await noteAllChanged(primary, partition, listed);
-  }
-  return {
-    partition,
-    generation: record.generation ?? "",
-    noted,
-    ...has,
-    looked: { score: Number(record.looked_until ?? 0), times: 0 },
-    due: 0,
-  };
+  const lookedUntil = Number(record.looked_until ?? 0);
+  if (has.batch !== batchOf(record) && !(await completeNote(primary, partition, record, has)))
+    return undefined;
+  const noted = has.batch === batchOf(record) ? { newest: record.newest, batch: has.batch } : notedOf(has);
+  return { ...at, generation, noted, looked: { score: lookedUntil, times: 0 } };
 }
 
-/** What the archive has when a generation begins: all of the store is copied again behind that. */
-const noteFirst = (
+const batchOf = (record: ArchiveRecord): number => Number(record.batch ?? 0);
+
+const notedOf = ({ newest, batch }: ArchivedState): ArchivePosition["noted"] => ({
+  newest: newest?.streamId ?? LEDGER_START,
+  batch,
+});
+
+/** Notes a batch whose copier ended between its commit and its note. What it had copied is copied again. */
+async function completeNote(
   primary: Primary,
   partition: number,
-  { newest, batch }: ArchivePosition["noted"],
-): Promise<unknown> =>
-  primary.command((redis) =>
-    redis.hset(archiveNames(partition).archive, { batch, ...(newest === undefined ? {} : { newest }) }),
-  );
+  record: ArchiveRecord,
+  has: ArchivedState,
+): Promise<boolean> {
+  const { generation = "", newest, looked_until: lookedUntil } = record;
+  const { outcome } = await primary.run(archived, {
+    ...{ partition, generation, ...notedOf(has) },
+    noted: { newest, batch: batchOf(record) },
+    lookedUntil: Number(lookedUntil ?? 0),
+    requests: [],
+    changed: [],
+  });
+  return outcome === "archived";
+}
 
 /**
  * Whether the archive lacks what it once had, as after a restore from a backup, or the store lacks what was copied, as an older
@@ -73,10 +84,8 @@ const noteFirst = (
  * its copier ended before it noted it: the store has all that was read for it, and still notes that as changed.
  */
 function isOutOfStep({ newest, batch }: ArchivedState, record: ArchiveRecord): boolean {
-  // Everything is to be listed.
-  if (record.listed === undefined) return false;
   const isBehind = compareIds(newest?.streamId ?? LEDGER_START, record.newest ?? LEDGER_START) < 0;
-  const noted = Number(record.batch ?? 0);
+  const noted = batchOf(record);
   return isBehind || (batch !== noted && record.writing !== writingOf(batch, noted));
 }
 
@@ -105,19 +114,25 @@ export const readArchiveRecords = (
     return new Map(partitions.map((partition, at) => [partition, found[at]!]));
   });
 
-/** Begins a new generation: accounts, keys and requests are copied again. */
+/**
+ * Begins a new generation: accounts, keys and requests are copied again. In one command, so that no generation is ever begun in part.
+ * @param has what the archive has, behind which all is copied; where that is not known, whoever begins next begins anew
+ * @returns the generation, of which nothing is listed yet
+ */
 export async function renewGeneration(
   primary: Primary,
   partition: number,
   archiveId: string,
-): Promise<ArchiveRecord> {
-  const { archive } = archiveNames(partition);
-  const record = { generation: randomUUID().slice(0, 8), archive: archiveId };
-  await primary.command((redis) =>
-    redis.hdel(archive, "listed", "newest", "batch", "writing", "looked_until"),
-  );
-  await primary.command((redis) => redis.hset(archive, record));
-  return record;
+  has?: ArchivedState,
+): Promise<string> {
+  const generation = randomUUID().slice(0, 8);
+  const record: Record<keyof ArchiveRecord, string | number> = {
+    ...{ generation, archive: archiveId, listed: "", writing: "", looked_until: 0 },
+    newest: has?.newest?.streamId ?? LEDGER_START,
+    batch: has?.batch ?? 0,
+  };
+  await primary.command((redis) => redis.hset(archiveNames(partition).archive, record));
+  return generation;
 }
 
 /** Ends the use of an archive: nothing is noted or kept for it any more. @returns how many partitions had one */

@@ -18,13 +18,14 @@ export type NamedPages = AsyncIterable<readonly string[]>;
 const LISTED_AT_ONCE = 500;
 
 /**
- * Notes all accounts and keys of a partition as changed, a page at a time.
+ * Notes all accounts and keys of a partition as changed, a page at a time, and then that a generation is listed, unless another
+ * one has begun meanwhile.
  * @param archived those that the archive has: the store may have lost some of them
  */
 export async function noteAllChanged(
   primary: Primary,
   partition: number,
-  archived: NamedPages,
+  { generation, archived }: { generation: string; archived: NamedPages },
 ): Promise<void> {
   const { archive } = archiveNames(partition);
   const { accounts } = partitionNames(partition);
@@ -46,7 +47,10 @@ export async function noteAllChanged(
     cursor = next;
   } while (cursor !== "0");
   for await (const page of archived) await noteChanged(primary, partition, page);
-  await primary.command((redis) => redis.hset(archive, "listed", "1"));
+  await primary.command(async (redis) => {
+    if ((await redis.hget(archive, "generation")) === generation)
+      await redis.hset(archive, "listed", generation);
+  });
 }
 
 async function noteChanged(primary: Primary, partition: number, all: readonly string[]): Promise<void> {

@@ -133,7 +133,7 @@ export const IDEMPOTENCY_FIELDS = {
 export const ARCHIVE_FIELDS = {
   generation: "a random text; another one means that accounts, keys and requests are copied again",
   archive: "id of the archive",
-  listed: "1 once all accounts and keys of this generation are noted as changed",
+  listed: "the generation once all its accounts and keys are noted as changed",
   newest: "id of the newest ledger entry that the archive is known to have",
   batch: "number of the newest batch that the archive is known to have",
   writing:

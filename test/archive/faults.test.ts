@@ -3,14 +3,14 @@ import { createArchiveWork } from "../../src/ledger/archive/archive-work.ts";
 import { MIGRATION_LOCK, STEPS } from "../../src/ledger/archive/migrations.ts";
 import { archiveReason } from "../../src/ledger/archive/reasons.ts";
 import { detachArchive } from "../../src/store/archive-record.ts";
-import { META } from "../../src/store/names.ts";
+import { archiveNames, META } from "../../src/store/names.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { runHere as tollgate } from "../support/cli.ts";
 import { createDatabase } from "../support/postgres.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
 import { times } from "../support/store.ts";
 import { until } from "../support/until.ts";
-import { type ArchiveStage, givenArchiveStage, type TestCopier } from "./stage.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 
 // What can be wrong with PostgreSQL: each has its words, and nothing is lost or doubled by it.
 
@@ -83,23 +83,34 @@ test("a hung PostgreSQL ends nothing but the round", async () => {
   expect(await stage.archived()).toEqual(await stage.entries());
 });
 
+/** Another one means that all accounts, keys and requests of its partition are copied again. */
+const generations = (stage: ArchiveStage) =>
+  Promise.all(
+    times(PARTITIONS, (partition) => stage.redis.hget(archiveNames(partition).archive, "generation")),
+  );
+
 test("connections to Redis that break in the middle of a round leave nothing out and nothing twice", async () => {
   const stage = await givenStage();
   const key = await stage.givenKey();
   const copier = await stage.copier();
   await copier.copy();
   await stage.grant(key, "order");
+  const before = await generations(stage);
+  let isBroken = false;
   const breaking = await stage.copier({
     step: async (name) => {
-      if (name === "note") await stage.redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      if (name !== "note" || isBroken) return;
+      isBroken = true;
+      await stage.redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     },
   });
   await stage.endTurns();
   await breaking.round();
+  expect(isBroken).toBe(true);
   await until(() => stage.connection.isUsable(), "the store to be in use again");
-  await stage.endTurns();
-  await (await stage.copier()).copy();
+  await breaking.copy();
   expect(await stage.archived()).toEqual(await stage.entries());
+  expect(await generations(stage)).toEqual(before);
   expect(await stage.database.query("SELECT FROM tollgate.ledger_rows")).toHaveLength(2);
 });
 

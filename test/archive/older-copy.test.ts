@@ -207,6 +207,42 @@ test("an older copy is found though the copier of the lost batch ended before it
   expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
 });
 
+test("an older copy is found that is put back after another copier has taken over from one that ended", async () => {
+  const { key, putBack } = await givenCopied();
+  await givenCommittedOnly(key.keyId);
+  await stage.endTurns();
+  let isOver = false;
+  const next = await stage.copier({
+    async step(name) {
+      if (name !== "read" || isOver) return;
+      isOver = true;
+      await putBack();
+    },
+  });
+  await next.copy();
+  await stage.grant(key, "order-1");
+  await next.copy();
+  await next.stop();
+  expect(isOver).toBe(true);
+  await expectRight();
+  expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
+});
+
+// Guarantee: what was copied in a generation and lost by the archive is copied again, also if the copier that found it ended.
+test("a generation that was not listed to its end is not continued", async () => {
+  const { key, copier } = await givenCopied();
+  const { requestId, partition } = await stage.ended(key);
+  await copier.copy();
+  await copier.stop();
+  const request = [requestId];
+  await stage.database.query("DELETE FROM tollgate.request_rows WHERE request_id = $1", request);
+  await stage.redis.hdel(archiveNames(partition).archive, "listed", "newest", "batch", "writing");
+  await stage.endTurns();
+  await expectRight();
+  const found = await stage.database.query("SELECT FROM tollgate.requests WHERE request_id = $1", request);
+  expect(found).toHaveLength(1);
+});
+
 test.each(["confirm", "write", "note"])(
   "an older copy is found that is put back before a batch comes to its %s",
   async (at) => {

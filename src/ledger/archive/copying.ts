@@ -50,9 +50,6 @@ export function createCopying(options: CopyingOptions) {
   const { positions, complete } = progress;
   let lookedAtDueMs = Number.NEGATIVE_INFINITY;
 
-  const begin = (held: HeldPartitions, tables: ArchiveTables): Promise<void> =>
-    beginUnknown(source, positions, held, tables);
-
   /** One batch. @returns false if replicas do not have all of it, so nothing is copied */
   async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
     await step("read");
@@ -78,7 +75,22 @@ export function createCopying(options: CopyingOptions) {
       if (!(error instanceof StaleArchiveError)) throw error;
       for (const { partition } of known) positions.delete(partition);
     }
-    await begin({ primary, partitions }, tables);
+    return true;
+  }
+
+  /** @returns false if there is more to copy */
+  async function copyAll(
+    { primary, partitions }: HeldPartitions,
+    tables: ArchiveTables,
+    isTimeOver: () => boolean,
+  ): Promise<boolean> {
+    let waiting = partitions;
+    while (waiting.length > 0) {
+      await beginUnknown(source, positions, { primary, partitions: waiting }, { tables, isTimeOver });
+      if (isTimeOver()) return false;
+      if (!(await copyBatch({ primary, partitions: waiting }, tables))) return true;
+      waiting = waiting.filter((partition) => !complete.has(partition));
+    }
     return true;
   }
 
@@ -97,21 +109,21 @@ export function createCopying(options: CopyingOptions) {
 
     /** @returns false if there is more to copy */
     async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
-      const { primary, partitions } = held;
+      const { partitions } = held;
       const startedMs = performance.now();
-      await begin(held, tables);
+      const isTimeOver = (): boolean => performance.now() - startedMs > BACKLOG_MS;
       if (startedMs - lookedAtDueMs > LOOK_AT_DUE_EVERY_MS) {
         lookedAtDueMs = startedMs;
         for (const position of positions.values()) position.due ??= 0;
       }
       for (const partition of partitions) complete.delete(partition);
-      let waiting = partitions;
-      while (waiting.length > 0) {
-        if (performance.now() - startedMs > BACKLOG_MS) return false;
-        if (!(await copyBatch({ primary, partitions: waiting }, tables))) return true;
-        waiting = waiting.filter((partition) => !complete.has(partition));
+      try {
+        return await copyAll(held, tables, isTimeOver);
+      } catch (error) {
+        // Of a batch that was written and not noted, the note is made up for when its partition is begun again.
+        for (const partition of partitions) positions.delete(partition);
+        throw error;
       }
-      return true;
     },
 
     /** @param failingMs for how long nothing could be copied */
@@ -122,13 +134,14 @@ export function createCopying(options: CopyingOptions) {
 
 /**
  * Asks the archive what it has of partitions that are not known. Where another process announces or notes a batch meanwhile,
- * the archive's state and the record are of two moments: such a partition is asked for again the next time.
+ * the archive's state and the record are of two moments: such a partition is asked for again the next time. So is what there is
+ * no time for: to list a partition takes long, and turns end.
  */
 async function beginUnknown(
   source: ArchiveSource,
   positions: Progress["positions"],
   { primary, partitions }: HeldPartitions,
-  tables: ArchiveTables,
+  { tables, isTimeOver }: { tables: ArchiveTables; isTimeOver: () => boolean },
 ): Promise<void> {
   const unknown = partitions.filter((partition) => !positions.has(partition));
   if (unknown.length === 0) return;
@@ -139,7 +152,9 @@ async function beginUnknown(
     const record = records.get(partition) ?? {};
     if (!isDeepStrictEqual(record, before.get(partition) ?? {})) continue;
     const known = { archiveId: tables.archiveId, record, has, listed: tables.listed(partition) };
-    positions.set(partition, await source.begin(primary, partition, known));
+    const position = await source.begin(primary, partition, known);
+    if (position) positions.set(partition, position);
+    if (isTimeOver()) return;
   }
 }
 
