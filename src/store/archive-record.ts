@@ -38,7 +38,7 @@ export async function beginCopying(
   { archiveId, record, has, listed }: BeginOptions,
 ): Promise<ArchivePosition | undefined> {
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
-  const { generation = "" } = record;
+  const { generation = "", looked_until: lookedUntil } = record;
   const at = { partition, ...has, due: 0 };
   // A generation whose listing has not come to its end is not continued: what was copied in it may be unknown to the archive.
   if (record.listed !== generation || isOutOfStep(has, record)) {
@@ -46,11 +46,12 @@ export async function beginCopying(
     await noteAllChanged(primary, partition, { generation: renewed, archived: listed });
     return { ...at, generation: renewed, noted: notedOf(has), looked: { score: 0, times: 0 } };
   }
-  const lookedUntil = Number(record.looked_until ?? 0);
-  if (has.batch !== batchOf(record) && !(await completeNote(primary, partition, record, has)))
-    return undefined;
-  const noted = has.batch === batchOf(record) ? { newest: record.newest, batch: has.batch } : notedOf(has);
-  return { ...at, generation, noted, looked: { score: lookedUntil, times: 0 } };
+  const looked = { score: Number(lookedUntil ?? 0), times: 0 };
+  if (has.batch === batchOf(record))
+    return { ...at, generation, noted: { newest: record.newest, batch: has.batch }, looked };
+  return (await completeNote(primary, partition, record, has))
+    ? { ...at, generation, noted: notedOf(has), looked }
+    : undefined;
 }
 
 const batchOf = (record: ArchiveRecord): number => Number(record.batch ?? 0);

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { GatewayError } from "../../src/domain/errors.ts";
 import { createArchiveWork } from "../../src/ledger/archive/archive-work.ts";
 import { MIGRATION_LOCK, STEPS } from "../../src/ledger/archive/migrations.ts";
 import { archiveReason } from "../../src/ledger/archive/reasons.ts";
@@ -112,6 +113,31 @@ test("connections to Redis that break in the middle of a round leave nothing out
   expect(await stage.archived()).toEqual(await stage.entries());
   expect(await generations(stage)).toEqual(before);
   expect(await stage.database.query("SELECT FROM tollgate.ledger_rows")).toHaveLength(2);
+});
+
+test("a batch that was written and not noted is noted later, and nothing is copied again as a whole", async () => {
+  const stage = await givenStage();
+  const keys = [
+    await stage.givenKey("acme"),
+    await stage.givenKey("globex"),
+    await stage.givenKey("initech"),
+  ];
+  const first = await stage.copier();
+  await first.copy();
+  await first.stop();
+  for (const [at, key] of keys.entries()) await stage.grant(key, `order-${at}`);
+  const before = await generations(stage);
+  let failures = 0;
+  const copier = await stage.copier({
+    step(name) {
+      if (name === "note" && failures++ === 0) throw new GatewayError("store_unavailable", "away");
+    },
+  });
+  await copier.round();
+  expect(failures).toBe(1);
+  await copier.copy();
+  expect(await stage.archived()).toEqual(await stage.entries());
+  expect(await generations(stage)).toEqual(before);
 });
 
 test("a user that may only insert and select is enough, and one without these rights is told so", async () => {

@@ -236,7 +236,7 @@ test("a generation that was not listed to its end is not continued", async () =>
   await copier.stop();
   const request = [requestId];
   await stage.database.query("DELETE FROM tollgate.request_rows WHERE request_id = $1", request);
-  await stage.redis.hdel(archiveNames(partition).archive, "listed", "newest", "batch", "writing");
+  await stage.redis.hdel(archiveNames(partition).archive, "listed");
   await stage.endTurns();
   await expectRight();
   const found = await stage.database.query("SELECT FROM tollgate.requests WHERE request_id = $1", request);
