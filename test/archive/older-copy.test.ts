@@ -217,10 +217,9 @@ test("an older copy is found that is put back after another copier has taken ove
       if (name !== "read" || isOver) return;
       isOver = true;
       await putBack();
+      await stage.grant(key, "order-1");
     },
   });
-  await next.copy();
-  await stage.grant(key, "order-1");
   await next.copy();
   await next.stop();
   expect(isOver).toBe(true);
