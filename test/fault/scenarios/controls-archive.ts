@@ -29,7 +29,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
   for (const { position, next } of pages)
     if (next.newest)
       await source.trim(primary, { partition: position.partition, archivedTo: next.newest, keepMs: 0 });
-  await new Promise((done) => setTimeout(done, 300));
+  await new Promise((done) => setTimeout(done, 900));
 `,
       },
     ],
