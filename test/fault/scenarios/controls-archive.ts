@@ -4,6 +4,8 @@ import type { Control } from "./controls.ts";
 
 const postgresFails: Control["run"] = (options) =>
   archive.run(options, { hits: 8, width: 16, only: "postgres" });
+/** A mistake that only shows where a write fails after it: of PostgreSQL's failures, none may come just there. */
+const WRITES_FAIL = 'if (Math.random() < 0.3) throw new Error("PostgreSQL is away");';
 /** For a mistake that only shows where a failure comes between two steps: of eight, none may. */
 const postgresFailsOften: Control["run"] = (options) =>
   archive.run(options, { hits: 24, width: 16, only: "postgres" });
@@ -12,6 +14,11 @@ const postgresFailsOften: Control["run"] = (options) =>
 const NEVER_LOOKED_AGAIN: readonly Patch[] = [
   { file: "src/ledger/archive/copier.ts", from: "copying.keepOnly([]);", to: "" },
   { file: "src/ledger/archive/copying.ts", from: "if (known && hasLost(state, known))", to: "if (!known)" },
+  {
+    file: "src/ledger/archive/copying.ts",
+    from: "for (const partition of partitions) positions.delete(partition);\n        throw",
+    to: "throw",
+  },
   { file: "src/ledger/archive/tables.ts", from: "if (!positions.every(isSame))", to: "if (false)" },
 ];
 
@@ -29,7 +36,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
   for (const { position, next } of pages)
     if (next.newest)
       await source.trim(primary, { partition: position.partition, archivedTo: next.newest, keepMs: 0 });
-  await new Promise((done) => setTimeout(done, 900));
+  ${WRITES_FAIL}
 `,
       },
     ],
@@ -45,7 +52,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
         from: '  await step("write");\n',
         to: `  await step("write");
   for (const { position, next } of pages) positions.set(position.partition, next);
-  await new Promise((done) => setTimeout(done, 300));
+  ${WRITES_FAIL}
 `,
       },
     ],
