@@ -8,7 +8,7 @@
 --
 -- KEYS  1 archive (hash)  2 changed (hash: account or key to the number of its changes)
 -- ARGV  1 now (ms or empty)  2 generation  3 prefix of the names of requests  4 the newest ledger entry that it has (empty: none)
---       5 the number of the newest batch without an entry that it has (0: none)  6 the newest entry that was noted last (empty:
+--       5 the number of the newest batch that it has (0: none)  6 the newest entry that was noted last (empty:
 --       none)  7 the newest batch that was noted last (0: none)  8 the score in `done` up to which requests were looked at (ms)
 --       9 how many requests follow
 --       10.. request id, state that was copied; behind them account or key, the number of its changes that was read

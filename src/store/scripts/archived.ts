@@ -8,7 +8,7 @@ export interface ArchivedCall {
   generation: string;
   /** Id of the newest ledger entry that it has; undefined for none. */
   newest: string | undefined;
-  /** Number of the newest batch without an entry that it has. */
+  /** Number of the newest batch that it has. */
   batch: number;
   /** The same two as they were noted last. */
   noted: { newest: string | undefined; batch: number };
