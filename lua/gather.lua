@@ -4,7 +4,7 @@
 -- which its keys and their slots come does not matter, nor does it if they come again. The names of the keys' slots are built here.
 -- The fields of its records stand in src/store/records.ts.
 --
--- BOUND  1300  the slots that are asked for, and the keys that are named
+-- BOUND  1500  the slots that are asked for, and the keys that are named
 -- KEYS  1 account (hash)  2 the account's slots (set)
 -- ARGV  1 now (ms or empty)  2 prefix of the names of keys' slots  3 maximum number of slots
 --       4 where the slots of the first key go on: a cursor of SSCAN  5.. key ids

@@ -20,7 +20,7 @@ export interface KnownHere {
   /** The journal's. */
   folder: string;
   /** Charges that wait in that folder's journal. */
-  waiting: readonly SentCharge[];
+  waiting(): readonly SentCharge[];
 }
 
 /**
@@ -72,7 +72,7 @@ async function verifyHistory(
   { nodes, reads, report, step }: Run,
   here: KnownHere | undefined,
 ): Promise<void> {
-  const loss = await listLoss(nodes, here?.folder, here?.waiting ?? [], reads);
+  const loss = await listLoss(nodes, here?.folder, here?.waiting ?? (() => []), reads);
   const sentAgain = new Set(loss?.charges.map(({ requestId }) => requestId));
   for (const { kind, accountId, requestId, credits, reference, atMs } of loss?.lost.entries ?? []) {
     // A refund is made again by the next poll or sweep.

@@ -1,0 +1,217 @@
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { cliActor } from "../../src/store/actor.ts";
+import { accountNames, keyNames, keyRef, requestName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { patchAccount } from "../../src/store/operator-accounts.ts";
+import { rollUp } from "../../src/store/rolling-up.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { history } from "../../src/store/scripts/history.ts";
+import { ELEMENTS_AT_ONCE } from "../../src/store/scripts/snapshot.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
+import { createSurveys } from "../../src/store/survey.ts";
+import { givenLargeAccount } from "../support/large-account.ts";
+import { createStage, openConnection, type TestConnection } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { holdToBounds } from "./bounds.ts";
+
+// Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
+
+const MANY = 100_000;
+let server: TestRedis;
+let redis: Redis;
+let connection: TestConnection;
+let account: Awaited<ReturnType<typeof givenLargeAccount>>;
+let longKey: Awaited<ReturnType<typeof givenLargeAccount>>;
+
+beforeAll(async () => {
+  server = await givenRedis();
+  connection = await openConnection(server.url);
+  redis = new Redis(server.url);
+  for (const client of [redis, connection.redis]) holdToBounds(client);
+  const partitions = await partitionsOf(oneNode(redis));
+  account = await givenLargeAccount(redis, "acc-of-many-keys", partitions, { keys: MANY, tasks: 1, held: 2 });
+  longKey = await givenLargeAccount(redis, "acc-of-one-key", partitions, { keys: 1, tasks: MANY, held: 2 });
+}, 120_000);
+afterAll(async () => {
+  redis?.disconnect();
+  await connection?.close();
+  await server?.stop();
+});
+
+const TIMEOUT = { timeout: 240_000 };
+const nodes = () => oneNode(redis);
+
+async function verify(accountId: string) {
+  const { violations, accounts } = await verifyLedger(nodes(), { accountIds: [accountId] });
+  expect(accounts).toBe(1);
+  return violations
+    .map(({ invariant, request_id = "", message }) => `${invariant}: ${request_id} ${message}`)
+    .sort();
+}
+
+test("a bound that is too low fails", async () => {
+  const other = new Redis(server.url);
+  holdToBounds(other, () => 20);
+  await expect(verifyLedger(oneNode(other), { accountIds: [account.accountId] })).rejects.toThrow(
+    "takes more steps than 20",
+  );
+  other.disconnect();
+});
+
+test(
+  "accounts with 100,000 keys and with 100,000 open tasks are verified in slices, with rests",
+  TIMEOUT,
+  async () => {
+    let rests = 0;
+    const rest = async (): Promise<void> => void rests++;
+    const result = await verifyLedger(nodes(), { rest });
+    expect(result).toMatchObject({ ok: true, accounts: 2, violations: [] });
+    expect(rests).toBeGreaterThan((2 * MANY) / ELEMENTS_AT_ONCE);
+  },
+);
+
+test("an account with 100,000 keys gets limits over all of them while tasks are open", TIMEOUT, async () => {
+  const { accountId, partition } = account;
+  await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * MANY } }, cliActor("test"));
+  expect(await redis.scard(accountNames(partition, accountId).slots)).toBe(MANY);
+});
+
+test("what is wrong in any slice of an account with 100,000 keys is found", TIMEOUT, async () => {
+  const { accountId, partition, keyId, requestId } = account;
+  const { slots } = accountNames(partition, accountId);
+  const record = (key: number): string => requestName(partition, requestId(key, 1));
+  await redis.sadd(keyNames(partition, keyId(MANY)).slots, "nobody");
+  await redis.hset(record(50_000), "state", "void");
+  await redis.hset(keyNames(partition, keyId(70_000)).key, "day_count", 0);
+  await redis.del(keyNames(partition, keyId(80_001)).window);
+  await redis.srem(slots, requestId(90_000, 1));
+  await redis.sadd(slots, "stranger");
+  // One of those that are held.
+  await redis.hset(record(99_999), "price", 15);
+  const held = Number(await redis.hget(accountNames(partition, accountId).account, "held"));
+  const found = await verify(accountId);
+  expect(found.filter((text) => !text.includes(requestId(50_000, 1)))).toEqual([
+    `day_count:  ${keyId(70_000)}: 0 counted, at least 1 admitted`,
+    `held:  stored ${held}, its open holds make ${held + 5}`,
+    `slots: ${requestId(90_000, 1)} has a slot of its key, but none of its account`,
+    `slots: nobody has a slot of ${keyId(MANY)}, but is unknown`,
+    "slots: nobody has a slot of its key, but none of its account",
+    "slots: stranger has a slot of its account, but of none of its keys",
+    expect.stringMatching(`^window:  ${keyId(80_001)}: 1 admitted at \\d+, 0 counted$`),
+  ]);
+  expect(found).toContain(`slots: ${requestId(50_000, 1)} has a slot of ${keyId(50_000)}, but is void`);
+  await redis.srem(keyNames(partition, keyId(MANY)).slots, "nobody");
+  await redis.srem(slots, "stranger");
+  await redis.sadd(slots, requestId(90_000, 1));
+  await redis.hset(record(50_000), "state", "bound");
+  await redis.hset(record(99_999), "price", 10);
+  await redis.hset(keyNames(partition, keyId(70_000)).key, "day_count", 1);
+  await redis.lpush(
+    keyNames(partition, keyId(80_001)).window,
+    (await redis.hget(record(80_001), "admitted_at")) ?? "",
+  );
+});
+
+test("what is wrong anywhere in a key with 100,000 open tasks is found", TIMEOUT, async () => {
+  const { accountId, partition, keyId, requestId } = longKey;
+  const { key, window, slots } = keyNames(partition, keyId(1));
+  const moment = (await redis.hget(requestName(partition, requestId(1, 40_000)), "admitted_at")) ?? "";
+  // Its window is of now again, however long the tests before took.
+  await redis.lrem(window, 1, moment);
+  await redis.sadd(slots, "nobody");
+  await redis.hset(key, "limits", `${MANY} ${MANY - 1} ${MANY}`);
+  expect(await verify(accountId)).toEqual([
+    `slots:  ${keyId(1)}: ${MANY} open at a time, ${MANY - 1} were allowed`,
+    `slots: nobody has a slot of ${keyId(1)}, but is unknown`,
+    expect.stringMatching(`^window:  ${keyId(1)}: \\d+ admitted at ${moment}, \\d+ counted$`),
+  ]);
+  await redis.srem(slots, "nobody");
+  await redis.hset(key, "limits", `${MANY} ${MANY} ${MANY}`);
+  await redis.rpush(window, moment);
+  await redis.del(window);
+});
+
+// A sum over slices says nothing of an account that has changed in between.
+test(
+  "an account that changes while it is read is never called wrong, and a wrong sum is found all the same",
+  TIMEOUT,
+  async () => {
+    const { accountId, partition, keyId } = account;
+    const stage = createStage(connection, { clock: "redis", partition });
+    let going = true;
+    let moved = 0;
+    const live = async (number: number): Promise<void> => {
+      const key = keyRef(keyId(number), accountId, partition);
+      while (going) {
+        const request = stage.request(key, { price: 1 });
+        await stage.admit(request);
+        moved++;
+        if (moved % 3 === 0) await stage.void(request, moved % 2 === 0 ? "refused" : "unsent");
+        else {
+          await stage.bind(request);
+          await stage.observe(request, moved % 2 === 0 ? "failed" : "completed");
+        }
+        // Its limits are those of its tier again.
+        await redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+      }
+    };
+    const traffic = [3, 30_000, 60_000, 99_998].map(live);
+    const { account: record } = accountNames(partition, accountId);
+    try {
+      expect(await verify(accountId)).toEqual([]);
+      await redis.hincrby(record, "held", 7);
+      expect(await verify(accountId)).toEqual([
+        expect.stringMatching(/^held: {2}stored \d+, its open holds make \d+$/),
+      ]);
+      await redis.hincrby(record, "held", -7);
+    } finally {
+      going = false;
+      await Promise.all(traffic);
+    }
+    expect(moved).toBeGreaterThan(100);
+  },
+);
+
+test(
+  "everything else stays within its bound beside 100,000 keys and 100,000 open tasks",
+  TIMEOUT,
+  async () => {
+    const stages = [account, longKey].map(({ accountId, partition, keyId }) => ({
+      stage: createStage(connection, {
+        clock: "redis",
+        partition,
+        scripts: createScriptRunner(connection.redis),
+      }),
+      key: keyRef(keyId(1), accountId, partition),
+    }));
+    for (const { stage, key } of stages) {
+      await redis.hset(
+        key.names.key,
+        "rate_limit",
+        4 * MANY,
+        "daily_limit",
+        4 * MANY,
+        "max_concurrent",
+        4 * MANY,
+      );
+      const [first, second] = [stage.request(key), stage.request(key)];
+      expect((await stage.admit(first)).outcome).toBe("admitted");
+      await stage.bind(first);
+      await stage.observe(first, "completed", { poller: key });
+      expect((await stage.admit(second)).outcome).toBe("admitted");
+      await stage.void(second, "unsent");
+      await stage.store.inspect(key, stage.tiers);
+      await stage.credits(key);
+      await stage.recharge(key, 5, "more");
+      await stage.sweeps.lease("polls", key.partition, 100);
+      const { run } = scriptsOf(redis);
+      const { partition, accountId } = key;
+      const last = (await redis.hget(key.names.account, "last_entry")) ?? "";
+      await rollUp(run, { partition, slicesMax: 20 });
+      await run(history, { partition, accountId, from: last, lookedAtMax: 50, answeredMax: 50 });
+    }
+    await createSurveys(connection).take();
+  },
+);
