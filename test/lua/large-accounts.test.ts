@@ -19,11 +19,15 @@ import { holdToBounds } from "./bounds.ts";
 // Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
 
 const MANY = 100_000;
+/** More than fits in many slices; what is wrong is looked for in these. */
+const SEVERAL = 5000;
 let server: TestRedis;
 let redis: Redis;
 let connection: TestConnection;
 let account: Awaited<ReturnType<typeof givenLargeAccount>>;
 let longKey: Awaited<ReturnType<typeof givenLargeAccount>>;
+let smaller: Awaited<ReturnType<typeof givenLargeAccount>>;
+let shorterKey: Awaited<ReturnType<typeof givenLargeAccount>>;
 
 beforeAll(async () => {
   server = await givenRedis();
@@ -31,8 +35,12 @@ beforeAll(async () => {
   redis = new Redis(server.url);
   for (const client of [redis, connection.redis]) holdToBounds(client);
   const partitions = await partitionsOf(oneNode(redis));
-  account = await givenLargeAccount(redis, "acc-of-many-keys", partitions, { keys: MANY, tasks: 1, held: 2 });
-  longKey = await givenLargeAccount(redis, "acc-of-one-key", partitions, { keys: 1, tasks: MANY, held: 2 });
+  const given = (accountId: string, keys: number, tasks: number) =>
+    givenLargeAccount(redis, accountId, partitions, { keys, tasks, held: 2 });
+  account = await given("acc-of-many-keys", MANY, 1);
+  longKey = await given("acc-of-one-key", 1, MANY);
+  smaller = await given("acc-of-several-keys", SEVERAL, 1);
+  shorterKey = await given("acc-of-a-shorter-key", 1, SEVERAL);
 }, 120_000);
 afterAll(async () => {
   redis?.disconnect();
@@ -67,7 +75,7 @@ test(
     let rests = 0;
     const rest = async (): Promise<void> => void rests++;
     const result = await verifyLedger(nodes(), { rest });
-    expect(result).toMatchObject({ ok: true, accounts: 2, violations: [] });
+    expect(result).toMatchObject({ ok: true, accounts: 4, violations: [] });
     expect(rests).toBeGreaterThan((2 * MANY) / ELEMENTS_AT_ONCE);
   },
 );
@@ -78,57 +86,58 @@ test("an account with 100,000 keys gets limits over all of them while tasks are 
   expect(await redis.scard(accountNames(partition, accountId).slots)).toBe(MANY);
 });
 
-test("what is wrong in any slice of an account with 100,000 keys is found", TIMEOUT, async () => {
-  const { accountId, partition, keyId, requestId } = account;
+test("what is wrong in any slice of a large account is found", TIMEOUT, async () => {
+  const { accountId, partition, keyId, requestId } = smaller;
   const { slots } = accountNames(partition, accountId);
   const record = (key: number): string => requestName(partition, requestId(key, 1));
-  await redis.sadd(keyNames(partition, keyId(MANY)).slots, "nobody");
-  await redis.hset(record(50_000), "state", "void");
-  await redis.hset(keyNames(partition, keyId(70_000)).key, "day_count", 0);
-  await redis.del(keyNames(partition, keyId(80_001)).window);
-  await redis.srem(slots, requestId(90_000, 1));
+  await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * SEVERAL } }, cliActor("test"));
+  await redis.sadd(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
+  await redis.hset(record(2500), "state", "void");
+  await redis.hset(keyNames(partition, keyId(3500)).key, "day_count", 0);
+  await redis.del(keyNames(partition, keyId(4001)).window);
+  await redis.srem(slots, requestId(4500, 1));
   await redis.sadd(slots, "stranger");
   // One of those that are held.
-  await redis.hset(record(99_999), "price", 15);
+  await redis.hset(record(4999), "price", 15);
   const held = Number(await redis.hget(accountNames(partition, accountId).account, "held"));
   const found = await verify(accountId);
-  expect(found.filter((text) => !text.includes(requestId(50_000, 1)))).toEqual([
-    `day_count:  ${keyId(70_000)}: 0 counted, at least 1 admitted`,
+  expect(found.filter((text) => !text.includes(requestId(2500, 1)))).toEqual([
+    `day_count:  ${keyId(3500)}: 0 counted, at least 1 admitted`,
     `held:  stored ${held}, its open holds make ${held + 5}`,
-    `slots: ${requestId(90_000, 1)} has a slot of its key, but none of its account`,
-    `slots: nobody has a slot of ${keyId(MANY)}, but is unknown`,
+    `slots: ${requestId(4500, 1)} has a slot of its key, but none of its account`,
+    `slots: nobody has a slot of ${keyId(SEVERAL)}, but is unknown`,
     "slots: nobody has a slot of its key, but none of its account",
     "slots: stranger has a slot of its account, but of none of its keys",
-    expect.stringMatching(`^window:  ${keyId(80_001)}: 1 admitted at \\d+, 0 counted$`),
+    expect.stringMatching(`^window:  ${keyId(4001)}: 1 admitted at \\d+, 0 counted$`),
   ]);
-  expect(found).toContain(`slots: ${requestId(50_000, 1)} has a slot of ${keyId(50_000)}, but is void`);
-  await redis.srem(keyNames(partition, keyId(MANY)).slots, "nobody");
+  expect(found).toContain(`slots: ${requestId(2500, 1)} has a slot of ${keyId(2500)}, but is void`);
+  await redis.srem(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
   await redis.srem(slots, "stranger");
-  await redis.sadd(slots, requestId(90_000, 1));
-  await redis.hset(record(50_000), "state", "bound");
-  await redis.hset(record(99_999), "price", 10);
-  await redis.hset(keyNames(partition, keyId(70_000)).key, "day_count", 1);
+  await redis.sadd(slots, requestId(4500, 1));
+  await redis.hset(record(2500), "state", "bound");
+  await redis.hset(record(4999), "price", 10);
+  await redis.hset(keyNames(partition, keyId(3500)).key, "day_count", 1);
   await redis.lpush(
-    keyNames(partition, keyId(80_001)).window,
-    (await redis.hget(record(80_001), "admitted_at")) ?? "",
+    keyNames(partition, keyId(4001)).window,
+    (await redis.hget(record(4001), "admitted_at")) ?? "",
   );
 });
 
-test("what is wrong anywhere in a key with 100,000 open tasks is found", TIMEOUT, async () => {
-  const { accountId, partition, keyId, requestId } = longKey;
+test("what is wrong anywhere in a key with many open tasks is found", TIMEOUT, async () => {
+  const { accountId, partition, keyId, requestId } = shorterKey;
   const { key, window, slots } = keyNames(partition, keyId(1));
-  const moment = (await redis.hget(requestName(partition, requestId(1, 40_000)), "admitted_at")) ?? "";
+  const moment = (await redis.hget(requestName(partition, requestId(1, 2000)), "admitted_at")) ?? "";
   // Its window is of now again, however long the tests before took.
   await redis.lrem(window, 1, moment);
   await redis.sadd(slots, "nobody");
-  await redis.hset(key, "limits", `${MANY} ${MANY - 1} ${MANY}`);
+  await redis.hset(key, "limits", `${SEVERAL} ${SEVERAL - 1} ${SEVERAL}`);
   expect(await verify(accountId)).toEqual([
-    `slots:  ${keyId(1)}: ${MANY} open at a time, ${MANY - 1} were allowed`,
+    `slots:  ${keyId(1)}: ${SEVERAL} open at a time, ${SEVERAL - 1} were allowed`,
     `slots: nobody has a slot of ${keyId(1)}, but is unknown`,
     expect.stringMatching(`^window:  ${keyId(1)}: \\d+ admitted at ${moment}, \\d+ counted$`),
   ]);
   await redis.srem(slots, "nobody");
-  await redis.hset(key, "limits", `${MANY} ${MANY} ${MANY}`);
+  await redis.hset(key, "limits", `${SEVERAL} ${SEVERAL} ${SEVERAL}`);
   await redis.rpush(window, moment);
   await redis.del(window);
 });
@@ -138,7 +147,7 @@ test(
   "an account that changes while it is read is never called wrong, and a wrong sum is found all the same",
   TIMEOUT,
   async () => {
-    const { accountId, partition, keyId } = account;
+    const { accountId, partition, keyId } = smaller;
     const stage = createStage(connection, { clock: "redis", partition });
     let going = true;
     let moved = 0;
@@ -157,7 +166,7 @@ test(
         await redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
       }
     };
-    const traffic = [3, 30_000, 60_000, 99_998].map(live);
+    const traffic = [3, 1500, 3000, 4998].map(live);
     const { account: record } = accountNames(partition, accountId);
     try {
       expect(await verify(accountId)).toEqual([]);
