@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import { boundOf, readScript } from "./headers.ts";
 
 /** Before each script: counts its commands and the values that they answer, and fails beyond the bound of its header. */
@@ -22,8 +22,9 @@ end
 /**
  * Makes the scripts of a client fail when they go beyond their bounds. Wall clock has no part in it.
  * @param boundFor of a script, by its text
+ * @param folder where the scripts are; of a mutant
  */
-export function holdToBounds(redis: Redis, boundFor = boundOf): void {
+export function holdToBounds(redis: Redis, boundFor = boundOf, folder?: string): void {
   const define = redis.defineCommand.bind(redis);
   redis.defineCommand = (command, definition) => {
     const name = command.split(":")[1] ?? "";
@@ -33,5 +34,11 @@ export function holdToBounds(redis: Redis, boundFor = boundOf): void {
     const bound = boundFor(readScript(name));
     return define(command, { ...definition, lua: lua.slice(0, end) + COUNT(name, bound) + body });
   };
-  for (const canFreeze of [false, true]) createScriptRunner(redis, { canFreeze: () => canFreeze });
+  const where = folder === undefined ? {} : { folder };
+  for (const canFreeze of [false, true]) {
+    const runner = createScriptRunner(redis, { canFreeze: () => canFreeze, ...where });
+    if (canFreeze) Object.assign(scriptsOf(redis), runner);
+  }
+  // The first call of `scriptsOf` has defined its own.
+  if (folder !== undefined) createScriptRunner(redis, { canFreeze: () => true, folder });
 }

@@ -1,3 +1,4 @@
+import { rm } from "node:fs/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -12,9 +13,10 @@ import { ELEMENTS_AT_ONCE } from "../../src/store/scripts/snapshot.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { createSurveys } from "../../src/store/survey.ts";
 import { givenLargeAccount } from "../support/large-account.ts";
-import { createStage, openConnection, type TestConnection } from "../support/store.ts";
+import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { holdToBounds } from "./bounds.ts";
+import { plant, SLICE_MUTANTS } from "./mutants.ts";
 
 // Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
 
@@ -224,3 +226,30 @@ test(
     await createSurveys(connection).take();
   },
 );
+
+// Each slice of these is read, and none is longer than it should be.
+test.each(SLICE_MUTANTS)("$what: the check does not find what it finds else", TIMEOUT, async (mutant) => {
+  const partitions = await partitionsOf(nodes());
+  const wide = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 250, tasks: 1 });
+  const deep = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 1, tasks: 3000 });
+  for (let key = 1; key <= 250; key++)
+    await redis.sadd(keyNames(wide.partition, wide.keyId(key)).slots, `nobody-${key}`);
+  await redis.sadd(keyNames(deep.partition, deep.keyId(1)).slots, ...times(400, (at) => `nobody-${at}`));
+  const folder = await plant(mutant);
+  const reader = new Redis(server.url);
+  holdToBounds(reader, undefined, folder);
+  const accountIds = [wide.accountId, deep.accountId];
+  const found = (client: Redis) =>
+    verifyLedger(oneNode(client), { accountIds }).then(
+      ({ violations }) => violations.map(({ request_id, message }) => `${request_id} ${message}`).sort(),
+      (error: Error) => error.message,
+    );
+  try {
+    const right = await found(redis);
+    expect(right).toHaveLength(650);
+    expect(await found(reader)).not.toEqual(right);
+  } finally {
+    reader.disconnect();
+    await rm(folder, { recursive: true });
+  }
+});
