@@ -77,7 +77,7 @@ export async function givenLargeAccount(
   const partition = partitionOf(accountId, partitions);
   const { account } = accountNames(partition, accountId);
   const tag = account.slice(0, account.indexOf("}") + 1);
-  await redis.eval(BEGIN, 0, tag, accountId, 10 * keys * tasks + 1000);
+  await redis.eval(BEGIN, 0, tag, accountId, 10 * keys * tasks + 1_000_000);
   if (keys >= tasks) {
     for (let first = 1; first <= keys; first += AT_ONCE)
       await redis.eval(WRITE, 0, tag, accountId, first, Math.min(keys, first + AT_ONCE - 1), tasks, held, 0);
