@@ -230,7 +230,7 @@ test(
 // Each slice of these is read, and none is longer than it should be.
 test.each(SLICE_MUTANTS)("$what: the check does not find what it finds else", TIMEOUT, async (mutant) => {
   const partitions = await partitionsOf(nodes());
-  const wide = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 250, tasks: 1 });
+  const wide = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 3100, tasks: 1 });
   const deep = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 1, tasks: 3000 });
   for (let key = 1; key <= 250; key++)
     await redis.sadd(keyNames(wide.partition, wide.keyId(key)).slots, `nobody-${key}`);

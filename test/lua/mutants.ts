@@ -869,7 +869,6 @@ export const SLICE_MUTANTS: readonly Mutant[] = [
     "    next_rank = rank\n",
     "    next_rank = rank + 1\n",
   ),
-  mutant("the keys end with a full slice", "snapshot", '#ids == left and rank + left or ""', '""'),
   mutant("a long key ends with its first slots", "snapshot", 'page[1] == "0" and "" or page[1]', '""'),
   mutant("the account is read whole", "snapshot", "rank + left - 1)", "-1)"),
   mutant(
