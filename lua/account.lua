@@ -2,6 +2,7 @@
 -- ACCOUNT: an operator creates an account, or changes its record.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  200  its record
 -- KEYS  1 account (hash)  2 accounts of the partition (zset, all scores 0)
 -- ARGV  1 now (ms or empty)  2 account id  3 action, as the audit has it: account.create or account.patch
 --       4 the record's revision (empty: any)  5 who: request id, a space, who

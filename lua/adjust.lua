@@ -2,6 +2,7 @@
 -- ADJUST: an operator corrects an account's balance by hand, up or down, once per reference. What is held stays covered.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  100  one entry
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 account id  3 amount (credits, not 0; negative takes credits)  4 reference  5 reason
 --       6 how many references of the account were forgotten when the archive was found not to have this one

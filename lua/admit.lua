@@ -2,6 +2,7 @@
 -- ADMIT: may this generation run? All or nothing: a refusal writes nothing.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  200  one request; the window is searched by halves
 -- KEYS  1 key (hash)  2 account (hash)  3 window (list of ms stamps, newest first)  4 slots (set of request ids)
 --       5 request (hash)  6 holds (zset: request id by due ms)  7 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)

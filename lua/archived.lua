@@ -6,6 +6,7 @@
 -- built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  3000  a batch of the copier
 -- KEYS  1 archive (hash)  2 changed (hash: account or key to the number of its changes)
 -- ARGV  1 now (ms or empty)  2 generation  3 prefix of the names of requests  4 the newest ledger entry that it has (empty: none)
 --       5 the number of the newest batch that it has (0: none)  6 the newest entry that was noted last (empty:

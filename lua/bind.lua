@@ -4,6 +4,7 @@
 -- request can have been charged for its Idempotency-Key, else uncollected, its slot taken even above the limit.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  150  one request
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)
 --       8 holds (zset: request id by due ms)  9 key (hash)

@@ -2,6 +2,7 @@
 -- CHANGE: an operator changes a key's record.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  200  its record
 -- KEYS  1 key (hash)  2 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 field that must not be there yet (empty: none)  3 the record's revision (empty: any)
 --       4 who: request id, a space, who  5 action, as the audit has it

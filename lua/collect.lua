@@ -5,6 +5,7 @@
 -- (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  50  one request
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
 --       3 task (string; only where there is one)  4 claim (string: request id, partition; only in layout 2, and not on a cluster)
 -- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release

@@ -3,6 +3,7 @@
 -- in layout 4 already stays as it is. The names of keys are built here, so they are not among KEYS; they are in the same
 -- partition. Decision 0057.
 --
+-- BOUND  none: all of one record of layout 2 or 3; only `store migrate` runs it
 -- KEYS  1 the record or list
 -- ARGV  1 now (ms or empty)  2 what it is: accounts, keys, checkpoint or references
 --       3 prefix of the names of keys

@@ -2,6 +2,7 @@
 -- CREDITS: reads the account as GET /credits shows it, with the limits that are enforced for this key.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  800  the entries that are asked for
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)  6 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 tiers  3 maximum number of transactions
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then

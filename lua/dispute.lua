@@ -2,6 +2,7 @@
 -- DISPUTE: on a Redis Cluster, marks a task id that the upstream gave to a second request. The gateway finds that by the
 -- claim; on a single server BIND does. The script runs in the partition of the request that has the claim.
 --
+-- BOUND  20  one task
 -- KEYS  1 task (string)
 -- ARGV  1 now (ms or empty)  2 request id that owns the task id  3 account id of the second request
 --       4 how long a mark waits for the owner's BIND, which may come later (ms)

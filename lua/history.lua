@@ -2,6 +2,7 @@
 -- HISTORY: reads an account's ledger entries, newest first: each names the one before it. It answers those that are wanted.
 -- It looks at a bounded number, and says where the next call goes on. Reads only.
 --
+-- BOUND  3000  the entries that it may look at
 -- KEYS  1 ledger (stream)  2 trimmed (hash)
 -- ARGV  1 now (ms or empty)  2 account id  3 the entry to begin with: its id; or `(` and an id: first the account's newest
 --       entry before that id is looked for  4 how many to look at, at most  5 how many to answer, at most

@@ -3,6 +3,7 @@
 -- is built here, so it is not among KEYS; it is in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  150  one key and one task; the window is searched by halves
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 task (string; only for a poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 how old a cached answer may be (ms)
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then, unless the key is unknown,

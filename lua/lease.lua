@@ -5,6 +5,7 @@
 -- same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  2000  the requests that are asked for
 -- KEYS  1 holds or polls (zset: request id by ms)
 -- ARGV  1 now (ms or empty)  2 maximum number of requests  3 lease (ms)
 --       4 prefix of the names of requests

@@ -2,6 +2,7 @@
 -- MOVE: brings the record of one task from layout 1 to layout 2, with its claim. Only a single server has layout 1, so the
 -- names may lie anywhere. Decision 0044.
 --
+-- BOUND  30  one task
 -- KEYS  1 task in layout 1 (string)  2 task (string)  3 claim (string: request id, partition)  4 request (hash)
 -- ARGV  1 now (ms or empty)  2 request id in the record when it was looked at
 -- RETURNS outcome, now

@@ -3,6 +3,7 @@
 -- is refunded if it was charged (include/refund.lua says who may). The end of a task never changes.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  250  one task; the window is searched by halves
 -- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
 --       6 ledger (stream)  7 done (zset: request id by the ms when it may be forgotten)
 --       8 key  9 window  10 slots of the polling key (only for a client's poll)

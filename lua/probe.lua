@@ -2,6 +2,7 @@
 -- PROBE: writes, so that a read-only replica counts as away. It may write while Redis is out of memory, so that requests
 -- under way are settled while new ones are refused.
 --
+-- BOUND  5  one string
 -- KEYS  1 probe (string)
 -- ARGV  1 now (ms or empty)  2 lifetime (ms)
 -- RETURNS outcome, now

@@ -2,6 +2,7 @@
 -- RECHARGE: credits an account, once per reference.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  100  one entry
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 account id  3 amount (credits, positive)  4 reference
 --       5 how many references of the account were forgotten when the archive was found not to have this one

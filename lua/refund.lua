@@ -3,6 +3,7 @@
 -- the caller has found it in the ledger or the archive.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  150  one request
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)
 --       5 refunds (hash: request id to the reference of its refund)  6 request (hash)
 -- ARGV  1 now (ms or empty)  2 account id  3 request id  4 reference  5 the operator's reason

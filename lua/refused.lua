@@ -3,6 +3,7 @@
 -- counts twice.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  4000  the refusals that are sent
 -- KEYS  1 refusals (hash: "account id, hour, key id, outcome" to how many; account id to how many fields it has; * to how
 --         many had no room)
 -- ARGV  1 now (ms or empty)  2 fields that one account may have  3 fields that there may be  4 lifetime (ms)

@@ -4,6 +4,7 @@
 -- wherever this runs. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts. Decision 0054.
 --
+-- BOUND  4000  the entries and the ended tasks that are asked for, and the fields that they change
 -- KEYS  1 ledger (stream)  2 rolled (hash)  3 trimmed (hash)  4 ended (zset: notes of lua/include/ended.lua by ms)
 -- ARGV  1 now (ms or empty)  2 maximum number of entries, and of ended tasks
 --       3 prefix of the names of usage  4 of totals  5 how long they are kept after their month (ms, of 31 days)

@@ -3,6 +3,7 @@
 -- so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  500  the requests that are asked for
 -- KEYS  1 holds or polls (zset: request id by ms)
 -- ARGV  1 now (ms or empty)  2 index in the list of the first request to count  3 of the last
 --       4 prefix of the names of requests  5.. ms at which each age but the first begins

@@ -3,6 +3,7 @@
 -- here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  2500  the keys that are named
 -- KEYS  1 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 prefix of the names of keys  3 whether all other keys of the partition are counted (1 or 0)
 --       4.. key ids

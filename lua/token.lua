@@ -4,6 +4,7 @@
 -- there are as many tokens as there may be, some that have ended at all.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  200  its record, and some tokens that have ended
 -- KEYS  1 token (hash)  2 tokens (zset: token id by when it was created)  3 token ids (hash: SHA-256 to token id)
 --       4 ended tokens (zset: token id by when it expires or was revoked)
 -- ARGV  1 now (ms or empty)  2 token id  3 action, as the audit has it: token.create or token.revoke

@@ -5,6 +5,7 @@
 -- so they are not among KEYS; they are in the same partition. Decision 0051.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  3000  the entries and the references that are asked for
 -- KEYS  1 ledger (stream)  2 trimmed (hash)  3 grants (zset: account id, reference by the ms of the grant)
 --       4 rolled (hash; none before the first ROLLUP, which then begins where the ledger does)
 -- ARGV  1 now (ms or empty)  2 the newest entry that the archive has, which stays: its id  3 its account id

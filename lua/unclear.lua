@@ -3,6 +3,7 @@
 -- gateway until the hold ends.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  20  one request
 -- KEYS  1 idempotency (hash)
 -- ARGV  1 now (ms or empty)  2 request id  3 what it was answered: unclear or timed_out
 -- RETURNS outcome, now

@@ -7,6 +7,7 @@
 -- count of requests, and leaves a tombstone that an ADMIT of the same request meets if it runs later. Decision 0009.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  250  one request; the window is searched by halves
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
 --       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released  5 tombstone lifetime (ms)

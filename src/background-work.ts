@@ -1,9 +1,11 @@
 import type { ArchiveWork } from "./ledger/archive/archive-work.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
 import { createRollup } from "./ledger/rollup-work.ts";
-import { verifyArchiveInChild, verifyInChild } from "./ledger/verify-process.ts";
+import { verifyArchiveBeside, verifyBeside } from "./ledger/verify-beside.ts";
 import { createSurvey } from "./operator/survey.ts";
+import { chargesWaitingIn } from "./settlement/journal-files.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
+import type { RedisEndpoint } from "./store/client.ts";
 import type { Connection } from "./store/connection.ts";
 import type { Store } from "./store/store.ts";
 import { createSurveys } from "./store/survey.ts";
@@ -17,7 +19,7 @@ const SWEEP_LEASE_SLACK_MS = 15_000;
 
 /** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
-  store: { ledgerCheckIntervalMs: number };
+  store: RedisEndpoint & { ledgerCheckIntervalMs: number; journal: string };
   archive: { url: string | undefined; intervalMs: number; keepMs: number };
   upstream: { totalTimeoutMs: number };
 }
@@ -26,14 +28,12 @@ interface WorkSettings extends SweepSettings {
 export function createWork(options: {
   connection: Connection;
   store: Store;
-  /** For the process that checks the ledger. */
-  redisUrl: string;
   upstreamOf(tag: string | undefined): TaskUpstream;
   settings(): WorkSettings;
   metrics: Metrics;
   log: Logger;
 }) {
-  const { connection, store, redisUrl, upstreamOf, settings, metrics, log } = options;
+  const { connection, store, upstreamOf, settings, metrics, log } = options;
   const sweeps = createSweeps(connection, () => settings().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS);
   const sweeper = createSweeper({ store, sweeps, upstreamOf, metrics, log, settings });
   const surveys = createSurveys(connection);
@@ -46,9 +46,14 @@ export function createWork(options: {
   const { url: archiveUrl } = settings().archive;
   const ledgerCheck = createLedgerCheck({
     turn: surveys.ledgerTurn,
-    verify: (signal) => verifyInChild(redisUrl, signal),
+    verify(signal) {
+      const { journal: folder, ...endpoint } = settings().store;
+      return verifyBeside(endpoint, signal, { folder, waiting: () => chargesWaitingIn(folder) });
+    },
     verifyArchive:
-      archiveUrl === undefined ? undefined : (signal) => verifyArchiveInChild(redisUrl, archiveUrl, signal),
+      archiveUrl === undefined
+        ? undefined
+        : (signal) => verifyArchiveBeside(settings().store, archiveUrl, signal),
     publish: surveys.publishLedger,
     intervalMs: () => settings().store.ledgerCheckIntervalMs,
     metrics,

@@ -231,7 +231,6 @@ function createFirstWorkerJobs(options: {
   const work = createWork({
     connection,
     store,
-    redisUrl: config.store.redisUrl,
     upstreamOf: (tag) => upstreams.upstreamOf(tag, live.config()),
     settings: live.config,
     metrics,

@@ -6,7 +6,7 @@ import { OperatorError } from "../store/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
-import { reportToParent, startProgress } from "./progress.ts";
+import { startProgress } from "./progress.ts";
 import { ownConfig, withRedis } from "./redis.ts";
 import { paint, table } from "./terminal.ts";
 
@@ -23,16 +23,13 @@ function verifyCommand(): Command {
     .option("--account <id>", "of this account only")
     .action(async (flags: { account?: string; json?: boolean }) => {
       const progress = startProgress();
-      const report = reportToParent();
       const folder = ownConfig()?.store.journal;
       const result = await withRedis((nodes) =>
         verifyLedger(nodes, {
-          here: folder === undefined ? undefined : { folder, waiting: chargesWaitingIn(folder) },
+          here: folder === undefined ? undefined : { folder, waiting: () => chargesWaitingIn(folder) },
           accountIds: flags.account === undefined ? undefined : [flags.account],
           seen({ done, all }, { accounts, entries }) {
-            const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;
-            progress.show(text);
-            report(text);
+            progress.show(`partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`);
           },
         }),
       ).finally(progress.done);

@@ -35,16 +35,3 @@ export function startProgress(options: { screen?: Screen; output?: Screen } = {}
     },
   };
 }
-
-const REPORT_EVERY_MS = 1000;
-
-/** Tells a gateway that runs this as its check that it goes on. */
-export function reportToParent(): (text: string) => void {
-  let reportedMs = Number.NEGATIVE_INFINITY;
-  return (text) => {
-    if (!process.connected || performance.now() - reportedMs < REPORT_EVERY_MS) return;
-    reportedMs = performance.now();
-    // A gateway that has gone needs no report.
-    process.send?.(text, undefined, undefined, () => undefined);
-  };
-}

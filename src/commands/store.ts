@@ -43,8 +43,8 @@ function showCommand(): Command {
       const { journal } = requireConfig().store;
       const { loss, unread } = await withRedis(async (nodes) => {
         const reads = readsOfMost(nodes);
-        const waiting = chargesWaitingIn(journal);
-        return { loss: await listLoss(nodes, journal, waiting, reads), unread: reads.unread() };
+        const loss = await listLoss(nodes, journal, () => chargesWaitingIn(journal), reads);
+        return { loss, unread: reads.unread() };
       });
       const what = unread ? "What could be read of this store" : "This store";
       const text = loss ? inWords(loss, flags.limit) : `${what} has all that it is known to have confirmed.`;

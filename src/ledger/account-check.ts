@@ -1,33 +1,101 @@
-import type { Redis } from "ioredis";
-import { accountNames } from "../store/names.ts";
-import type { RequestRecord } from "../store/records.ts";
+import { setTimeout } from "node:timers/promises";
+import { accountNames, keyNames, requestName } from "../store/names.ts";
+import { many } from "../store/pipelines.ts";
 import { scriptsOf } from "../store/script-runner.ts";
 import type { LedgerPart } from "../store/scripts/entries.ts";
-import { type AccountSnapshot, type KeySnapshot, snapshot } from "../store/scripts/snapshot.ts";
-import { type AccountFold, dayOf, type Invariant, type LedgerFold, type Report } from "./fold.ts";
+import { holding } from "../store/scripts/holding.ts";
+import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../store/scripts/snapshot.ts";
+import { createCharges, partsOf } from "./charges.ts";
+import { type AccountFold, emptyAccount, goOnFrom, type Invariant, isCharged } from "./fold.ts";
+import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";
+import { readStill } from "./read-still.ts";
+import type { Run } from "./verify-run.ts";
 
-const WINDOW_MS = 60_000;
-/** References read at a time: less than a millisecond of Redis. */
-const REFERENCES_PAGE = 1000;
+/** References, or slots of an account, that are read at a time: less than a millisecond of Redis. */
+const PAGE = 500;
+/** An account that is credited faster than its references are read is compared by their number alone. */
+const REFERENCE_TRIES_MAX = 5;
+/** How often the holds of an account that does not stand still are added up, where its partition has too many for one instant. */
+const HELD_TRIES_MAX = 5;
+/** Slots that an account misses are looked for again, since GATHER may be adding them. */
+const GATHER_TRIES_MAX = 4;
+const GATHER_MS = 500;
+/** Missing slots of an account that are named. */
+const MISSING_MAX = 1000;
 
-/** Everything of one account at one instant, with the ledger of its partition from `after` up to that instant. */
-export type Snapshot = AccountSnapshot & { tail: LedgerPart };
+/** Adds entries of the partition to the fold. */
+type Add = (part: LedgerPart) => Promise<void>;
 
 /**
- * Reads an account at one instant, however fast it changes; traffic goes on meanwhile.
- * @param fold read up to here; while entries after it fill a page, they are handed to `passed`
+ * Compares an account with the ledger, while both change: its numbers and its first keys as they are at one instant, the other
+ * keys slice by slice, each as it is at another instant, with the ledger up to that instant. Invariants 1, 3 and 4. Decision 0064.
  */
-export async function takeSnapshot(
-  redis: Redis,
-  partition: number,
-  accountId: string,
-  fold: LedgerFold,
-  passed: (part: LedgerPart) => Promise<void>,
-): Promise<Snapshot> {
+export async function checkAccount(run: Run, place: AccountPlace, add: Add): Promise<void> {
+  const { fold, accountId, report } = place;
+  const { first, referenced } = await readFirst(run, place, add);
+  if (first.checkpoint) goOnFrom(fold, accountId, first.checkpoint, report);
+  checkNumbers(place, first, referenced, fold.accounts.get(accountId) ?? emptyAccount());
+  const checkKeys = createKeyCheck(place);
+  const holds: SliceHolds = { held: 0, stray: 0 };
+  const slots = emptySlots();
+  let slice = first;
+  let stoodStill = true;
   for (;;) {
-    const reply = await scriptsOf(redis).run(snapshot, { partition, accountId, after: fold.lastId });
+    const { held, stray } = await checkKeys(slice);
+    holds.held += held;
+    holds.stray += stray;
+    addSlots(slots, slice);
+    stoodStill &&= stateOf(slice) === stateOf(first);
+    if (!slice.next) break;
+    await run.step();
+    slice = await takeSlice(run, place, add, slice.next);
+  }
+  const held = Number(first.account.held ?? 0);
+  if (!first.next) compareHeld(place, held, holds.held);
+  else if (!stoodStill || held !== holds.held) await checkHeld(run, place, add, holds.stray);
+  await checkAccountSlots(run, place, slots, first, slice);
+}
+
+/** Of a reading of the ledger that is not its first: only whether the bound requests of an account were charged. */
+export async function checkCharges(run: Run, place: AccountPlace, add: Add): Promise<void> {
+  const { fold, accountId, report } = place;
+  let from: SlicePlace | undefined = FIRST_SLICE;
+  while (from) {
+    const slice = await takeSlice(run, place, add, from);
+    for (const { id, record } of slice.keys.flatMap(({ requests }) => requests)) {
+      if (record.state === "bound" && record.uncollected === undefined && !isCharged(fold, id))
+        report("requests", accountId, "is bound, but was never charged", id);
+    }
+    await run.step();
+    from = slice.next;
+  }
+}
+
+/**
+ * Reads a slice of an account at one instant, however fast it changes; traffic goes on meanwhile. The ledger up to that instant
+ * is added to the fold.
+ */
+export async function takeSlice(
+  run: Pick<Run, "step">,
+  { redis, partition, accountId, fold }: AccountPlace,
+  add: Add,
+  from: SlicePlace = FIRST_SLICE,
+): Promise<AccountSnapshot> {
+  for (;;) {
+    const call = { partition, accountId, after: fold.lastId, from };
+    const reply = await scriptsOf(redis).run(snapshot, call);
+    await add(reply.tail);
     if (reply.outcome === "seen") return reply;
-    await passed(reply.tail);
+    await run.step();
+  }
+}
+
+/** The first slice, and what was credited under the references of its instant; undefined if that is not known. */
+async function readFirst(run: Run, place: AccountPlace, add: Add) {
+  for (let tries = 1; ; tries++) {
+    const first = await takeSlice(run, place, add);
+    const referenced = await sumReferences(run, place, first.references);
+    if (referenced !== undefined || tries === REFERENCE_TRIES_MAX) return { first, referenced };
   }
 }
 
@@ -38,46 +106,46 @@ export async function takeSnapshot(
  * @returns undefined if references were added or forgotten since
  */
 export async function sumReferences(
-  redis: Redis,
-  partition: number,
-  accountId: string,
+  run: Pick<Run, "step">,
+  { redis, partition, accountId }: AccountPlace,
   counted: number,
 ): Promise<number | undefined> {
   const { references } = accountNames(partition, accountId);
-  /** A scan may show one twice. */
-  const seen = new Set<string>();
-  let sum = 0;
-  for await (const page of redis.hscanStream(references, { count: REFERENCES_PAGE }) as AsyncIterable<
-    string[]
-  >) {
-    for (let at = 0; at + 1 < page.length; at += 2) {
-      const reference = page[at] ?? "";
-      // Those of adjustments and refunds are no numbers.
-      if (!seen.has(reference)) sum += Number(page[at + 1]) || 0;
-      seen.add(reference);
-    }
+  const parts = partsOf(counted);
+  let [found, sum] = [0, 0];
+  for (let part = 0; part < parts; part++) {
+    /** A scan may show one twice. */
+    const seen = createCharges({ part, parts });
+    let cursor = "0";
+    do {
+      const [next, page] = await redis.hscan(references, cursor, "COUNT", PAGE);
+      cursor = next;
+      for (let at = 0; at + 1 < page.length; at += 2) {
+        const reference = page[at] ?? "";
+        if (!seen.concerns(reference) || seen.get(reference) !== undefined) continue;
+        // Those of adjustments and refunds are no numbers.
+        const credits = Number(page[at + 1]) || 0;
+        seen.set(reference, credits);
+        sum += credits;
+        found++;
+      }
+      if (cursor !== "0") await run.step();
+    } while (cursor !== "0");
   }
-  return seen.size === counted ? sum : undefined;
+  return found === counted ? sum : undefined;
 }
 
-/**
- * Compares an account with the ledger as it was at the instant of the snapshot. Invariants 1, 3 and 4.
- * @param referenced credits under its references at that instant; undefined if that is not known
- */
-export function checkSnapshot(
-  accountId: string,
-  seen: AccountSnapshot,
+/** @param referenced credits under its references at that instant; undefined if that is not known */
+function checkNumbers(
+  { accountId, report }: AccountPlace,
+  { account, references, checkpoint }: AccountSnapshot,
   referenced: number | undefined,
-  fold: LedgerFold,
   inLedger: AccountFold,
-  report: Report,
 ): void {
-  const { account, references, keys } = seen;
   const complain = (invariant: Invariant, message: string): void => report(invariant, accountId, message);
-  const [balance, held, totalUsed] = [account.balance, account.held, account.total_used].map((v) =>
-    Number(v ?? 0),
+  const [balance = 0, held = 0, totalUsed = 0] = [account.balance, account.held, account.total_used].map(
+    (value) => Number(value ?? 0),
   );
-
   if (account.balance === undefined) complain("accounts", "is listed, but has no balance");
   if (balance !== inLedger.balance)
     complain("balance", `stored ${balance}, by the ledger ${inLedger.balance}`);
@@ -88,7 +156,7 @@ export function checkSnapshot(
   if ((account.last_entry ?? "") !== inLedger.last) {
     complain("chain", `stored ${account.last_entry ?? "none"} as last entry, by the ledger ${inLedger.last}`);
   }
-  const { forgotten = 0, forgotten_credits: forgottenCredits = 0 } = seen.checkpoint ?? {};
+  const { forgotten = 0, forgotten_credits: forgottenCredits = 0 } = checkpoint ?? {};
   const times = inLedger.references - forgotten;
   const sum = inLedger.referenced - forgottenCredits;
   if (references !== times || (referenced ?? sum) !== sum) {
@@ -97,127 +165,127 @@ export function checkSnapshot(
       `${references} of ${referenced ?? "unknown"} credits, in the ledger ${times} of ${sum}`,
     );
   }
+  if (held > balance) complain("held", `${held} held of a balance of ${balance}`);
+}
 
-  let holds = 0;
-  for (const key of keys) holds += checkKey(accountId, key, seen, fold, report);
-  checkAccountSlots(accountId, seen, report);
-  if (held !== holds) complain("held", `stored ${held}, its open holds make ${holds}`);
-  if (held! > balance!) complain("held", `${held} held of a balance of ${balance}`);
+/** What each admission, charge and end of a hold changes. */
+const stateOf = ({ account }: AccountSnapshot): string =>
+  `${account.held} ${account.total_requests} ${account.last_entry}`;
+
+/**
+ * What an account holds is what its holds add up to. Of slices that are an instant of their own each, the sum proves nothing if
+ * the account has changed in between: then HOLDING adds up the holds at one instant. If the partition has too many, they are added
+ * up slice by slice until the account has stood still; twice before anything is reported, since one request may come as another
+ * one goes.
+ * @param stray credits of holds that HOLDING does not count
+ */
+async function checkHeld(run: Run, place: AccountPlace, add: Add, stray: number): Promise<void> {
+  const reply = await scriptsOf(place.redis).run(holding, place);
+  if (reply.outcome === "read") return compareHeld(place, reply.held, reply.holds + stray);
+  let wrongBy = 0;
+  for (let tries = 0; tries < HELD_TRIES_MAX; tries++) {
+    const sum = await addUpHolds(run, place, add);
+    if (!sum) continue;
+    const { held, holds } = sum;
+    if (held === holds) return;
+    if (held - holds === wrongBy) return compareHeld(place, held, holds);
+    wrongBy = held - holds;
+  }
+}
+
+function compareHeld({ accountId, report }: AccountPlace, held: number, holds: number): void {
+  if (held !== holds) report("held", accountId, `stored ${held}, its open holds make ${holds}`);
+}
+
+/** The holds of an account, slice by slice; undefined if it has not stood still. */
+async function addUpHolds(run: Run, place: AccountPlace, add: Add) {
+  const first = await takeSlice(run, place, add);
+  let [slice, holds] = [first, 0];
+  for (;;) {
+    for (const { record } of slice.keys.flatMap(({ requests }) => requests))
+      if (record.state === "held") holds += Number(record.price);
+    if (stateOf(slice) !== stateOf(first)) return undefined;
+    if (!slice.next) return { held: Number(first.account.held ?? 0), holds };
+    await run.step();
+    slice = await takeSlice(run, place, add, slice.next);
+  }
+}
+
+/** What the slices have of the slots of an account itself. */
+interface AccountSlots {
+  /** Requests in slots of its keys that have one of the account, too. */
+  shared: number;
+  /** Those that have none, though the account has limits over all its keys. */
+  missing: { id: string; keyId: string }[];
+}
+
+const emptySlots = (): AccountSlots => ({ shared: 0, missing: [] });
+
+function addSlots(slots: AccountSlots, { account, keys }: AccountSnapshot): void {
+  for (const { keyId, requests } of keys)
+    for (const { id, isShared } of requests) {
+      if (isShared) slots.shared++;
+      else if (account.limited !== undefined && slots.missing.length < MISSING_MAX)
+        slots.missing.push({ id, keyId });
+    }
 }
 
 /** The slots of an account with limits over all its keys are those of its keys; others have none of their own. */
-function checkAccountSlots(
-  accountId: string,
-  { account, keys, slots }: AccountSnapshot,
-  report: Report,
-): void {
-  const open = account.limited === undefined ? [] : keys.flatMap((key) => key.slots);
-  const extra = slots.filter((id) => !open.includes(id));
-  const missing = open.filter((id) => !slots.includes(id));
-  for (const id of extra)
-    report("slots", accountId, "has a slot of its account, but of none of its keys", id);
-  for (const id of missing) report("slots", accountId, "has a slot of its key, but none of its account", id);
+async function checkAccountSlots(
+  run: Run,
+  place: AccountPlace,
+  { shared, missing }: AccountSlots,
+  first: AccountSnapshot,
+  last: AccountSnapshot,
+): Promise<void> {
+  const { redis, partition, accountId, report } = place;
+  for (const { id } of await stillMissing(place, missing))
+    report("slots", accountId, "has a slot of its key, but none of its account", id);
+  const isRight = first === last && last.slots === (last.account.limited === undefined ? 0 : shared);
+  if (isRight || last.slots === 0) return;
+  const { account, slots } = accountNames(partition, accountId);
+  for await (const ids of redis.sscanStream(slots, { count: PAGE }) as AsyncIterable<string[]>) {
+    const keyIds = await many<string | null, string>(redis, ids, (pipe, id) =>
+      pipe.hget(requestName(partition, id), "key_id"),
+    );
+    const items = ids.map((id, at) => ({ id, keyId: keyIds[at] ?? "" }));
+    const found = await readStill<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
+      redis,
+      items,
+      ({ id }) => requestName(partition, id),
+      (pipe, { id, keyId }) =>
+        pipe
+          .hexists(account, "limited")
+          .sismember(slots, id)
+          .sismember(keyNames(partition, keyId).slots, id)
+          .hexists(account, "limited"),
+    );
+    for (const [at, still] of found.entries()) {
+      const [, limited, ofAccount, ofKey, limitedAfter] = still ?? [];
+      if (ofAccount !== 1 || limited !== limitedAfter || (limited === 1 && ofKey === 1)) continue;
+      report("slots", accountId, "has a slot of its account, but of none of its keys", ids[at]);
+    }
+    await run.step();
+  }
 }
 
-/** @returns credits held through this key */
-function checkKey(
-  accountId: string,
-  key: KeySnapshot,
-  seen: AccountSnapshot,
-  fold: LedgerFold,
-  report: Report,
-): number {
-  const { keyId, record } = key;
-  const day = Number(record.day ?? -1);
-  const known = fold.daily.get(keyId);
-  let today = known?.day === day ? known.count : 0;
-  let holds = 0;
-  const open: RequestRecord[] = [];
-  for (const id of key.slots) {
-    const request = seen.requests.get(id) ?? {};
-    const complain = (invariant: Invariant, message: string): void =>
-      report(invariant, accountId, message, id);
-    if (request.state !== "held" && request.state !== "bound") {
-      complain("slots", `has a slot of ${keyId}, but is ${request.state ?? "unknown"}`);
-      continue;
-    }
-    if (request.key_id !== keyId)
-      complain("slots", `has a slot of ${keyId}, but belongs to ${request.key_id}`);
-    if (request.account_id !== accountId) complain("requests", `belongs to account ${request.account_id}`);
-    if (request.state === "held") {
-      holds += Number(request.price);
-      if (dayOf(request.admitted_at ?? "") === day) today++;
-    }
-    if (request.state === "bound" && request.uncollected === undefined && !fold.charged.has(id)) {
-      complain("requests", "is bound, but was never charged");
-    }
-    if (request.key_id === keyId) open.push(request);
+/** Open requests with a slot of their key and none of their account, also after GATHER may have come to them. */
+async function stillMissing({ redis, partition, accountId }: AccountPlace, missing: AccountSlots["missing"]) {
+  const { account, slots } = accountNames(partition, accountId);
+  let left = missing;
+  for (let tries = 1; left.length > 0 && tries <= GATHER_TRIES_MAX; tries++) {
+    const found = await readStill<[0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
+      redis,
+      left,
+      ({ id }) => requestName(partition, id),
+      (pipe, { id, keyId }) =>
+        pipe.hexists(account, "limited").sismember(slots, id).sismember(keyNames(partition, keyId).slots, id),
+    );
+    left = left.filter((_, at) => {
+      const [, limited, ofAccount, ofKey] = found[at] ?? [];
+      return limited === 1 && ofAccount === 0 && ofKey === 1;
+    });
+    if (left.length > 0 && tries < GATHER_TRIES_MAX) await setTimeout(GATHER_MS);
   }
-  if (today > Number(record.day_count ?? 0)) {
-    report("day_count", accountId, `${keyId}: ${record.day_count ?? 0} counted, at least ${today} admitted`);
-  }
-  checkWindow(accountId, key, open, report);
-  checkLimits(accountId, key, open, report);
-  return holds;
-}
-
-/**
- * Checks the limits of the key's latest admission, which may differ from those in force. Requests that were bound after
- * their hold was void may exceed them; BIND counts those of the day.
- */
-function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
-  const { keyId, record } = key;
-  // A later release may have further limits, whose numbers stand behind these.
-  const [, rate, concurrent, daily, shadow = ""] =
-    /^(\d+) (\d+) (\d+)(?: \d+)*([a-z]*)$/.exec(record.limits ?? "") ?? [];
-  if (rate === undefined) {
-    if (record.limits !== undefined)
-      report("window", accountId, `${keyId}: its limits cannot be read: ${JSON.stringify(record.limits)}`);
-    return;
-  }
-  const compare = (
-    invariant: Invariant,
-    letter: string,
-    what: string,
-    counted: number,
-    limit: number,
-  ): void => {
-    if (counted <= limit || shadow.includes(letter)) return;
-    report(invariant, accountId, `${keyId}: ${counted} ${what}, ${limit} were allowed`);
-  };
-  const live = key.window.filter((stamp) => Number(stamp) > Number(record.clock_ms) - WINDOW_MS);
-  compare("window", "r", "admitted in 60 s", live.length, Number(rate));
-  const late = record.late_day === record.day ? Number(record.late_count ?? 0) : 0;
-  compare("day_count", "d", "admitted in a day", Number(record.day_count) - late, Number(daily));
-  compare("slots", "c", "open at a time", open.filter(wasAdmitted).length, Number(concurrent));
-}
-
-/** Not one that was void before its task came, nor one that the store had forgotten. */
-const wasAdmitted = ({ admitted_at, reason }: RequestRecord): boolean =>
-  admitted_at !== undefined && reason === undefined;
-
-/** In the last 60 s up to this moment. */
-const isWithin = (stamp: number, clockMs: number): boolean => stamp > clockMs - WINDOW_MS && stamp <= clockMs;
-
-function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
-  const { keyId, record } = key;
-  const stamps = key.window.map(Number);
-  const clockMs = Number(record.clock_ms ?? 0);
-  if (stamps.some((stamp, at) => !(stamp <= (stamps[at - 1] ?? clockMs)))) {
-    report("window", accountId, `${keyId}: its stamps are not in order, newest first`);
-  }
-  const missing = new Map<string, number>();
-  for (const request of open) {
-    // A request that was void before its task came may have lost its place in the window. A stamp later than the key's clock
-    // is from before an operator cleared that clock and the window (decision 0008).
-    const stamp = request.admitted_at;
-    if (!wasAdmitted(request) || !isWithin(Number(stamp), clockMs)) continue;
-    missing.set(stamp!, (missing.get(stamp!) ?? 0) + 1);
-  }
-  for (const [stamp, admitted] of missing) {
-    const counted = key.window.filter((entry) => entry === stamp).length;
-    if (counted < admitted) {
-      report("window", accountId, `${keyId}: ${admitted} admitted at ${stamp}, ${counted} counted`);
-    }
-  }
+  return left;
 }

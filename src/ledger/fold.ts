@@ -3,6 +3,7 @@ import type { Checkpoint } from "../store/checkpoints.ts";
 import { isLater } from "../store/entry-ids.ts";
 import { kindOf, LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
 import type { RequestRecord } from "../store/records.ts";
+import { type Charges, createCharges } from "./charges.ts";
 
 /** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
 export type Invariant =
@@ -86,19 +87,25 @@ export interface LedgerFold {
   accounts: Map<string, AccountFold>;
   /** Account id to the credits of charges that have left the ledger and were not refunded by then. */
   left: Map<string, number>;
-  /** Request id to what it was charged; negative once refunded. */
-  charged: Map<string, number>;
+  charges: Charges;
+  /** Whether this is the first reading, or the only one. The others look at the charges of further requests alone. */
+  isFirst: boolean;
   /** Key id to the charged requests of its latest day that are known to count there. */
   daily: Map<string, { day: number; count: number }>;
 }
 
-export const emptyFold = (): LedgerFold => ({
+/** @param part of the ledger's requests, from 0 */
+export const emptyFold = (part = 0, parts = 1): LedgerFold => ({
   lastId: LEDGER_START,
   accounts: new Map(),
   left: new Map(),
-  charged: new Map(),
+  charges: createCharges({ part, parts }),
+  isFirst: part === 0,
   daily: new Map(),
 });
+
+/** What a later reading finds again. */
+const FOUND_BEFORE: Report = () => undefined;
 
 export const emptyAccount = (): AccountFold => ({
   entries: 0,
@@ -129,7 +136,7 @@ export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkp
   if (isLater(checkpoint.entry, account.last || LEDGER_START)) {
     fold.accounts.set(accountId, atCheckpoint);
     fold.left.set(accountId, checkpoint.consumed - checkpoint.refunded);
-  } else if (account.last === checkpoint.entry && !isDeepStrictEqual(account, atCheckpoint)) {
+  } else if (fold.isFirst && account.last === checkpoint.entry && !isDeepStrictEqual(account, atCheckpoint)) {
     report("chain", accountId, `its checkpoint does not say what its entries up to ${checkpoint.entry} say`);
   }
 }
@@ -138,8 +145,9 @@ export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkp
  * Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2.
  * @returns whether a record of its request is to be compared with it
  */
-export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {
+export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report): boolean {
   const { accountId, amount, balanceAfter, streamId } = entry;
+  const report = fold.isFirst ? reportAll : FOUND_BEFORE;
   fold.lastId = streamId;
   const account = fold.accounts.get(accountId) ?? emptyAccount();
   fold.accounts.set(accountId, account);
@@ -166,9 +174,13 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
   if (entry.reference !== "") account.references++;
   switch (kindOf(entry)) {
     case "charge":
-      return addConsume(fold, account, entry, report);
+      account.consumed -= amount;
+      if (!(amount < 0))
+        report("requests", accountId, `entry ${streamId} consumes ${-amount}`, entry.requestId);
+      return !fold.charges.concerns(entry.requestId) || addCharge(fold, entry, reportAll);
     case "refund":
-      return addRefund(fold, account, entry, report);
+      account.refunded += amount;
+      return !fold.charges.concerns(entry.requestId) || addRefund(fold, entry, reportAll);
     case "purchase":
       account.recharged += amount;
       if (entry.reference !== "") account.referenced += amount;
@@ -183,27 +195,24 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
   return false;
 }
 
-function addConsume(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
+function addCharge(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {
   const { accountId, amount, requestId, streamId } = entry;
-  account.consumed -= amount;
-  if (!(amount < 0)) report("requests", accountId, `entry ${streamId} consumes ${-amount}`, requestId);
-  if (fold.charged.has(requestId)) {
+  if (fold.charges.get(requestId) !== undefined) {
     report("requests", accountId, `entry ${streamId} charges this request once more`, requestId);
     return false;
   }
-  fold.charged.set(requestId, -amount);
+  fold.charges.set(requestId, -amount);
   return true;
 }
 
-function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
+function addRefund(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {
   const { accountId, amount, requestId, streamId } = entry;
-  account.refunded += amount;
-  const price = fold.charged.get(requestId);
+  const price = fold.charges.get(requestId);
   const left = fold.left.get(accountId) ?? 0;
   if (price === undefined && amount <= left) {
     // Its charge has left the ledger.
     fold.left.set(accountId, left - amount);
-    fold.charged.set(requestId, -amount);
+    fold.charges.set(requestId, -amount);
     return true;
   }
   if (price === undefined || price < 0) {
@@ -211,10 +220,14 @@ function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, r
     report("requests", accountId, `entry ${streamId} refunds ${what}`, requestId);
     return false;
   }
-  fold.charged.set(requestId, -price);
+  fold.charges.set(requestId, -price);
   if (amount !== price) report("requests", accountId, `charged ${price}, refunded ${amount}`, requestId);
   return true;
 }
+
+/** Whether a request was charged. Of one that falls to another reading it is said to be. */
+export const isCharged = ({ charges }: LedgerFold, requestId: string): boolean =>
+  !charges.concerns(requestId) || charges.get(requestId) !== undefined;
 
 /** Compares an entry with the record of its request, read later: a record only ever moves on. Invariant 2. */
 export function compareRecord(

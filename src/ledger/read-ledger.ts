@@ -1,10 +1,10 @@
 import { isLater } from "../store/entry-ids.ts";
-import { LEDGER_PAGE, type LedgerEntry } from "../store/ledger-entries.ts";
+import type { LedgerEntry } from "../store/ledger-entries.ts";
 import { requestName } from "../store/names.ts";
 import { many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
 import { scriptsOf } from "../store/script-runner.ts";
-import { entries, type LedgerPart } from "../store/scripts/entries.ts";
+import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../store/scripts/entries.ts";
 import { addEntry, compareRecord, goOnFrom, type LedgerFold } from "./fold.ts";
 import { isWanted, type Run } from "./verify-run.ts";
 
@@ -15,8 +15,8 @@ export async function readLedgerToEnd(run: Run, partition: number, fold: LedgerF
   do {
     part = await runScript(entries, { partition, after: fold.lastId });
     await addEntries(run, partition, fold, part);
-    run.step();
-  } while (part.entries.length === LEDGER_PAGE);
+    await run.step();
+  } while (part.entries.length === ENTRIES_AT_ONCE);
 }
 
 /** Adds entries to the fold, and compares each with its checkpoint and with the record of its request. */
@@ -31,10 +31,11 @@ export async function addEntries(
     const { accountId, streamId, previous } = entry;
     const checkpoint = before.get(accountId);
     if (checkpoint?.entry === previous) goOnFrom(fold, accountId, checkpoint, report);
-    if (!isLater(streamId, cut))
+    if (fold.isFirst && !isLater(streamId, cut))
       report("chain", accountId, `entry ${streamId} is there, but ${cut} has left`);
     return addEntry(fold, entry, report);
   });
+  if (!fold.isFirst) return;
   const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
   const records = await many<RequestRecord, LedgerEntry>(
     nodes.of(partition),

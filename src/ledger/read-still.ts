@@ -3,18 +3,26 @@ import { answersOf } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
 
 /**
- * Reads a request's record and related data at one state of the request. A request never returns to a state that it has
+ * Reads records of requests and related data, each at one state of the request. A request never returns to a state that it has
  * left, so the same state before and after the reads held during them. Undefined if it changed; the next run checks it.
  * No MULTI: a Redis without memory refuses even reads there.
+ * @param reads as many for each item
  */
-export async function readStill<Answers extends unknown[]>(
+export async function readStill<Answers extends unknown[], Item>(
   redis: Redis,
-  name: string,
-  reads: (pipe: ChainableCommander) => ChainableCommander,
-): Promise<[RequestRecord, ...Answers] | undefined> {
-  const pipe = reads(redis.pipeline().hgetall(name)).hget(name, "state");
+  items: readonly Item[],
+  nameOf: (item: Item) => string,
+  reads: (pipe: ChainableCommander, item: Item) => ChainableCommander,
+): Promise<([RequestRecord, ...Answers] | undefined)[]> {
+  if (items.length === 0) return [];
+  const pipe = redis.pipeline();
+  for (const item of items) reads(pipe.hgetall(nameOf(item)), item).hget(nameOf(item), "state");
   const answers = answersOf<unknown>(await pipe.exec());
-  const stateAfter = answers.pop();
-  const read = answers as [RequestRecord, ...Answers];
-  return (read[0].state ?? null) === stateAfter ? read : undefined;
+  const each = answers.length / items.length;
+  return items.map((_, at) => {
+    const read = answers.slice(at * each, (at + 1) * each);
+    const stateAfter = read.pop();
+    const [record] = read as [RequestRecord];
+    return (record.state ?? null) === stateAfter ? (read as [RequestRecord, ...Answers]) : undefined;
+  });
 }

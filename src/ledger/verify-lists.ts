@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { requestName } from "../store/names.ts";
 import { many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
-import type { Invariant, LedgerFold } from "./fold.ts";
+import { type Invariant, isCharged, type LedgerFold } from "./fold.ts";
 import { readLedgerToEnd } from "./read-ledger.ts";
 import { readStill } from "./read-still.ts";
 import type { Run } from "./verify-run.ts";
@@ -23,16 +23,21 @@ export async function verifyListed(
   const { nodes, report } = run;
   const redis = nodes.of(partition);
   for await (const ids of sortedSetPages(redis, list)) {
-    run.step();
+    await run.step();
     const suspects = (await recordsOf(run, partition, ids)).filter(wrong);
     if (suspects.length === 0) continue;
     // Some of it may just have happened: the ledger up to now, then the records again.
     await readLedgerToEnd(run, partition, fold);
-    for (const { id } of suspects) {
-      const name = requestName(partition, id);
-      const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(list, id));
+    const found = await readStill<[string | null], ListedRequest>(
+      redis,
+      suspects,
+      ({ id }) => requestName(partition, id),
+      (pipe, { id }) => pipe.zscore(list, id),
+    );
+    for (const [at, still] of found.entries()) {
       if (!still) continue;
       const [record, score] = still;
+      const { id } = suspects[at]!;
       const message = wrong({ id, record });
       if (message && score !== null) report(invariant, record.account_id ?? "", message, id);
     }
@@ -51,7 +56,7 @@ export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): str
     case "bound":
       return `is ${record.state}, but kept among those that have ended`;
     case "finished":
-      if (record.uncollected !== undefined || fold.charged.has(id)) return undefined;
+      if (record.uncollected !== undefined || isCharged(fold, id)) return undefined;
       if (record.trimmed_charge !== undefined) return undefined;
       return "is finished, but was never charged";
     default:
@@ -70,7 +75,7 @@ async function recordsOf({ nodes, wanted }: Run, partition: number, ids: string[
 }
 
 async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<string[]> {
-  for await (const page of redis.zscanStream(name, { count: 1000 }) as AsyncIterable<string[]>) {
+  for await (const page of redis.zscanStream(name, { count: 500 }) as AsyncIterable<string[]>) {
     yield page.filter((_, at) => at % 2 === 0);
   }
 }

@@ -1,7 +1,6 @@
 import type { Redis } from "ioredis";
 import { keyNames, partitionNames, requestName } from "../store/names.ts";
 import { many } from "../store/pipelines.ts";
-import type { RequestRecord } from "../store/records.ts";
 import { readStill } from "./read-still.ts";
 import { isWanted, type Run } from "./verify-run.ts";
 
@@ -18,40 +17,47 @@ export async function verifyRequests(run: Run): Promise<void> {
 
 /** The same for the requests of one server. */
 async function verifyRequestsOn(run: Run, redis: Redis): Promise<void> {
-  for await (const page of redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
-    run.step();
+  for await (const page of redis.scanStream({ match: "tg:{p*}:request:*", count: 500 })) {
+    await run.step();
     const places = (page as string[]).flatMap((name) => requestPlace(name) ?? []);
     const among = places.filter(
       ({ partition }) =>
         partition < run.partitions && run.has(partition) && run.nodes.of(partition) === redis,
     );
     const records = await many<(string | null)[], Place>(redis, among, (pipe, { partition, id }) =>
-      pipe.hmget(requestName(partition, id), "state", "account_id"),
+      pipe.hmget(requestName(partition, id), "state", "account_id", "key_id"),
     );
-    for (const [at, place] of among.entries()) {
-      const [state, accountId] = records[at] ?? [];
-      if (!isOpen({ state: state ?? "" }) || !isWanted(run, accountId ?? "")) continue;
-      await verifyOpen(run, place);
-    }
+    const open = among.flatMap((place, at) => {
+      const [state, accountId, keyId] = records[at] ?? [];
+      return isOpen(state) && isWanted(run, accountId ?? "") ? [{ ...place, keyId: keyId ?? "" }] : [];
+    });
+    await verifyOpen(run, redis, open);
   }
 }
 
-async function verifyOpen({ nodes, report }: Run, { partition, id }: Place): Promise<void> {
-  const redis = nodes.of(partition);
-  const name = requestName(partition, id);
-  const keyId = (await redis.hget(name, "key_id")) ?? "";
-  const { holds, polls } = partitionNames(partition);
-  const { slots } = keyNames(partition, keyId);
-  const still = await readStill<[string | null, string | null, number]>(redis, name, (pipe) =>
-    pipe.zscore(holds, id).zscore(polls, id).sismember(slots, id),
+async function verifyOpen(
+  { report }: Run,
+  redis: Redis,
+  places: readonly (Place & { keyId: string })[],
+): Promise<void> {
+  const found = await readStill<[string | null, string | null, number], Place & { keyId: string }>(
+    redis,
+    places,
+    ({ partition, id }) => requestName(partition, id),
+    (pipe, { partition, id, keyId }) => {
+      const { holds, polls } = partitionNames(partition);
+      return pipe.zscore(holds, id).zscore(polls, id).sismember(keyNames(partition, keyId).slots, id);
+    },
   );
-  if (!still) return;
-  const [record, hold, poll, slot] = still;
-  if (!isOpen(record)) return;
-  const due = record.state === "held" ? hold : poll;
-  const accountId = record.account_id ?? "";
-  if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
-  if (slot === 0) report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
+  for (const [at, still] of found.entries()) {
+    const [record, hold, poll, slot] = still ?? [];
+    if (!record || !isOpen(record.state)) continue;
+    const { id, keyId } = places[at]!;
+    const due = record.state === "held" ? hold : poll;
+    const accountId = record.account_id ?? "";
+    if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
+    if (slot === 0) report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
+  }
 }
 
 interface Place {
@@ -64,4 +70,4 @@ function requestPlace(name: string): Place | undefined {
   return id === undefined ? undefined : { partition: Number(digits), id };
 }
 
-const isOpen = (record: RequestRecord): boolean => record.state === "held" || record.state === "bound";
+const isOpen = (state: string | null | undefined): boolean => state === "held" || state === "bound";

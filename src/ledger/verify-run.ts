@@ -23,8 +23,8 @@ export interface Run {
   has(partition: number): boolean;
   report: Report;
   result: Verification;
-  /** Says that the run goes on; called after each page or account. */
-  step(): void;
+  /** Says that the run goes on, and may let others work; called after each page or account. */
+  step(): Promise<void>;
 }
 
 /** Whether the run compares this account. */

@@ -7,31 +7,31 @@ import { readsOfMost } from "../store/partition-reads.ts";
 import type { LedgerPart } from "../store/scripts/entries.ts";
 import { listPages } from "../store/sorted-set-pages.ts";
 import { partitionsOf } from "../store/store-facts.ts";
-import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
-import { emptyAccount, emptyFold, goOnFrom, type Report, reportInto } from "./fold.ts";
+import { checkAccount, checkCharges } from "./account-check.ts";
+import { partsOf } from "./charges.ts";
+import { emptyFold, type LedgerFold, type Report, reportInto } from "./fold.ts";
 import { addEntries, readLedgerToEnd } from "./read-ledger.ts";
 import { endedWrong, verifyListed } from "./verify-lists.ts";
 import { verifyRequests } from "./verify-open-requests.ts";
 import { isWanted, type Run, type Verification } from "./verify-run.ts";
-
-/** An account that is credited faster than its references are read is compared by their number alone. */
-const REFERENCE_TRIES_MAX = 5;
 
 /** What the gateways of a machine have written down beside the store. */
 export interface KnownHere {
   /** The journal's. */
   folder: string;
   /** Charges that wait in that folder's journal. */
-  waiting: readonly SentCharge[];
+  waiting(): readonly SentCharge[];
 }
 
 /**
  * Compares everything that the store can show with the invariants of docs/ARCHITECTURE.md, while traffic goes on: each
- * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
+ * account at one instant, or a large one in slices, with the ledger up to that instant. Memory grows with the accounts and keys of
+ * one partition, and not with its entries. No call takes Redis longer than some milliseconds. Decision 0064.
  * @param nodes get some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
  * @param options.here what this machine knows of the store, beside what the store says itself
  * @param options.seen told after each page of work how far it is
+ * @param options.rest waited for after each page of work; what it throws ends the run
  */
 export async function verifyLedger(
   nodes: RedisNodes,
@@ -39,6 +39,7 @@ export async function verifyLedger(
     accountIds?: readonly string[] | undefined;
     here?: KnownHere | undefined;
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
+    rest?: () => Promise<void>;
   } = {},
 ): Promise<Verification> {
   const credits = { recharged: 0, consumed: 0, refunded: 0, adjusted: 0 };
@@ -49,13 +50,16 @@ export async function verifyLedger(
   const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, partitions)));
   const has = (partition: number): boolean => !places || places.has(partition);
   let done = 0;
-  const step = (): void => options.seen?.({ done, all: partitions }, result);
+  const step = async (): Promise<void> => {
+    options.seen?.({ done, all: partitions }, result);
+    await options.rest?.();
+  };
   const reads = readsOfMost(nodes);
   const run: Run = { nodes, reads, partitions, wanted, has, report, result, step };
   for (let partition = 0; partition < partitions; partition++) {
     if (has(partition)) await reads.at(partition, (redis) => verifyPartition(run, redis, partition));
     done = partition + 1;
-    step();
+    await step();
   }
   await verifyRequests(run);
   await verifyHistory(run, options.here);
@@ -68,7 +72,7 @@ async function verifyHistory(
   { nodes, reads, report, step }: Run,
   here: KnownHere | undefined,
 ): Promise<void> {
-  const loss = await listLoss(nodes, here?.folder, here?.waiting ?? [], reads);
+  const loss = await listLoss(nodes, here?.folder, here?.waiting ?? (() => []), reads);
   const sentAgain = new Set(loss?.charges.map(({ requestId }) => requestId));
   for (const { kind, accountId, requestId, credits, reference, atMs } of loss?.lost.entries ?? []) {
     // A refund is made again by the next poll or sweep.
@@ -83,7 +87,7 @@ async function verifyHistory(
       requestId,
     );
   }
-  step();
+  await step();
 }
 
 /** Only what concerns these accounts is reported; undefined for all. */
@@ -93,40 +97,43 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
 }
 
 async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {
+  const parts = partsOf(await redis.xlen(partitionNames(partition).ledger));
+  for (let part = 0; part < parts; part++) {
+    const fold = emptyFold(part, parts);
+    await readLedgerToEnd(run, partition, fold);
+    await verifyAccounts(run, redis, partition, fold);
+    const { done } = partitionNames(partition);
+    await verifyListed(run, partition, fold, done, "requests", (request) => endedWrong(fold, request));
+    if (fold.isFirst) await verifyOnce(run, partition, fold);
+  }
+}
+
+/** Each account that is listed, or has entries. */
+async function verifyAccounts(run: Run, redis: Redis, partition: number, fold: LedgerFold): Promise<void> {
   const { report, result } = run;
-  const fold = emptyFold();
-  const { accounts, holds, polls, done } = partitionNames(partition);
-  await readLedgerToEnd(run, partition, fold);
   const inLedger = [...fold.accounts.keys()];
   const listed = new Set<string>();
-  for await (const page of listPages(redis, accounts)) for (const accountId of page) listed.add(accountId);
-  for (const accountId of inLedger) {
-    if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
+  for await (const page of listPages(redis, partitionNames(partition).accounts)) {
+    for (const accountId of page) listed.add(accountId);
   }
+  const add = (part: LedgerPart): Promise<void> => addEntries(run, partition, fold, part);
   for (const accountId of new Set([...listed, ...inLedger])) {
     if (!isWanted(run, accountId)) continue;
+    const place = { redis, partition, accountId, fold, report };
+    if (!fold.isFirst) {
+      await checkCharges(run, place, add);
+      continue;
+    }
+    if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
     result.accounts++;
-    const add = (part: LedgerPart): Promise<void> => addEntries(run, partition, fold, part);
-    let snapshot: Snapshot;
-    let referenced: number | undefined;
-    let tries = 0;
-    do {
-      snapshot = await takeSnapshot(redis, partition, accountId, fold, add);
-      await add(snapshot.tail);
-      referenced = await sumReferences(redis, partition, accountId, snapshot.references);
-    } while (referenced === undefined && ++tries < REFERENCE_TRIES_MAX);
-    if (snapshot.checkpoint) goOnFrom(fold, accountId, snapshot.checkpoint, report);
-    checkSnapshot(
-      accountId,
-      snapshot,
-      referenced,
-      fold,
-      fold.accounts.get(accountId) ?? emptyAccount(),
-      report,
-    );
-    run.step();
+    await checkAccount(run, place, add);
+    await run.step();
   }
-  await verifyListed(run, partition, fold, done, "requests", (request) => endedWrong(fold, request));
+}
+
+/** What one reading of the ledger is enough for. */
+async function verifyOnce(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  const { holds, polls } = partitionNames(partition);
   for (const [list, state] of [
     [holds, "held"],
     [polls, "bound"],
@@ -135,6 +142,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
       record.state === state ? undefined : `is due, but ${record.state ?? "unknown"}`,
     );
   }
+  const { result } = run;
   for (const [accountId, { entries, recharged, consumed, refunded, adjusted }] of fold.accounts) {
     if (!isWanted(run, accountId)) continue;
     result.entries += entries;

@@ -8,7 +8,7 @@ import { requireAccountId, requireLabel, requireLimit, requireNewAccountId } fro
 import { type AccountRecord, type AccountStatus, statusOf } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
-import { gather } from "./scripts/gather.ts";
+import { gatherAll } from "./scripts/gather.ts";
 import { partitionsOf } from "./store-facts.ts";
 import { keyIdPages } from "./walk-keys.ts";
 
@@ -133,7 +133,7 @@ export async function patchAccount(
 /** Adds the open slots of an account's keys to those of the account, in pages, while all of them change. */
 async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> {
   for await (const { partition, keyIds } of keyIdPages(nodes, accountId))
-    await scriptsOf(nodes.of(partition)).run(gather, { partition, accountId, keyIds });
+    await gatherAll(scriptsOf(nodes.of(partition)).run, { partition, accountId, keyIds });
 }
 
 /** Fields of the record; null removes one. @throws OperatorError for a value that makes no sense */

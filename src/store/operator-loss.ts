@@ -85,7 +85,7 @@ async function missingOn(
 export async function listLoss(
   nodes: RedisNodes,
   folder: string | undefined,
-  waiting: readonly SentCharge[],
+  waiting: () => readonly SentCharge[],
   reads = readsOfAll(nodes),
 ): Promise<LossList | undefined> {
   const loss = await knownLoss(nodes, folder, reads);
@@ -101,7 +101,7 @@ export async function listLoss(
     if (!entries.has(entry.id)) entries.set(entry.id, { ...entry, after: undefined });
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
-  for (const sent of waiting) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
+  for (const sent of waiting()) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
   return { ...loss, charges: [...charges.values()], lost: await lostEntries(reads, known) };
 }
 
@@ -144,7 +144,7 @@ export async function acceptStore(
   waiting: readonly SentCharge[],
 ): Promise<LossList> {
   const reads = readsOfMost(nodes);
-  const loss = await listLoss(nodes, folder, waiting, reads);
+  const loss = await listLoss(nodes, folder, () => waiting, reads);
   const unread = reads.unread();
   if (unread)
     throw new OperatorError(

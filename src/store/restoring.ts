@@ -21,7 +21,7 @@ import { manyByNode } from "./pipelines.ts";
 import type { AccountRecord, KeyFields } from "./records.ts";
 import { placeText, readPlace } from "./reference-index.ts";
 import { scriptsOf } from "./script-runner.ts";
-import { gather } from "./scripts/gather.ts";
+import { gatherAll } from "./scripts/gather.ts";
 import { lowerCase } from "./sorted-lists.ts";
 import { requireNoEviction } from "./store-facts.ts";
 
@@ -192,7 +192,7 @@ async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Pro
   );
   for (const [at, { partition, keyId, record }] of keys.entries()) {
     const call = { partition, accountId: record.account_id ?? "", keyIds: [keyId] };
-    if (limited[at] === 1) await scriptsOf(nodes.of(partition)).run(gather, call);
+    if (limited[at] === 1) await gatherAll(scriptsOf(nodes.of(partition)).run, call);
   }
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { verifyArchiveInChild } from "../../src/ledger/verify-process.ts";
+import { verifyArchiveBeside } from "../../src/ledger/verify-beside.ts";
 import { changeKey } from "../../src/store/change-key.ts";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { findKey } from "../../src/store/keys.ts";
@@ -176,9 +176,9 @@ test("of what has left Redis the chain is proven, also refunds of charges that h
   await stage.database.query(`UPDATE tollgate.ledger_rows SET amount = 10 WHERE ${REFUND}`);
 });
 
-test("a gateway verifies in a process of its own", async () => {
+test("a gateway verifies as the command line does", async () => {
   const redisUrl = `redis://127.0.0.1:${stage.redis.options.port}`;
-  const result = await verifyArchiveInChild(redisUrl, stage.url, AbortSignal.timeout(60_000));
+  const result = await verifyArchiveBeside({ redisUrl }, stage.url, AbortSignal.timeout(60_000));
   expect(result).toEqual(await verify());
 });
 

@@ -16,6 +16,16 @@ export interface Header {
   body: string;
 }
 
+/**
+ * What `-- BOUND` in a script's header says: commands, and values that they answer, of one call, or of one item of a batched
+ * script. However large an account is, a call takes no more of them.
+ */
+export function boundOf(text: string): number {
+  const bound = /^-- BOUND {2}(\d+|none)(?: {2}|: )\S/m.exec(text)?.[1];
+  if (bound === undefined) throw new Error("no BOUND in the header");
+  return bound === "none" ? Number.POSITIVE_INFINITY : Number(bound);
+}
+
 /** Reads the header of `lua/<name>.lua`. */
 export const readHeader = (name: string): Header => parseHeader(readScript(name));
 

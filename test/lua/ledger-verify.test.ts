@@ -1,9 +1,8 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { sumReferences, takeSnapshot } from "../../src/ledger/account-check.ts";
+import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
 import {
   accountNames,
   idempotencyName,
@@ -15,6 +14,7 @@ import {
 import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { ENTRIES_AT_ONCE } from "../../src/store/scripts/entries.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import {
   createStage,
@@ -34,6 +34,7 @@ beforeAll(async () => {
 afterAll(() => connection.close());
 
 const MINUTE_MS = 60_000;
+const RUN = { step: async () => {} };
 const HOUR_MS = 60 * MINUTE_MS;
 
 /** An account in a real partition, where `ledger verify` looks, with a request in each state. */
@@ -595,11 +596,14 @@ test("a ledger that grew by more than a page is read up to the instant of the sn
   await Promise.all(times(2100, (at) => stage.recharge(key, 1, `grown-${at}`)));
   const fold = emptyFold();
   const report = (): void => {};
-  const { account, tail } = await takeSnapshot(redis, partition, accountId, fold, async ({ entries }) => {
-    expect(entries).toHaveLength(LEDGER_PAGE);
+  const pages: number[] = [];
+  const place = { redis, partition, accountId, fold, report };
+  const { account } = await takeSlice(RUN, place, async ({ entries }) => {
+    pages.push(entries.length);
     for (const entry of entries) addEntry(fold, entry, report);
   });
-  for (const entry of tail.entries) addEntry(fold, entry, report);
+  expect(pages.length).toBeGreaterThan(2106 / ENTRIES_AT_ONCE);
+  expect(new Set(pages.slice(0, -1))).toEqual(new Set([ENTRIES_AT_ONCE]));
   const { last, entries } = fold.accounts.get(accountId) ?? emptyAccount();
   expect([last, entries]).toEqual([account.last_entry, 2106]);
 });
@@ -649,17 +653,18 @@ test("a snapshot of an account with 20,000 references reads none of them, and th
   await redis.eval(fill, 1, references);
   const fold = emptyFold();
   // Accounts of other tests may share the partition, and have filled more than a page of its ledger.
-  const snapshot = await takeSnapshot(redis, partition, accountId, fold, async ({ entries }) => {
+  const place = { redis, partition, accountId, fold, report: () => {} };
+  const snapshot = await takeSlice(RUN, place, async ({ entries }) => {
     for (const entry of entries) addEntry(fold, entry, () => {});
   });
   expect(snapshot.references).toBe(await redis.hlen(references));
-  expect(await sumReferences(redis, partition, accountId, snapshot.references)).toBe(140_000 + 1500);
+  expect(await sumReferences(RUN, place, snapshot.references)).toBe(140_000 + 1500);
   const { violations } = await verify();
   expect(violations.map(({ invariant }) => invariant)).toEqual(["references"]);
   expect(violations[0]?.message).toMatch(/^2000\d of 141500 credits, in the ledger \d of 1500$/);
   // One that was added after the snapshot: the sum is not that of its instant, so nothing is concluded from it.
   await redis.hset(references, "later", 1);
-  expect(await sumReferences(redis, partition, accountId, snapshot.references)).toBeUndefined();
+  expect(await sumReferences(RUN, place, snapshot.references)).toBeUndefined();
 });
 
 test("an amount under a reference that is not the one in the ledger is a violation", async () => {

@@ -14,6 +14,7 @@ import {
   type Mutant,
   OPERATOR_MUTANTS,
   plant,
+  SLICE_MUTANTS,
   SNAPSHOT_MUTANTS,
 } from "./mutants.ts";
 import { givenScenarios } from "./turns.ts";
@@ -45,6 +46,7 @@ test("each mutant can be planted", async () => {
   for (const mutant of [
     ...MUTANTS,
     ...SNAPSHOT_MUTANTS,
+    ...SLICE_MUTANTS,
     ...CLUSTER_MUTANTS,
     ...MIGRATION_MUTANTS,
     ...OPERATOR_MUTANTS,

@@ -861,6 +861,24 @@ export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
   mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
 ];
 
+/** The check misses what is wrong in a slice, or reads an account whole. */
+export const SLICE_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "a key at the end of a slice is left out",
+    "snapshot",
+    "    next_rank = rank\n",
+    "    next_rank = rank + 1\n",
+  ),
+  mutant("a long key ends with its first slots", "snapshot", 'page[1] == "0" and "" or page[1]', '""'),
+  mutant("the account is read whole", "snapshot", "rank + left - 1)", "-1)"),
+  mutant(
+    "a long key is read whole",
+    "snapshot",
+    'slots_from, "COUNT", left)',
+    'slots_from, "COUNT", 1000000)',
+  ),
+];
+
 /** Mistakes that only a store with an archive shows. */
 export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. ARGV[2])', ""),

@@ -11,6 +11,7 @@ import {
   type TestConnection,
 } from "../support/store.ts";
 import {
+  boundOf,
   includesOf,
   LUA_FOLDER,
   liesOf,
@@ -42,6 +43,13 @@ test("every script has one file in Lua and one in TypeScript of the same name", 
 test.each(NAMES)("the header of %s names exactly the KEYS, ARGV and outcomes of its body", (name) => {
   expect(liesOf(readScript(name))).toEqual([]);
   expect(readScript(name)).toContain("store_now(ARGV[1])");
+});
+
+// Guarantee: no call of any script holds Redis for long, however large an account is; test/lua/large-accounts.test.ts shows it.
+test.each(NAMES)("the header of %s says how many steps a call takes at most", (name) => {
+  const bound = boundOf(readScript(name));
+  // A step is about a microsecond of Redis or less.
+  if (name !== "convert") expect(bound).toBeLessThanOrEqual(4000);
 });
 
 const BATCHED = SCRIPTS.filter(({ isBatched }) => isBatched).map(({ name }) => name);

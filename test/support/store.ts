@@ -24,7 +24,7 @@ import { account } from "../../src/store/scripts/account.ts";
 import { type AdjustCall, adjust } from "../../src/store/scripts/adjust.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { type BindCall, type Binding, bind, type NewTask } from "../../src/store/scripts/bind.ts";
-import { gather } from "../../src/store/scripts/gather.ts";
+import { gatherAll } from "../../src/store/scripts/gather.ts";
 import { packTiers } from "../../src/store/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/store/scripts/inspect.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
@@ -419,5 +419,5 @@ export async function setAccountLimits(
   };
   const action = "account.patch" as const;
   await scripts.run(account, { partition, accountId, action, actor: cliActor("test"), fields });
-  await scripts.run(gather, { partition, accountId, keyIds });
+  await gatherAll(scripts.run, { partition, accountId, keyIds });
 }

@@ -4,18 +4,21 @@ import { compareIds } from "../../store/entry-ids.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
 import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
+import { OperatorError } from "../../store/operator-error.ts";
 import { readsOfMost, type Unread } from "../../store/partition-reads.ts";
 import { many } from "../../store/pipelines.ts";
 import { listPages } from "../../store/sorted-set-pages.ts";
-import { partitionsOf } from "../../store/store-facts.ts";
+import { partitionsOf, storedFacts } from "../../store/store-facts.ts";
+import { partsOf } from "../charges.ts";
 import { addEntry, emptyFold, type Findings, type LedgerFold, type Report, reportInto } from "../fold.ts";
 import { archivableText } from "./archivable.ts";
+import { ArchiveError, identityOf, pendingSteps, requireOwner } from "./migrations.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
 
 /** Entries of the archive that are read at a time. */
-const PAGE = 2000;
+const PAGE = 500;
 
 export interface ArchiveVerification extends Findings {
   /** Accounts, entries and keys of the archive that were compared. */
@@ -34,7 +37,7 @@ interface Run {
   query: ArchiveQuery;
   result: ArchiveVerification;
   report: Report;
-  step(): void;
+  step(): Promise<void>;
 }
 
 /** A part of a ledger: after one id, up to another. */
@@ -50,18 +53,23 @@ const ENTRIES = `
   SELECT * FROM tollgate.ledger_entries
   WHERE partition = $1 AND (id_ms, id_number) > ($2, $3) AND (id_ms, id_number) <= ($4, $5)
   ORDER BY id_ms, id_number LIMIT ${PAGE}`;
+const COUNT = "SELECT count(*) AS entries FROM tollgate.ledger_entries WHERE partition = $1";
 const ENTRY = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id = $2";
 
 /**
  * Compares the archive with the store, partition by partition, while traffic goes on: each entry of the archive with the one in
  * Redis, the chain of each account from its first entry on, and each key. What was copied when a partition was begun counts.
- * Memory grows with one partition's accounts and requests.
+ * Memory grows with the accounts of one partition.
  * @param options.seen told after each page how far it is
+ * @param options.rest waited for after each page; what it throws ends the run
  */
 export async function verifyArchive(
   nodes: RedisNodes,
   query: ArchiveQuery,
-  options: { seen?: (partitions: { done: number; all: number }, result: ArchiveVerification) => void } = {},
+  options: {
+    seen?: (partitions: { done: number; all: number }, result: ArchiveVerification) => void;
+    rest?: () => Promise<void>;
+  } = {},
 ): Promise<ArchiveVerification> {
   const result: ArchiveVerification = {
     ok: true,
@@ -74,10 +82,13 @@ export async function verifyArchive(
   const partitions = await partitionsOf(nodes);
   const reads = readsOfMost(nodes);
   let done = 0;
-  const step = (): void => options.seen?.({ done, all: partitions }, result);
+  const step = async (): Promise<void> => {
+    options.seen?.({ done, all: partitions }, result);
+    await options.rest?.();
+  };
   const run: Run = { nodes, query, result, report: reportInto(result), step };
   for (; done < partitions; done++) await reads.at(done, (redis) => verifyPartition(run, redis, done));
-  step();
+  await step();
   const unread = reads.unread();
   return unread ? { ...result, ok: false, unread } : result;
 }
@@ -88,13 +99,14 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
   const noted = (await redis.hget(archiveNames(partition).archive, "newest")) ?? LEDGER_START;
   const [newest] = await query<{ id: string }>(NEWEST, [partition]);
   const until = newest && compareIds(newest.id, noted) > 0 ? newest.id : noted;
-  const fold = emptyFold();
+  const [row] = await query<{ entries: string }>(COUNT, [partition]);
+  const parts = partsOf(Number(row?.entries ?? 0));
+  for (let part = 1; part < parts; part++) await foldAgain(run, partition, until, emptyFold(part, parts));
+  const fold = emptyFold(0, parts);
   const checkpoints = await createCheckpointCheck(run, redis, partition);
   let page: LedgerEntry[] = [];
   do {
-    page = (await query<EntryRow>(ENTRIES, [partition, ...fold.lastId.split("-"), ...until.split("-")])).map(
-      entryOf,
-    );
+    page = await nextPage(run, partition, fold, until);
     const last = page.length < PAGE ? until : page.at(-1)!.streamId;
     await comparePage(run, redis, { partition, after: fold.lastId, until: last }, page);
     for (const entry of page) {
@@ -102,12 +114,25 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
       checkpoints.reached(entry, fold);
     }
     result.entries += page.length;
-    run.step();
+    await run.step();
   } while (page.length === PAGE);
   result.accounts += fold.accounts.size;
   checkpoints.end(until);
   await compareBalances(run, redis, partition, fold);
   result.keys += await verifyArchivedKeys(redis, partition, { query, report, step: run.step });
+}
+
+const nextPage = async ({ query }: Run, partition: number, { lastId }: LedgerFold, until: string) =>
+  (await query<EntryRow>(ENTRIES, [partition, ...lastId.split("-"), ...until.split("-")])).map(entryOf);
+
+/** The charges of further requests of an archive with more than one reading has room for. */
+async function foldAgain(run: Run, partition: number, until: string, fold: LedgerFold): Promise<void> {
+  let page: LedgerEntry[];
+  do {
+    page = await nextPage(run, partition, fold, until);
+    for (const entry of page) addEntry(fold, entry, run.report);
+    await run.step();
+  } while (page.length === PAGE);
 }
 
 /**
@@ -124,7 +149,7 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
       const checkpoint = checkpointOf(text ?? "");
       if (checkpoint) waiting.set(accountIds[at]!, { ...checkpoint, tail: [] });
     }
-    step();
+    await step();
   }
 
   return {
@@ -276,6 +301,20 @@ async function compareBalances(
       if ((last ?? "") !== folded || Number(balance ?? 0) === archived) continue;
       report("archive", accountId, `has ${balance} credits in Redis, and ${archived} by the archive`);
     }
-    step();
+    await step();
+  }
+}
+
+/** @throws OperatorError unless the archive can be read, and is this store's */
+export async function requireOwnArchive(nodes: RedisNodes, query: ArchiveQuery): Promise<void> {
+  const { id } = await storedFacts(nodes);
+  try {
+    const identity = (await pendingSteps(query)).length === 0 ? await identityOf(query) : undefined;
+    if (identity === undefined || id === undefined)
+      throw new OperatorError("the archive is empty: no gateway has copied anything to it");
+    requireOwner(identity, id);
+  } catch (error) {
+    if (!(error instanceof ArchiveError)) throw error;
+    throw new OperatorError(`the archive: ${error.message}; ${error.advice}`);
   }
 }

@@ -32,7 +32,7 @@ const KEYS_AFTER = `
 export async function verifyArchivedKeys(
   redis: Redis,
   partition: number,
-  { query, report, step }: { query: ArchiveQuery; report: Report; step(): void },
+  { query, report, step }: { query: ArchiveQuery; report: Report; step(): Promise<void> },
 ): Promise<number> {
   let compared = 0;
   for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
@@ -57,7 +57,7 @@ export async function verifyArchivedKeys(
         report("archive", fields.account_id ?? "", `key ${keyId}: ${difference}`);
     }
     compared += keyIds.length;
-    step();
+    await step();
   }
   await findLostKeys(redis, partition, { query, report, step });
   return compared;
@@ -67,7 +67,7 @@ export async function verifyArchivedKeys(
 async function findLostKeys(
   redis: Redis,
   partition: number,
-  { query, report, step }: { query: ArchiveQuery; report: Report; step(): void },
+  { query, report, step }: { query: ArchiveQuery; report: Report; step(): Promise<void> },
 ): Promise<void> {
   let last: string | undefined = "";
   while (last !== undefined) {
@@ -83,7 +83,7 @@ async function findLostKeys(
       const noted = await redis.hexists(archiveNames(partition).changed, `key ${key_id}`);
       if (noted === 0) report("archive", account_id, `key ${key_id}: is in the archive, and not in Redis`);
     }
-    step();
+    await step();
     last = page.length < PAGE ? undefined : page.at(-1)?.key_id;
   }
 }

@@ -12,6 +12,7 @@ import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
 import { gather } from "./gather.ts";
 import { history } from "./history.ts";
+import { holding } from "./holding.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
@@ -22,6 +23,7 @@ import { recharge } from "./recharge.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
 import { rollup } from "./rollup.ts";
+
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { tally } from "./tally.ts";
@@ -50,6 +52,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   archived,
   probe,
   snapshot,
+  holding,
   entries,
   history,
   trim,

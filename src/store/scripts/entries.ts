@@ -1,6 +1,5 @@
 import { type Checkpoint, checkpointOf } from "../checkpoints.ts";
 import {
-  LEDGER_PAGE,
   LEDGER_START,
   type LedgerEntry,
   ledgerEntry,
@@ -9,6 +8,9 @@ import {
 } from "../ledger-entries.ts";
 import { accountNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
+
+/** Entries that a script answers at a time: each is a table of its own in Lua. */
+export const ENTRIES_AT_ONCE = 100;
 
 export interface EntriesCall {
   partition: number;
@@ -43,7 +45,7 @@ export function ledgerPart(
   };
 }
 
-/** Reads the next entries of a partition's ledger, up to `LEDGER_PAGE`. */
+/** Reads the next entries of a partition's ledger, up to `ENTRIES_AT_ONCE`. */
 export const entries: Script<EntriesCall, LedgerPart> = {
   name: "entries",
   isBatched: false,
@@ -51,7 +53,7 @@ export const entries: Script<EntriesCall, LedgerPart> = {
     const { ledger, trimmed } = partitionNames(partition);
     return [ledger, trimmed];
   },
-  args: ({ partition, after }) => [after, LEDGER_PAGE, accountNames(partition, "").checkpoint],
+  args: ({ partition, after }) => [after, ENTRIES_AT_ONCE, accountNames(partition, "").checkpoint],
   read([, , found, cut, before], { partition }) {
     return ledgerPart(partition, found as StreamEntry[], cut as string, before as string[]);
   },

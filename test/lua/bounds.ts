@@ -1,0 +1,44 @@
+import type { Redis } from "ioredis";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { boundOf, readScript } from "./headers.ts";
+
+/** Before each script: counts its commands and the values that they answer, and fails beyond the bound of its header. */
+const COUNT = (name: string, bound: number): string => `
+local steps = 0
+local function values_in(reply)
+  if type(reply) ~= "table" then return 0 end
+  local count = 0
+  for _, value in ipairs(reply) do count = count + 1 + values_in(value) end
+  return count
+end
+local function steps_of_call(...)
+  local reply = redis.call(...)
+  steps = steps + 1 + values_in(reply)
+  if steps > ${bound} then error("${name} takes more steps than ${bound}, the bound in its header") end
+  return reply
+end
+`;
+
+/**
+ * Makes the scripts of a client fail when they go beyond their bounds. Wall clock has no part in it.
+ * @param boundFor of a script, by its text
+ * @param folder where the scripts are; of a mutant
+ */
+export function holdToBounds(redis: Redis, boundFor = boundOf, folder?: string): void {
+  const define = redis.defineCommand.bind(redis);
+  redis.defineCommand = (command, definition) => {
+    const name = command.split(":")[1] ?? "";
+    const { lua } = definition;
+    const end = lua.indexOf("\n") + 1;
+    const body = lua.slice(end).replaceAll("redis.call(", "steps_of_call(");
+    const bound = boundFor(readScript(name));
+    return define(command, { ...definition, lua: lua.slice(0, end) + COUNT(name, bound) + body });
+  };
+  const where = folder === undefined ? {} : { folder };
+  for (const canFreeze of [false, true]) {
+    const runner = createScriptRunner(redis, { canFreeze: () => canFreeze, ...where });
+    if (canFreeze) Object.assign(scriptsOf(redis), runner);
+  }
+  // The first call of `scriptsOf` has defined its own.
+  if (folder !== undefined) createScriptRunner(redis, { canFreeze: () => true, folder });
+}

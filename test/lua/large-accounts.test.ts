@@ -1,0 +1,255 @@
+import { rm } from "node:fs/promises";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { cliActor } from "../../src/store/actor.ts";
+import { accountNames, keyNames, keyRef, requestName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { patchAccount } from "../../src/store/operator-accounts.ts";
+import { rollUp } from "../../src/store/rolling-up.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { history } from "../../src/store/scripts/history.ts";
+import { ELEMENTS_AT_ONCE } from "../../src/store/scripts/snapshot.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
+import { createSurveys } from "../../src/store/survey.ts";
+import { givenLargeAccount } from "../support/large-account.ts";
+import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { holdToBounds } from "./bounds.ts";
+import { plant, SLICE_MUTANTS } from "./mutants.ts";
+
+// Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
+
+const MANY = 100_000;
+/** More than fits in many slices; what is wrong is looked for in these. */
+const SEVERAL = 5000;
+let server: TestRedis;
+let redis: Redis;
+let connection: TestConnection;
+let account: Awaited<ReturnType<typeof givenLargeAccount>>;
+let longKey: Awaited<ReturnType<typeof givenLargeAccount>>;
+let smaller: Awaited<ReturnType<typeof givenLargeAccount>>;
+let shorterKey: Awaited<ReturnType<typeof givenLargeAccount>>;
+
+beforeAll(async () => {
+  server = await givenRedis();
+  connection = await openConnection(server.url);
+  redis = new Redis(server.url);
+  for (const client of [redis, connection.redis]) holdToBounds(client);
+  const partitions = await partitionsOf(oneNode(redis));
+  const given = (accountId: string, keys: number, tasks: number) =>
+    givenLargeAccount(redis, accountId, partitions, { keys, tasks, held: 2 });
+  account = await given("acc-of-many-keys", MANY, 1);
+  longKey = await given("acc-of-one-key", 1, MANY);
+  smaller = await given("acc-of-several-keys", SEVERAL, 1);
+  shorterKey = await given("acc-of-a-shorter-key", 1, SEVERAL);
+}, 120_000);
+afterAll(async () => {
+  redis?.disconnect();
+  await connection?.close();
+  await server?.stop();
+});
+
+const TIMEOUT = { timeout: 240_000 };
+const nodes = () => oneNode(redis);
+
+async function verify(accountId: string) {
+  const { violations, accounts } = await verifyLedger(nodes(), { accountIds: [accountId] });
+  expect(accounts).toBe(1);
+  return violations
+    .map(({ invariant, request_id = "", message }) => `${invariant}: ${request_id} ${message}`)
+    .sort();
+}
+
+test("a bound that is too low fails", async () => {
+  const other = new Redis(server.url);
+  holdToBounds(other, () => 20);
+  await expect(verifyLedger(oneNode(other), { accountIds: [account.accountId] })).rejects.toThrow(
+    "takes more steps than 20",
+  );
+  other.disconnect();
+});
+
+test(
+  "accounts with 100,000 keys and with 100,000 open tasks are verified in slices, with rests",
+  TIMEOUT,
+  async () => {
+    let rests = 0;
+    const rest = async (): Promise<void> => void rests++;
+    const result = await verifyLedger(nodes(), { rest });
+    expect(result).toMatchObject({ ok: true, accounts: 4, violations: [] });
+    expect(rests).toBeGreaterThan((2 * MANY) / ELEMENTS_AT_ONCE);
+  },
+);
+
+test("an account with 100,000 keys gets limits over all of them while tasks are open", TIMEOUT, async () => {
+  const { accountId, partition } = account;
+  await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * MANY } }, cliActor("test"));
+  expect(await redis.scard(accountNames(partition, accountId).slots)).toBe(MANY);
+});
+
+test("what is wrong in any slice of a large account is found", TIMEOUT, async () => {
+  const { accountId, partition, keyId, requestId } = smaller;
+  const { slots } = accountNames(partition, accountId);
+  const record = (key: number): string => requestName(partition, requestId(key, 1));
+  await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * SEVERAL } }, cliActor("test"));
+  await redis.sadd(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
+  await redis.hset(record(2500), "state", "void");
+  await redis.hset(keyNames(partition, keyId(3500)).key, "day_count", 0);
+  await redis.del(keyNames(partition, keyId(4001)).window);
+  await redis.srem(slots, requestId(4500, 1));
+  await redis.sadd(slots, "stranger");
+  // One of those that are held.
+  await redis.hset(record(4999), "price", 15);
+  const held = Number(await redis.hget(accountNames(partition, accountId).account, "held"));
+  const found = await verify(accountId);
+  expect(found.filter((text) => !text.includes(requestId(2500, 1)))).toEqual([
+    `day_count:  ${keyId(3500)}: 0 counted, at least 1 admitted`,
+    `held:  stored ${held}, its open holds make ${held + 5}`,
+    `slots: ${requestId(4500, 1)} has a slot of its key, but none of its account`,
+    `slots: nobody has a slot of ${keyId(SEVERAL)}, but is unknown`,
+    "slots: nobody has a slot of its key, but none of its account",
+    "slots: stranger has a slot of its account, but of none of its keys",
+    expect.stringMatching(`^window:  ${keyId(4001)}: 1 admitted at \\d+, 0 counted$`),
+  ]);
+  expect(found).toContain(`slots: ${requestId(2500, 1)} has a slot of ${keyId(2500)}, but is void`);
+  await redis.srem(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
+  await redis.srem(slots, "stranger");
+  await redis.sadd(slots, requestId(4500, 1));
+  await redis.hset(record(2500), "state", "bound");
+  await redis.hset(record(4999), "price", 10);
+  await redis.hset(keyNames(partition, keyId(3500)).key, "day_count", 1);
+  await redis.lpush(
+    keyNames(partition, keyId(4001)).window,
+    (await redis.hget(record(4001), "admitted_at")) ?? "",
+  );
+});
+
+test("what is wrong anywhere in a key with many open tasks is found", TIMEOUT, async () => {
+  const { accountId, partition, keyId, requestId } = shorterKey;
+  const { key, window, slots } = keyNames(partition, keyId(1));
+  const moment = (await redis.hget(requestName(partition, requestId(1, 2000)), "admitted_at")) ?? "";
+  // Its window is of now again, however long the tests before took.
+  await redis.lrem(window, 1, moment);
+  await redis.sadd(slots, "nobody");
+  await redis.hset(key, "limits", `${SEVERAL} ${SEVERAL - 1} ${SEVERAL}`);
+  expect(await verify(accountId)).toEqual([
+    `slots:  ${keyId(1)}: ${SEVERAL} open at a time, ${SEVERAL - 1} were allowed`,
+    `slots: nobody has a slot of ${keyId(1)}, but is unknown`,
+    expect.stringMatching(`^window:  ${keyId(1)}: \\d+ admitted at ${moment}, \\d+ counted$`),
+  ]);
+  await redis.srem(slots, "nobody");
+  await redis.hset(key, "limits", `${SEVERAL} ${SEVERAL} ${SEVERAL}`);
+  await redis.rpush(window, moment);
+  await redis.del(window);
+});
+
+// A sum over slices says nothing of an account that has changed in between.
+test(
+  "an account that changes while it is read is never called wrong, and a wrong sum is found all the same",
+  TIMEOUT,
+  async () => {
+    const { accountId, partition, keyId } = smaller;
+    const stage = createStage(connection, { clock: "redis", partition });
+    let going = true;
+    let moved = 0;
+    const live = async (number: number): Promise<void> => {
+      const key = keyRef(keyId(number), accountId, partition);
+      while (going) {
+        const request = stage.request(key, { price: 1 });
+        await stage.admit(request);
+        moved++;
+        if (moved % 3 === 0) await stage.void(request, moved % 2 === 0 ? "refused" : "unsent");
+        else {
+          await stage.bind(request);
+          await stage.observe(request, moved % 2 === 0 ? "failed" : "completed");
+        }
+        // Its limits are those of its tier again.
+        await redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+      }
+    };
+    const traffic = [3, 1500, 3000, 4998].map(live);
+    const { account: record } = accountNames(partition, accountId);
+    try {
+      expect(await verify(accountId)).toEqual([]);
+      await redis.hincrby(record, "held", 7);
+      expect(await verify(accountId)).toEqual([
+        expect.stringMatching(/^held: {2}stored \d+, its open holds make \d+$/),
+      ]);
+      await redis.hincrby(record, "held", -7);
+    } finally {
+      going = false;
+      await Promise.all(traffic);
+    }
+    expect(moved).toBeGreaterThan(100);
+  },
+);
+
+test(
+  "everything else stays within its bound beside 100,000 keys and 100,000 open tasks",
+  TIMEOUT,
+  async () => {
+    const stages = [account, longKey].map(({ accountId, partition, keyId }) => ({
+      stage: createStage(connection, {
+        clock: "redis",
+        partition,
+        scripts: createScriptRunner(connection.redis),
+      }),
+      key: keyRef(keyId(1), accountId, partition),
+    }));
+    for (const { stage, key } of stages) {
+      await redis.hset(
+        key.names.key,
+        "rate_limit",
+        4 * MANY,
+        "daily_limit",
+        4 * MANY,
+        "max_concurrent",
+        4 * MANY,
+      );
+      const [first, second] = [stage.request(key), stage.request(key)];
+      expect((await stage.admit(first)).outcome).toBe("admitted");
+      await stage.bind(first);
+      await stage.observe(first, "completed", { poller: key });
+      expect((await stage.admit(second)).outcome).toBe("admitted");
+      await stage.void(second, "unsent");
+      await stage.store.inspect(key, stage.tiers);
+      await stage.credits(key);
+      await stage.recharge(key, 5, "more");
+      await stage.sweeps.lease("polls", key.partition, 100);
+      const { run } = scriptsOf(redis);
+      const { partition, accountId } = key;
+      const last = (await redis.hget(key.names.account, "last_entry")) ?? "";
+      await rollUp(run, { partition, slicesMax: 20 });
+      await run(history, { partition, accountId, from: last, lookedAtMax: 50, answeredMax: 50 });
+    }
+    await createSurveys(connection).take();
+  },
+);
+
+// Each slice of these is read, and none is longer than it should be.
+test.each(SLICE_MUTANTS)("$what: the check does not find what it finds else", TIMEOUT, async (mutant) => {
+  const partitions = await partitionsOf(nodes());
+  const wide = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 3100, tasks: 1 });
+  const deep = await givenLargeAccount(redis, randomId("acc"), partitions, { keys: 1, tasks: 3000 });
+  for (let key = 1; key <= 250; key++)
+    await redis.sadd(keyNames(wide.partition, wide.keyId(key)).slots, `nobody-${key}`);
+  await redis.sadd(keyNames(deep.partition, deep.keyId(1)).slots, ...times(400, (at) => `nobody-${at}`));
+  const folder = await plant(mutant);
+  const reader = new Redis(server.url);
+  holdToBounds(reader, undefined, folder);
+  const accountIds = [wide.accountId, deep.accountId];
+  const found = (client: Redis) =>
+    verifyLedger(oneNode(client), { accountIds }).then(
+      ({ violations }) => violations.map(({ request_id, message }) => `${request_id} ${message}`).sort(),
+      (error: Error) => error.message,
+    );
+  try {
+    const right = await found(redis);
+    expect(right).toHaveLength(650);
+    expect(await found(reader)).not.toEqual(right);
+  } finally {
+    reader.disconnect();
+    await rm(folder, { recursive: true });
+  }
+});
