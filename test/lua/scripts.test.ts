@@ -99,6 +99,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "month_of",
         "read_spent",
         "add_spent",
+        "is_refunded",
         "post_refund",
         "stamp_at",
         "read_window",
