@@ -1,17 +1,13 @@
 import { Command } from "commander";
 import type { Restored } from "../ledger/archive/restore.ts";
-import type { ArchiveQuery } from "../ledger/archive/tables.ts";
 import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
 import { detachArchive } from "../store/archive-record.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { storedFacts } from "../store/store-facts.ts";
-import { archiveUrl, withArchive } from "./local-archive.ts";
+import { withArchive, withOwnArchive } from "./local-archive.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 import { reportToParent, startProgress } from "./progress.ts";
-import { connect, withRedis, withRedisToWrite } from "./redis.ts";
+import { connect, withRedisToWrite } from "./redis.ts";
 import { iso, paint, table } from "./terminal.ts";
 
 /** `tollgate archive ...` */
@@ -42,25 +38,20 @@ const LONG_MS = 3_600_000;
 function verifyCommand(): Command {
   return command("verify", "compare the archive with Redis, entry by entry, while traffic goes on").action(
     async (flags: { json?: boolean }) => {
-      const { connectArchive } = await import("../ledger/archive/connection.ts");
       const { verifyArchive } = await import("../ledger/archive/verify-archive.ts");
       const progress = startProgress();
       const report = reportToParent();
-      const archive = connectArchive(archiveUrl(), { statementMs: VERIFY_MS });
-      const query = await inArchiveWords(archive.query);
-      const result = await withRedis(async (nodes) => {
-        await requireOwn(nodes, query);
-        return verifyArchive(nodes, query, {
-          seen({ done, all }, { accounts, entries }) {
-            const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;
-            progress.show(text);
-            report(text);
-          },
-        });
-      }).finally(() => {
-        progress.done();
-        archive.close();
-      });
+      const result = await withOwnArchive(
+        (query, nodes) =>
+          verifyArchive(nodes, query, {
+            seen({ done, all }, { accounts, entries }) {
+              const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;
+              progress.show(text);
+              report(text);
+            },
+          }),
+        VERIFY_MS,
+      ).finally(progress.done);
       const { violations, unread } = result;
       print({ json: { ...result }, text: inWords(result), ok: violations.length === 0, unread }, flags);
     },
@@ -69,33 +60,6 @@ function verifyCommand(): Command {
 
 /** A page of a large table, on a slow disk. */
 const VERIFY_MS = 60_000;
-
-/** The same with errors in words, so that nobody takes them for those of Redis. */
-async function inArchiveWords(query: ArchiveQuery): Promise<ArchiveQuery> {
-  const { archiveReason } = await import("../ledger/archive/reasons.ts");
-  return (text, values) =>
-    query<never>(text, values).catch((error: unknown) => {
-      const { why, advice } = archiveReason(error);
-      throw new OperatorError(`the archive: ${why}; ${advice}`);
-    });
-}
-
-/** @throws OperatorError unless the archive can be read, and is this store's */
-async function requireOwn(nodes: RedisNodes, query: ArchiveQuery): Promise<void> {
-  const { ArchiveError, identityOf, pendingSteps, requireOwner } = await import(
-    "../ledger/archive/migrations.ts"
-  );
-  const { id } = await storedFacts(nodes);
-  try {
-    const identity = (await pendingSteps(query)).length === 0 ? await identityOf(query) : undefined;
-    if (identity === undefined || id === undefined)
-      throw new OperatorError("the archive is empty: no gateway has copied anything to it");
-    requireOwner(identity, id);
-  } catch (error) {
-    if (!(error instanceof ArchiveError)) throw error;
-    throw new OperatorError(`the archive: ${error.message}; ${error.advice}`);
-  }
-}
 
 function inWords({
   ok,
