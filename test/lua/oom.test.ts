@@ -4,10 +4,13 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { markAndWait } from "../../src/store/confirmation.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
+import { turn } from "../../src/store/scripts/turn.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
+import { takeTurn } from "../../src/store/take-turn.ts";
 import {
   createStage,
   HOLD_MS,
@@ -73,6 +76,25 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     await connection.redis.config("SET", "maxmemory", "64mb");
   }
   expect(await stage.admit(stage.request(key))).toMatchObject({ outcome: "admitted" });
+});
+
+// Guarantee: what makes room again never waits for room.
+test("turns are taken and replicas are asked while the store is full", async () => {
+  const { redis } = connection;
+  const [name, other] = [`tg:turn-${randomId("x")}`, `tg:turn-${randomId("x")}`];
+  await redis.config("SET", "maxmemory", "1");
+  try {
+    const take = (holder: string) => connection.scripts.run(turn, { name, holder, turnMs: 60_000 });
+    expect([await take("a"), await take("b"), await take("a")]).toEqual([true, false, true]);
+    expect(await redis.pttl(name)).toBeGreaterThan(50_000);
+    expect([await takeTurn(connection, other, 60_000), await takeTurn(connection, other, 60_000)]).toEqual([
+      true,
+      false,
+    ]);
+    expect(await markAndWait(redis, { mark: other, replicas: 0, timeoutMs: 10 })).toBe(true);
+  } finally {
+    await redis.config("SET", "maxmemory", "64mb");
+  }
 });
 
 // Guarantee: during an incident the ledger can be checked, and what is wrong in it is found.
