@@ -138,6 +138,6 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       { file: "src/ledger/archive/complete.ts", from: "  if (ahead < 0) throw new BehindError();\n", to: "" },
     ],
     run: (options) => lookUps.run(options, { only: "postgres" }),
-    caughtBy: "what operators do is done once",
+    caughtBy: "failed tasks refunded exactly once",
   },
 ];
