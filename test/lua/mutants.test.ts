@@ -9,6 +9,7 @@ import { Disagreement } from "./disagreement.ts";
 import { play } from "./drive.ts";
 import {
   CLUSTER_MUTANTS,
+  FULL_MUTANTS,
   MIGRATION_MUTANTS,
   MUTANTS,
   type Mutant,
@@ -46,6 +47,7 @@ test("each mutant can be planted", async () => {
     ...MUTANTS,
     ...SNAPSHOT_MUTANTS,
     ...CLUSTER_MUTANTS,
+    ...FULL_MUTANTS,
     ...MIGRATION_MUTANTS,
     ...OPERATOR_MUTANTS,
   ])

@@ -1471,6 +1471,11 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
 
+/** What a full store would wait for. */
+export const FULL_MUTANTS: readonly Mutant[] = ["turn", "note", "archived", "trim", "rollup", "collect"].map(
+  (file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom", "#!lua"),
+);
+
 /** Mistakes in the count of refusals, which the model does not know. */
 export const REFUSED_MUTANTS: readonly Mutant[] = [
   mutant("an account may have one field more", "refused", ">= tonumber(ARGV[2])", "> tonumber(ARGV[2])"),
