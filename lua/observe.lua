@@ -45,7 +45,7 @@ local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at")
+  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at", "refunded")
 local state = record[1]
 
 local function keep()
@@ -110,11 +110,11 @@ note_ended(request, now, request_id, account_id, record[8], record[3], status, r
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
   refunded = post_refund(account, KEYS[6], now, account_id, request_id, {
-    price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5], key_id = record[8],
+    name = request, price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5],
+    key_id = record[8], refunded = record[14],
     -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
     admitted_at = record[12] or record[13],
   }, ARGV[11] ~= "" and { by = by_of(ARGV[11]) } or nil)
-  if refunded > 0 then redis.call("HSET", request, "refunded", "1") end
 end
 keep()
 redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))

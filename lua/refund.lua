@@ -5,7 +5,7 @@
 --
 -- BOUND  150  one request
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)
---       5 refunds (hash: request id to the reference of its refund)  6 request (hash)
+--       5 request (hash)
 -- ARGV  1 now (ms or empty)  2 account id  3 request id  4 reference  5 the operator's reason
 --       6 how many references of the account were forgotten when the archive was found not to have this one
 --       7 who: request id, a space, who
@@ -40,28 +40,22 @@ if earlier then return { earlier == stands_for and "duplicate" or "mismatch", in
 local forgotten = count_forgotten(KEYS[4])
 if forgotten > tonumber(ARGV[6]) then return { "forgotten", int(available), int(forgotten) } end
 
-local record = redis.call("HMGET", KEYS[6], "state", "price", "endpoint", "task_id", "key_id", "status", "uncollected",
+local record = redis.call("HMGET", KEYS[5], "state", "price", "endpoint", "task_id", "key_id", "status", "uncollected",
   "refunded", "admitted_at", "due_at")
 local state = record[1]
-if redis.call("HEXISTS", KEYS[5], request_id) == 1 or record[8] then return { "refunded_before", int(available) } end
+if is_refunded(account, request_id, record[8]) then return { "refunded_before", int(available) } end
 if state == "held" or state == "bound" then return { "unfinished", int(available) } end
-if state == "void" or record[7] then return { "uncharged", int(available) } end
--- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
-local admitted_at = record[9] or record[10] or (ARGV[12] ~= "" and ARGV[12]) or nil
-local request
+if state == "void" or record[7] or tonumber(record[2] or ARGV[8]) == 0 then return { "uncharged", int(available) } end
+local request = { name = state and KEYS[5], admitted_at = record[9] or record[10] or (ARGV[12] ~= "" and ARGV[12]) or nil }
 if record[6] == "completed" then
-  request = { price = record[2], endpoint = record[3], task_id = record[4], key_id = record[5],
-    admitted_at = admitted_at }
+  request.price, request.endpoint, request.task_id, request.key_id = record[2], record[3], record[4], record[5]
 elseif ARGV[8] ~= "" then
-  request = { price = ARGV[8], endpoint = ARGV[9], task_id = ARGV[10], key_id = ARGV[11],
-    admitted_at = admitted_at }
+  request.price, request.endpoint, request.task_id, request.key_id = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 else
   return { "search", int(available) }
 end
 
 redis.call("HSET", KEYS[3], reference, stands_for)
-redis.call("HSET", KEYS[5], request_id, reference)
-if state then redis.call("HSET", KEYS[6], "refunded", "1") end
 local operator = { by = by_of(ARGV[7]), reference = reference, note = ARGV[5] }
 local refunded, entry = post_refund(account, KEYS[2], now, account_id, request_id, request, operator)
 index_reference(account, reference, account_id, entry)

@@ -1,15 +1,13 @@
 import { Command } from "commander";
 import type { Restored } from "../ledger/archive/restore.ts";
-import type { ArchiveQuery } from "../ledger/archive/tables.ts";
 import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
 import { detachArchive } from "../store/archive-record.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { archiveUrl, withArchive } from "./local-archive.ts";
+import { withArchive, withOwnArchive } from "./local-archive.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
-import { connect, withRedis, withRedisToWrite } from "./redis.ts";
+import { connect, withRedisToWrite } from "./redis.ts";
 import { iso, paint, table } from "./terminal.ts";
 
 /** `tollgate archive ...` */
@@ -40,22 +38,16 @@ const LONG_MS = 3_600_000;
 function verifyCommand(): Command {
   return command("verify", "compare the archive with Redis, entry by entry, while traffic goes on").action(
     async (flags: { json?: boolean }) => {
-      const { connectArchive } = await import("../ledger/archive/connection.ts");
-      const { requireOwnArchive, verifyArchive } = await import("../ledger/archive/verify-archive.ts");
+      const { verifyArchive } = await import("../ledger/archive/verify-archive.ts");
       const progress = startProgress();
-      const archive = connectArchive(archiveUrl(), { statementMs: VERIFY_MS });
-      const query = await inArchiveWords(archive.query);
-      const result = await withRedis(async (nodes) => {
-        await requireOwnArchive(nodes, query);
-        return verifyArchive(nodes, query, {
-          seen({ done, all }, { accounts, entries }) {
-            progress.show(`partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`);
-          },
-        });
-      }).finally(() => {
-        progress.done();
-        archive.close();
-      });
+      const result = await withOwnArchive(
+        (query, nodes) =>
+          verifyArchive(nodes, query, {
+            seen: ({ done, all }, { accounts, entries }) =>
+              progress.show(`partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`),
+          }),
+        VERIFY_MS,
+      ).finally(progress.done);
       const { violations, unread } = result;
       print({ json: { ...result }, text: inWords(result), ok: violations.length === 0, unread }, flags);
     },
@@ -64,16 +56,6 @@ function verifyCommand(): Command {
 
 /** A page of a large table, on a slow disk. */
 const VERIFY_MS = 60_000;
-
-/** The same with errors in words, so that nobody takes them for those of Redis. */
-async function inArchiveWords(query: ArchiveQuery): Promise<ArchiveQuery> {
-  const { archiveReason } = await import("../ledger/archive/reasons.ts");
-  return (text, values) =>
-    query<never>(text, values).catch((error: unknown) => {
-      const { why, advice } = archiveReason(error);
-      throw new OperatorError(`the archive: ${why}; ${advice}`);
-    });
-}
 
 function inWords({
   ok,

@@ -43,7 +43,8 @@ async function archiveCheck(
   place: string,
   storeId: string | undefined,
 ): Promise<Check> {
-  const { identityOf, pendingSteps, requireOwner } = await import("../ledger/archive/migrations.ts");
+  const { identityOf, requireOwner } = await import("../ledger/archive/identity.ts");
+  const { pendingSteps } = await import("../ledger/archive/migrations.ts");
   const pending = await pendingSteps(query);
   if (pending.length > 0)
     return warning(

@@ -1,6 +1,10 @@
 import { archiveUrlRule } from "../config/environment.ts";
 import type { OpenedArchive } from "../ledger/archive/connection.ts";
+import type { ArchiveQuery } from "../ledger/archive/tables.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { OperatorError } from "../store/operator-error.ts";
+import { isStoreError } from "../store/reasons.ts";
+import { withRedis } from "./redis.ts";
 
 /** Reads of a year of a large ledger. */
 const READ_MS = 300_000;
@@ -40,6 +44,37 @@ export async function withArchive<T>(
     if (error instanceof OperatorError) throw error;
     const { why, advice } = archiveReason(error);
     throw new OperatorError(`the archive: ${why}; ${advice}`);
+  } finally {
+    archive.close();
+  }
+}
+
+/**
+ * The same for a look-up: the archive has to be this store's, which Redis knows.
+ * @throws OperatorError as above, and for another store's archive
+ */
+export async function withOwnArchive<T>(
+  work: (query: ArchiveQuery, nodes: RedisNodes) => Promise<T>,
+  statementMs = READ_MS,
+): Promise<T> {
+  const { connectArchive } = await import("../ledger/archive/connection.ts");
+  const { identifyFor } = await import("../ledger/archive/identity.ts");
+  const { archiveReason } = await import("../ledger/archive/reasons.ts");
+  const archive = connectArchive(archiveUrl(), { statementMs });
+  const inWords = (error: unknown): never => {
+    const { why, advice } = archiveReason(error);
+    throw new OperatorError(`the archive: ${why}; ${advice}`);
+  };
+  // Those of statements at once, so that nobody takes them for errors of Redis.
+  const query: ArchiveQuery = (text, values) => archive.query<never>(text, values).catch(inWords);
+  try {
+    return await withRedis(async (nodes) => {
+      await identifyFor(nodes, query).catch((error: unknown) => {
+        if (error instanceof OperatorError || isStoreError(error)) throw error;
+        inWords(error);
+      });
+      return work(query, nodes);
+    });
   } finally {
     archive.close();
   }

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { OpenedArchive } from "../ledger/archive/connection.ts";
+import type { ArchiveQuery } from "../ledger/archive/tables.ts";
 import {
   type Statement,
   totalOf,
@@ -11,7 +11,7 @@ import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-
 import { requireAccount } from "../store/accounts.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { csvLine } from "./csv.ts";
-import { hasArchive, withArchive } from "./local-archive.ts";
+import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, dayOption } from "./options.ts";
 import { note, noteUnread, print, writeOut } from "./output.ts";
@@ -138,11 +138,11 @@ function says(source: Source, flags: Flags): void {
 async function readUsage(selection: UsageSelection) {
   const { accountId } = selection;
   if (hasArchive())
-    return withArchive(async (archive) => {
+    return withOwnArchive(async (query) => {
       const { archivedUsage } = await import("../ledger/archive/usage.ts");
-      if (accountId !== undefined) await requireArchived(archive, accountId);
-      const rows = await archivedUsage(archive.query, selection);
-      return { rows, source: await archiveSource(archive, accountId), unread: undefined };
+      if (accountId !== undefined) await requireArchived(query, accountId);
+      const rows = await archivedUsage(query, selection);
+      return { rows, source: await archiveSource(query, accountId), unread: undefined };
     });
   const { retentionMs } = requireConfig().tasks;
   const found = await withRedis(async (nodes) => {
@@ -155,11 +155,11 @@ async function readUsage(selection: UsageSelection) {
 
 async function readStatement(accountId: string, month: string) {
   if (hasArchive())
-    return withArchive(async (archive) => {
+    return withOwnArchive(async (query) => {
       const { archivedStatement } = await import("../ledger/archive/usage.ts");
-      await requireArchived(archive, accountId);
-      const statement: Statement = await archivedStatement(archive.query, accountId, month);
-      return { statement, source: await archiveSource(archive, accountId), unread: undefined };
+      await requireArchived(query, accountId);
+      const statement: Statement = await archivedStatement(query, accountId, month);
+      return { statement, source: await archiveSource(query, accountId), unread: undefined };
     });
   const found = await withRedis(async (nodes) => {
     await requireAccount(nodes, accountId);
@@ -168,7 +168,7 @@ async function readStatement(accountId: string, month: string) {
   return { statement: found.statement, source: redisSource(found), unread: found.unread };
 }
 
-async function archiveSource({ query }: OpenedArchive, accountId: string | undefined): Promise<Source> {
+async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
   const { newestEntryMs } = await import("../ledger/archive/usage.ts");
   return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
@@ -179,7 +179,7 @@ const redisSource = ({ reach }: FromRedis<object>): Source => ({
 });
 
 /** @throws OperatorError for an account that the archive does not know */
-async function requireArchived({ query }: OpenedArchive, accountId: string): Promise<void> {
+async function requireArchived(query: ArchiveQuery, accountId: string): Promise<void> {
   const { hasAccount } = await import("../ledger/archive/usage.ts");
   if (!(await hasAccount(query, accountId)))
     throw new OperatorError(`the archive has no account ${accountId}`);

@@ -1,8 +1,10 @@
-import type { ArchiveReads } from "./archive/reads.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import type { ArchiveReads, openArchiveReads } from "./archive/reads.ts";
 
 /** Opens what lists read of the archive, when it is first needed. */
 export interface LazyArchive {
-  open(): Promise<ArchiveReads>;
+  /** @param nodes the store whose archive it has to be */
+  open(nodes: RedisNodes): Promise<ArchiveReads>;
   close(): void;
 }
 
@@ -12,11 +14,11 @@ export interface LazyArchive {
  */
 export function lazyArchive(url: string | undefined): LazyArchive | undefined {
   if (url === undefined) return undefined;
-  let reads: Promise<ArchiveReads> | undefined;
+  let reads: Promise<ReturnType<typeof openArchiveReads>> | undefined;
   return {
-    open() {
+    async open(nodes) {
       reads ??= import("./archive/reads.ts").then(({ openArchiveReads }) => openArchiveReads(url));
-      return reads;
+      return (await reads).of(nodes);
     },
     close(): void {
       void reads?.then(({ close }) => close());

@@ -32,12 +32,13 @@ export async function verifyArchiveBeside(
   signal: AbortSignal,
 ): Promise<ArchiveVerification> {
   const { connectArchive } = await import("./archive/connection.ts");
-  const { requireOwnArchive, verifyArchive } = await import("./archive/verify-archive.ts");
+  const { identifyFor } = await import("./archive/identity.ts");
+  const { verifyArchive } = await import("./archive/verify-archive.ts");
   const { query, close } = connectArchive(archiveUrl, { statementMs: STATEMENT_MS, most: 1 });
   signal.addEventListener("abort", close, { once: true });
   try {
     return await withNodes(endpoint, signal, async (nodes) => {
-      await requireOwnArchive(nodes, query);
+      await identifyFor(nodes, query);
       return verifyArchive(nodes, query, { rest: restsOf(signal) });
     });
   } finally {

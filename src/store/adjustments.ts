@@ -49,7 +49,7 @@ export async function adjustCredits(
   const redis = nodes.of(partition);
   nodes.requireWritable?.([redis]);
   const adjusted = await oncePerReference(
-    { accountId, reference, standsFor: `adjustment ${amount}`, readArchived },
+    { nodes, accountId, reference, standsFor: `adjustment ${amount}`, readArchived },
     (lookedUp) =>
       scriptsOf(redis).run(adjust, { partition, accountId, amount, reference, reason, lookedUp, actor }),
   );
@@ -60,7 +60,7 @@ export async function adjustCredits(
         outcome: adjusted.outcome,
         balance: adjusted.balance,
         entry: await entryOfReference(
-          redis,
+          nodes,
           { partition, accountId, reference, booked: adjusted },
           readArchived,
         ),

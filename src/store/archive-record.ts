@@ -5,15 +5,37 @@ import { compareIds } from "./entry-ids.ts";
 import { LEDGER_START } from "./ledger-entries.ts";
 import { archiveNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { readsOfMost } from "./partition-reads.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import type { ArchiveRecord } from "./records.ts";
 import { archived } from "./scripts/archived.ts";
+import { note } from "./scripts/note.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** The store is copied to another archive. */
 export class OtherArchiveError extends Error {
   override readonly name = "OtherArchiveError";
+}
+
+/** @param noted what the store has noted of its archive; undefined where it has none @throws OtherArchiveError */
+export function requireSameArchive(noted: string | undefined, archiveId: string): void {
+  if (noted !== undefined && noted !== archiveId) throw new OtherArchiveError();
+}
+
+/**
+ * Ids of the archives that partitions are copied to; partitions without one, and those whose servers are away, are left out.
+ * @param partition this one alone; undefined: all
+ */
+export async function notedArchives(nodes: RedisNodes, partition?: number): Promise<Set<string>> {
+  const partitions =
+    partition === undefined
+      ? Array.from({ length: await partitionsOf(nodes) }, (_, at) => ({ partition: at }))
+      : [{ partition }];
+  const noted = await readsOfMost(nodes).many<string | null, { partition: number }>(partitions, (pipe, at) =>
+    pipe.hget(archiveNames(at.partition).archive, "archive"),
+  );
+  return new Set(noted.filter((id) => typeof id === "string"));
 }
 
 /** What is known of a partition before it is read. */
@@ -37,7 +59,7 @@ export async function beginCopying(
   partition: number,
   { archiveId, record, has, listed }: BeginOptions,
 ): Promise<ArchivePosition | undefined> {
-  if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
+  requireSameArchive(record.archive, archiveId);
   const { generation = "", looked_until: lookedUntil } = record;
   const at = { partition, ...has, due: 0 };
   // A generation whose listing has not come to its end is not continued: what was copied in it may be unknown to the archive.
@@ -97,9 +119,11 @@ const writingOf = (batch: number, noted: number): string => `${batch} after ${no
  * before that batch was read.
  */
 export const announceBatches = (primary: Primary, pages: readonly ArchivePage[]): Promise<unknown> =>
-  primary.command((redis) =>
-    many(redis, pages, (pipe, { position: { partition, noted }, next }) =>
-      pipe.hset(archiveNames(partition).archive, "writing", writingOf(next.batch, noted.batch)),
+  primary.command(() =>
+    Promise.all(
+      pages.map(({ position: { partition, noted }, next }) =>
+        primary.scripts.run(note, { partition, record: { writing: writingOf(next.batch, noted.batch) } }),
+      ),
     ),
   );
 
@@ -127,12 +151,12 @@ export async function renewGeneration(
   has?: ArchivedState,
 ): Promise<string> {
   const generation = randomUUID().slice(0, 8);
-  const record: Record<keyof ArchiveRecord, string | number> = {
+  const record = {
     ...{ generation, archive: archiveId, listed: "", writing: "", looked_until: 0 },
     newest: has?.newest?.streamId ?? LEDGER_START,
     batch: has?.batch ?? 0,
-  };
-  await primary.command((redis) => redis.hset(archiveNames(partition).archive, record));
+  } satisfies Record<keyof ArchiveRecord, string | number>;
+  await primary.command(() => primary.scripts.run(note, { partition, record }));
   return generation;
 }
 

@@ -1,24 +1,23 @@
 import { archiveNames } from "./names.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
+import { turn } from "./scripts/turn.ts";
 
 /**
  * The partitions among these that this process copies. A turn ends by itself, so what another process has is taken over once
  * that has ended or hangs. Two processes may have a partition for a moment: the archive's primary keys decide.
  */
-export function takeTurns(
+export async function takeTurns(
   primary: Primary,
   partitions: readonly number[],
   { holder, turnMs }: { holder: string; turnMs: number },
 ): Promise<number[]> {
-  return primary.command(async (redis) => {
-    const holders = await many<string | null, number>(redis, partitions, (pipe, partition) =>
-      pipe.set(archiveNames(partition).archiver, holder, "PX", turnMs, "NX", "GET"),
-    );
-    const own = partitions.filter((_, at) => holders[at] === holder);
-    await many(redis, own, (pipe, partition) => pipe.pexpire(archiveNames(partition).archiver, turnMs));
-    return partitions.filter((_, at) => holders[at] === null || holders[at] === holder);
-  });
+  const taken = await Promise.all(
+    partitions.map((partition) =>
+      primary.run(turn, { name: archiveNames(partition).archiver, holder, turnMs }),
+    ),
+  );
+  return partitions.filter((_, at) => taken[at]);
 }
 
 /** Ends turns of this process, so that another one takes over at once. */

@@ -1,8 +1,9 @@
 import type { Redis } from "ioredis";
-import { accountNames, archiveNames, keyNames, partitionNames } from "./names.ts";
+import { accountNames, keyNames, partitionNames } from "./names.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import type { AccountRecord, KeyFields } from "./records.ts";
+import { note } from "./scripts/note.ts";
 import { membersOf } from "./sorted-set-pages.ts";
 
 /** An account or key, as its record is; one that the store has lost has no fields. `changes`: how many were noted before it was read. */
@@ -27,7 +28,6 @@ export async function noteAllChanged(
   partition: number,
   { generation, archived }: { generation: string; archived: NamedPages },
 ): Promise<void> {
-  const { archive } = archiveNames(partition);
   const { accounts } = partitionNames(partition);
   let cursor = "0";
   do {
@@ -47,17 +47,14 @@ export async function noteAllChanged(
     cursor = next;
   } while (cursor !== "0");
   for await (const page of archived) await noteChanged(primary, partition, page);
-  await primary.command(async (redis) => {
-    if ((await redis.hget(archive, "generation")) === generation)
-      await redis.hset(archive, "listed", generation);
-  });
+  const listed = { partition, generation, record: { listed: generation } };
+  await primary.command(() => primary.scripts.run(note, listed));
 }
 
 async function noteChanged(primary: Primary, partition: number, all: readonly string[]): Promise<void> {
-  const { changed } = archiveNames(partition);
   for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
-    const some = all.slice(at, at + LISTED_AT_ONCE);
-    await primary.command((redis) => many(redis, some, (pipe, what) => pipe.hincrby(changed, what, 1)));
+    const changed = all.slice(at, at + LISTED_AT_ONCE);
+    await primary.command(() => primary.scripts.run(note, { partition, changed }));
   }
 }
 

@@ -95,6 +95,9 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   };
 }
 
+/** Also while Redis is out of memory: charges are still settled, and nothing leaves Redis that replicas do not have. */
+const MARK = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], "", "PX", ARGV[1])';
+
 /**
  * Whether enough replicas have all that a server has answered before this call, to whichever connection.
  * @throws when Redis does not answer
@@ -104,7 +107,7 @@ export async function markAndWait(
   { mark, replicas, timeoutMs }: ConfirmationRule & { mark: string },
 ): Promise<boolean> {
   // WAIT counts up to its connection's own last write (from Redis 7.2 on; its last command before): that is the mark.
-  const replies = await redis.pipeline().set(mark, "", "PX", MARK_MS).wait(replicas, timeoutMs).exec();
+  const replies = await redis.pipeline().eval(MARK, 1, mark, MARK_MS).wait(replicas, timeoutMs).exec();
   const [marked, waited] = replies ?? [];
   const failure = marked?.[0] ?? waited?.[0];
   if (failure) throw failure;

@@ -46,14 +46,14 @@ export async function grantCredits(
   nodes.requireWritable?.([nodes.of(partition)]);
   const redis = nodes.of(partition);
   const granted = await oncePerReference(
-    { accountId, reference, standsFor: String(amount), readArchived },
+    { nodes, accountId, reference, standsFor: String(amount), readArchived },
     (lookedUp) =>
       scriptsOf(redis).run(recharge, { partition, accountId, amount, reference, lookedUp, actor }),
   );
   const grant = grantOf(granted, accountId, reference);
   return {
     ...grant,
-    entry: await entryOfReference(redis, { partition, accountId, reference, booked: granted }, readArchived),
+    entry: await entryOfReference(nodes, { partition, accountId, reference, booked: granted }, readArchived),
   };
 }
 

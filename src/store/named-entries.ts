@@ -8,9 +8,9 @@ import { partitionsOf } from "./store-facts.ts";
 
 /**
  * Looks for an entry in the archive; undefined if it has none.
- * @throws Error if the archive is away
+ * @throws Error if the archive is away, or is not this store's
  */
-export type FindArchivedEntry = (place: PlaceOfEntry) => Promise<LedgerEntry | undefined>;
+export type FindArchivedEntry = (nodes: RedisNodes, place: PlaceOfEntry) => Promise<LedgerEntry | undefined>;
 
 /**
  * The ledger entry of a transaction's id, from Redis or else from the archive.
@@ -27,7 +27,7 @@ export async function findTransaction(
   const { partition, streamId } = place;
   const [found] = await nodes.of(partition).xrange(partitionNames(partition).ledger, streamId, streamId);
   if (found) return ledgerEntry(partition, found);
-  return findArchived && fromArchive(() => findArchived(place));
+  return findArchived && fromArchive(() => findArchived(nodes, place));
 }
 
 /** The same of one account; without an archive also from what its checkpoint has of the latest entries. */
@@ -61,12 +61,11 @@ export async function transactionOfReference(
   requireReference(reference);
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
-  const ask: ReadArchived | undefined =
-    readArchived && ((account, of) => fromArchive(() => readArchived(account, of)));
+  const ask: ReadArchived | undefined = readArchived && ((...of) => fromArchive(() => readArchived(...of)));
   // Without it nobody looks through the latest entries for a reference that the account does not have.
   if (await redis.hexists(accountNames(partition, accountId).references, reference))
-    return entryUnder(redis, { partition, accountId, reference }, ask);
-  return ask?.(accountId, reference);
+    return entryUnder(nodes, { partition, accountId, reference }, ask);
+  return ask?.(nodes, accountId, reference);
 }
 
 async function fromArchive<T>(read: () => Promise<T>): Promise<T> {

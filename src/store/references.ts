@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { type LedgerEntry, ledgerEntry, standsFor } from "./ledger-entries.ts";
 import { accountNames, partitionNames } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
 import { entryIdOf } from "./reference-index.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -17,9 +18,13 @@ const SLICE = 50;
 
 /**
  * Looks for an account's entry under a reference in the archive; undefined if it has none.
- * @throws Error if the archive is away
+ * @throws Error if the archive is away, is not this store's, lacks what has left Redis or has what Redis has lost
  */
-export type ReadArchived = (accountId: string, reference: string) => Promise<LedgerEntry | undefined>;
+export type ReadArchived = (
+  nodes: RedisNodes,
+  accountId: string,
+  reference: string,
+) => Promise<LedgerEntry | undefined>;
 
 /** @throws OperatorError */
 export function requireReference(reference: string): void {
@@ -57,6 +62,7 @@ export interface FoundInArchive {
  */
 export async function oncePerReference<Reply extends WithReference>(
   what: {
+    nodes: RedisNodes;
     accountId: string;
     reference: string;
     standsFor: string;
@@ -81,10 +87,12 @@ const isForgotten = (reply: WithReference): reply is Forgotten => reply.outcome 
 
 async function lookUp({
   readArchived,
+  nodes,
   accountId,
   reference,
 }: {
   readArchived: ReadArchived | undefined;
+  nodes: RedisNodes;
   accountId: string;
   reference: string;
 }): Promise<LedgerEntry | undefined> {
@@ -92,11 +100,11 @@ async function lookUp({
     throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
   }
   try {
-    return await readArchived(accountId, reference);
+    return await readArchived(nodes, accountId, reference);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new OperatorError(
-      `${NEEDS_ARCHIVE}, which does not answer (${why}); run this again later`,
+      `${NEEDS_ARCHIVE}, which cannot be used (${why}); run this again later`,
       "unavailable",
     );
   }
@@ -111,7 +119,7 @@ const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this r
  *   20,000 have followed
  */
 export async function entryOfReference(
-  redis: Redis,
+  nodes: RedisNodes,
   place: {
     partition: number;
     accountId: string;
@@ -123,21 +131,22 @@ export async function entryOfReference(
   // What was to be done is done all the same.
   const read =
     readArchived && ((...of: Parameters<ReadArchived>) => readArchived(...of).catch(() => undefined));
-  return place.booked.entry ?? entryUnder(redis, place, read);
+  return place.booked.entry ?? entryUnder(nodes, place, read);
 }
 
 /** The same, whatever was booked. @throws the error of `readArchived` */
 export async function entryUnder(
-  redis: Redis,
+  nodes: RedisNodes,
   { partition, accountId, reference }: { partition: number; accountId: string; reference: string },
   readArchived: ReadArchived | undefined,
 ): Promise<LedgerEntry | undefined> {
+  const redis = nodes.of(partition);
   const id = await entryIdOf(redis, partition, accountId, reference);
   const [found] = id === undefined ? [] : await redis.xrange(partitionNames(partition).ledger, id, id);
   const entry = found && ledgerEntry(partition, found);
   if (entry?.accountId === accountId && entry.reference === reference) return entry;
   const latest = await amongLatest(redis, partition, accountId, reference);
-  return latest ?? readArchived?.(accountId, reference);
+  return latest ?? readArchived?.(nodes, accountId, reference);
 }
 
 async function amongLatest(

@@ -38,9 +38,9 @@ export interface ArchivedCharge {
 
 /**
  * Looks for a charge in the archive, by request or task id; undefined if it has none.
- * @throws Error if the archive is away
+ * @throws Error if the archive is away, is not this store's, lacks what has left Redis or has what Redis has lost
  */
-export type FindArchivedCharge = (id: string) => Promise<ArchivedCharge | undefined>;
+export type FindArchivedCharge = (nodes: RedisNodes, id: string) => Promise<ArchivedCharge | undefined>;
 
 /** What is asked where Redis has forgotten something; all undefined without an archive. */
 export interface ArchiveLookUps {
@@ -83,7 +83,7 @@ export async function refundTask(
   nodes.requireWritable?.([redis]);
   const run = (charge: ChargeEntry | undefined) =>
     oncePerReference(
-      { accountId, reference, standsFor: `refund ${requestId}`, readArchived: archive.readArchived },
+      { nodes, accountId, reference, standsFor: `refund ${requestId}`, readArchived: archive.readArchived },
       (lookedUp) =>
         scriptsOf(redis).run(refund, {
           ...{ partition, accountId, requestId, reference, reason, lookedUp, charge, actor },
@@ -98,7 +98,7 @@ export async function refundTask(
   const { outcome } = reply;
   if (outcome !== "refunded" && outcome !== "duplicate") throw refusalOf(outcome, id, reference, accountId);
   const entry = await entryOfReference(
-    redis,
+    nodes,
     { partition, accountId, reference, booked: reply },
     archive.readArchived,
   );
@@ -185,7 +185,7 @@ async function findCharge(
 ): Promise<FoundCharge> {
   const isAllowed = ({ accountId }: LedgerEntry): boolean =>
     accounts === undefined || accounts.includes(accountId);
-  const inArchive = await fromArchive(findArchived, id);
+  const inArchive = await fromArchive(findArchived, nodes, id);
   const archived = inArchive && isAllowed(inArchive.charge) ? inArchive : undefined;
   if (archived?.isRefunded) return archived;
   const search = createSearch(nodes, id, isAllowed);
@@ -215,14 +215,15 @@ async function findCharge(
 
 async function fromArchive(
   find: FindArchivedCharge | undefined,
+  nodes: RedisNodes,
   id: string,
 ): Promise<ArchivedCharge | undefined> {
   try {
-    return await find?.(id);
+    return await find?.(nodes, id);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new OperatorError(
-      `nothing is changed: the record of ${id} is gone, and the archive does not answer (${why}); run this again later`,
+      `nothing is changed: the record of ${id} is gone, and the archive cannot be used (${why}); run this again later`,
       "unavailable",
     );
   }

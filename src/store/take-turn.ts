@@ -1,4 +1,6 @@
+import { randomUUID } from "node:crypto";
 import type { Connection } from "./connection.ts";
+import { turn } from "./scripts/turn.ts";
 
 /**
  * Gives work that one gateway at a time does to the first that asks.
@@ -9,5 +11,4 @@ export const takeTurn = (
   { ofName }: Pick<Connection, "ofName">,
   name: string,
   intervalMs: number,
-): Promise<boolean> =>
-  ofName(name).command(async (redis) => (await redis.set(name, "taken", "PX", intervalMs, "NX")) !== null);
+): Promise<boolean> => ofName(name).run(turn, { name, holder: randomUUID(), turnMs: intervalMs });

@@ -12,13 +12,17 @@ import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } fro
 const DAY_MS = 86_400_000;
 
 let stage: ArchiveStage;
-let archive: ArchiveReads;
+const readsOf = (url: string) => {
+  const { of, close } = openArchiveReads(url);
+  return { ...of(stage.nodes), close };
+};
+let archive: ArchiveReads & { close(): void };
 let copier: TestCopier;
 let key: IssuedKey;
 let partition: number;
 beforeAll(async () => {
   stage = await givenArchiveStage();
-  archive = openArchiveReads(stage.url);
+  archive = readsOf(stage.url);
   await stage.grant(await stage.givenKey(), "makes the store");
   copier = await stage.copier();
 });
@@ -33,7 +37,7 @@ beforeEach(async () => {
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 const today = dayOf(Date.now());
-const usage = (more: object = {}, from = archive) =>
+const usage = (more: object = {}, from: ArchiveReads = archive) =>
   accountUsage(stage.nodes, { accountId: key.accountId, by: ["day"], ...more }, from);
 const rollAll = () => rollUp(scriptsOf(stage.redis).run, { partition });
 const counts = (requests: number, credits: number, refunds: number, completed: number, failed: number) => ({
@@ -91,7 +95,7 @@ test("an archive that is away leaves what Redis has, and how far that goes", asy
   await stage.redis.hset(`tg:{p0${partition}}:account:${key.accountId}`, "created_at", startMs - DAY_MS);
   await givenUsage();
   await rollAll();
-  const away = openArchiveReads("postgres://127.0.0.1:1/none");
+  const away = readsOf("postgres://127.0.0.1:1/none");
   try {
     expect(await usage({}, away)).toEqual({
       rows: [{ day: today, ...counts(2, 20, 10, 1, 1) }],

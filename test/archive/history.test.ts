@@ -19,12 +19,16 @@ import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } fro
 // The transactions of an account, of which most have left Redis.
 
 let stage: ArchiveStage;
-let archive: ArchiveReads;
+const readsOf = (url: string) => {
+  const { of, close } = openArchiveReads(url);
+  return { ...of(stage.nodes), close };
+};
+let archive: ArchiveReads & { close(): void };
 let copier: TestCopier;
 let key: IssuedKey;
 beforeAll(async () => {
   stage = await givenArchiveStage();
-  archive = openArchiveReads(stage.url);
+  archive = readsOf(stage.url);
   await stage.grant(await stage.givenKey(), "makes the store");
   copier = await stage.copier({ keepMs: 0 });
 });
@@ -130,7 +134,7 @@ test("tasks that Redis has forgotten are those of the archive", async () => {
 
 test("an archive that is away fails the pages that need it, and no others", async () => {
   await givenTrimmed();
-  const away = openArchiveReads("postgres://127.0.0.1:1/none");
+  const away = readsOf("postgres://127.0.0.1:1/none");
   try {
     const first = await pageTransactions(stage.nodes, key.accountId, { limit: 100 }, away);
     expect(first.entries.length).toBeGreaterThanOrEqual(3);

@@ -5,7 +5,8 @@ import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { connectArchive } from "../../src/ledger/archive/connection.ts";
 import { createCopier } from "../../src/ledger/archive/copier.ts";
-import { identify, migrate } from "../../src/ledger/archive/migrations.ts";
+import { identifyOrClaim } from "../../src/ledger/archive/identity.ts";
+import { migrate } from "../../src/ledger/archive/migrations.ts";
 import { createTables } from "../../src/ledger/archive/tables.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createArchiveSource } from "../../src/store/archive-source.ts";
@@ -86,7 +87,8 @@ function copierOn(connection: Connection, archive: ReturnType<typeof connectArch
   const source = createArchiveSource(connection);
   return createCopier({
     source,
-    tables: async () => createTables((await identify(archive.query, source.storeId()!)).archiveId, archive),
+    tables: async () =>
+      createTables((await identifyOrClaim(archive.query, source.storeId()!)).archiveId, archive),
     archiveUsed: (fault) => expect(fault).toBeUndefined(),
     keepMs: () => WEEK_MS,
     intervalMs: () => 1000,

@@ -5,7 +5,8 @@ import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { connectArchive, type OpenedArchive } from "../../src/ledger/archive/connection.ts";
 import { type CopierOptions, createCopier } from "../../src/ledger/archive/copier.ts";
-import { identify, migrate } from "../../src/ledger/archive/migrations.ts";
+import { identifyOrClaim } from "../../src/ledger/archive/identity.ts";
+import { migrate } from "../../src/ledger/archive/migrations.ts";
 import { createTables } from "../../src/ledger/archive/tables.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createArchiveSource } from "../../src/store/archive-source.ts";
@@ -104,7 +105,10 @@ function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs, besid
     source,
     async tables() {
       await migrate(archive);
-      const tables = createTables((await identify(archive.query, source.storeId()!)).archiveId, archive);
+      const tables = createTables(
+        (await identifyOrClaim(archive.query, source.storeId()!)).archiveId,
+        archive,
+      );
       return {
         ...tables,
         async state(partitions) {

@@ -136,7 +136,7 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
   });
   const { readArchived: away } = archiveLookUps("postgres://nobody:x@127.0.0.1:1/none");
   await expect(grantCredits(stage.nodes, "acme", 5, "order-4", undefined, away)).rejects.toThrow(
-    /^nothing is changed: only the archive knows .*, which does not answer \(nobody listens there/,
+    /^nothing is changed: only the archive knows .*, which cannot be used \(nobody listens there/,
   );
   expect(archiveLookUps(undefined)).toEqual({});
 });

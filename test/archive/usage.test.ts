@@ -208,7 +208,7 @@ test("the archive says of one account how far its own partition is copied", asyn
     const [own, ...others] = await small.database.query<{ at: Date }>(
       "SELECT at FROM tollgate.ledger_entries ORDER BY account_id = 'acme' DESC, at DESC",
     );
-    const env = { ARCHIVE_URL: small.url, REDIS_URL: redisUrl() };
+    const env = { ARCHIVE_URL: small.url, REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}` };
     const until = async (...words: string[]) =>
       JSON.parse((await runHere([...words, "--json"], env)).stdout).source.archived_until;
     expect(await until("usage", "--account", "acme")).toBe(own?.at.toISOString());
@@ -315,7 +315,10 @@ describe("what people see", () => {
 
   test("an archive that is away, or that has no schema yet, is an error that says what to do", async () => {
     const words = ["statement", "acme", "2025-10"];
-    const away = await runHere(words, { ARCHIVE_URL: "postgres://tollgate:secret@127.0.0.1:1/tollgate" });
+    const away = await runHere(words, {
+      ...envOf("redis"),
+      ARCHIVE_URL: "postgres://tollgate:secret@127.0.0.1:1/tollgate",
+    });
     expect(away).toMatchObject({
       code: 1,
       stdout: "",
@@ -324,7 +327,7 @@ describe("what people see", () => {
     expect(away.stderr).not.toContain("secret");
     const empty = new URL(stage.url);
     empty.pathname = "/postgres";
-    const missing = await runHere(words, { ARCHIVE_URL: empty.href });
+    const missing = await runHere(words, { ...envOf("redis"), ARCHIVE_URL: empty.href });
     expect(missing.stderr).toContain("tollgate archive migrate");
   });
 });

@@ -88,7 +88,7 @@ export function byHandOnce({ entries, history }: Ledger): Finding {
     ({ reference }) => reference,
   );
   let done = 0;
-  for (const { kind, references, outcomes, amount, accountId, taskId } of all) {
+  for (const { kind, references, outcomes, amount, accountId, taskId, needsArchive } of all) {
     const own = [...new Set(references)].flatMap((reference) => made.get(reference) ?? []);
     const times = outcomes.filter((outcome) => outcome === "adjusted" || outcome === "refunded").length;
     done += times;
@@ -99,7 +99,7 @@ export function byHandOnce({ entries, history }: Ledger): Finding {
       const isRight = kind === "adjust" ? entry.amount === amount : entry.taskId === taskId;
       if (!isRight || entry.accountId !== accountId) violations.push(`${what} is another entry: ${entry.id}`);
     }
-    const known = ["adjusted", "duplicate", "refunded", "conflict"];
+    const known = ["adjusted", "duplicate", "refunded", "conflict", ...(needsArchive ? ["unavailable"] : [])];
     for (const outcome of outcomes) if (!known.includes(outcome)) violations.push(`${what} failed`);
   }
   const planned = new Set(all.flatMap(({ references }) => references));

@@ -102,7 +102,7 @@ export interface AccountFacts {
   areOfAccount?: boolean;
 }
 
-/** What two operators were told who did the same at a time. */
+/** What operators were told who did the same. */
 export interface ByHand {
   kind: "adjust" | "refund";
   accountId: string;
@@ -113,6 +113,8 @@ export interface ByHand {
   amount: number;
   /** Such as `adjusted`, `duplicate` or the code of an error. */
   outcomes: string[];
+  /** One after the other, and only the archive could tell: it may be that nobody is to be trusted. */
+  needsArchive?: true;
 }
 
 export interface Meta {

@@ -10,6 +10,7 @@ import { disconnects } from "./scenarios/disconnects.ts";
 import { disks } from "./scenarios/disks.ts";
 import { kills, killsOnCluster } from "./scenarios/kills.ts";
 import { lateBinds } from "./scenarios/late-binds.ts";
+import { lookUps } from "./scenarios/look-ups.ts";
 import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
 import { overload } from "./scenarios/overload.ts";
 import { redisLink } from "./scenarios/redis-link.ts";
@@ -69,6 +70,7 @@ export const PARTS: readonly Part[] = [
   judged(disks),
   judged(disconnects),
   judged(archive),
+  judged(lookUps),
   judged(crashOnCluster),
   judged(killsOnCluster),
   judged(window),

@@ -14,8 +14,10 @@ import {
   partitionNames,
   partitionOf,
   requestName,
+  taskName,
 } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { releaseTask } from "../../src/store/operator-tasks.ts";
 import { type FindArchivedCharge, refundTask } from "../../src/store/refunds.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
@@ -246,6 +248,71 @@ async function forget({ stage }: Given, request: Generation): Promise<void> {
   expect(await stage.requestRecord(request)).toEqual({});
 }
 
+/** As if Redis had lost the record of a task, and a gateway sent its charge once more. */
+async function chargeAgain({ stage }: Given, request: Generation): Promise<void> {
+  await stage.redis.del(
+    requestName(stage.partition, request.requestId),
+    taskName(taskOf(request), stage.partition),
+  );
+  expect(await stage.bind(request)).toBe("late");
+}
+
+// Guarantee: whoever ends a task knows of an operator's refund, also where Redis has lost the task's record meanwhile.
+test("a task that an operator has refunded is not refunded by its end when its charge comes again", async () => {
+  const given = await givenAccount();
+  const { accountId, stage, key } = given;
+  const [failed, released] = [await givenTask(given, "completed"), await givenTask(given, "completed")];
+  for (const request of [failed, released])
+    await refundTask(nodes, taskOf(request), { reason: "r", reference: request.requestId }, ANN);
+  for (const request of [failed, released]) await chargeAgain(given, request);
+  expect(await stage.credits(key)).toMatchObject({ balance: 80 });
+  expect(await stage.observe(failed, "failed")).toMatchObject({ outcome: "finished", refunded: 0 });
+  expect(await releaseTask(nodes, taskOf(released), ANN)).toEqual({ outcome: "ended", refunded: 0 });
+  expect(await readAccount(nodes, accountId)).toMatchObject({ balance: 80 });
+  expect(await stage.requestRecord(failed)).toMatchObject({ state: "finished", refunded: "1" });
+  expect(await codeOf(refundTask(nodes, taskOf(failed), { reason: "r", reference: "r-2" }, ANN))).toBe(
+    "conflict",
+  );
+});
+
+// Guarantee: the sum is 0 once, and `refunded` says only what has moved.
+test.each([
+  { what: "refunded by its end", state: "bound", refundFailed: true, byHand: "conflict" },
+  { what: "refunded by hand", state: "bound", refundFailed: false, byHand: "done" },
+  { what: "never charged", state: "late", refundFailed: true, byHand: "conflict" },
+  { what: "free of charge", state: "free", refundFailed: true, byHand: "conflict" },
+])(
+  "a task ended at twice its maximum age, then known to have failed, then refunded by hand: $what",
+  async ({ state, refundFailed, byHand }) => {
+    const given = await givenAccount();
+    const { stage, key, accountId } = given;
+    const request = stage.request(key);
+    await stage.admit(request);
+    if (state === "late") {
+      await stage.void(request, "released");
+      await stage.redis.hset(key.names.account, "balance", "0");
+    }
+    await stage.bind(request);
+    const { balance: before } = await readAccount(nodes, accountId);
+    if (state === "free")
+      await stage.redis.hset(requestName(stage.partition, request.requestId), "price", "0");
+    const moved = async () => (await stage.requestRecord(request)).refunded ?? "0";
+    const ended = await stage.observe(request, "expired", { refundFailed });
+    expect(ended).toMatchObject({ outcome: "finished" });
+    expect(Number(await moved())).toBe(ended.refunded > 0 ? 1 : 0);
+    expect(await stage.observe(request, "failed", { refundFailed: true })).toMatchObject({
+      ...{ outcome: "already_finished", refunded: 0 },
+    });
+    const wanted = { reason: "r", reference: "r-1" };
+    expect(await codeOf(refundTask(nodes, request.requestId, wanted, ANN))).toBe(byHand);
+    const { balance, entries } = await readAccount(nodes, accountId);
+    const isMoved = state === "bound";
+    expect(balance).toBe(before + (isMoved ? 10 : 0));
+    expect(entries.filter(({ reason }) => reason === "refund")).toHaveLength(isMoved ? 1 : 0);
+    expect(await moved()).toBe(isMoved ? "1" : "0");
+  },
+);
+
 test.each([
   ["held", "release"],
   ["bound", "release"],
@@ -342,6 +409,8 @@ async function byHand(nodes: RedisNodes): Promise<unknown> {
   await refundBy(tasks.completed!, "f-1");
   await refundBy(tasks.completed!, "f-2");
   await refundBy(tasks.failed!, "f-1");
+  await chargeAgain(given, tasks.completed!);
+  seen.push(await releaseTask(nodes, taskOf(tasks.completed!), ANN));
   const { balance } = await readAccount(nodes, accountId);
   await adjust(-balance - 1, "r-3");
   await adjust(-balance, "r-4");
@@ -398,14 +467,15 @@ test("adjustments and refunds by hand do what they say, once", async () => {
       ...["done", "done", "conflict", "conflict"],
       ...["conflict", "conflict", "conflict", "conflict", "conflict"],
       ...["done", "done", "conflict", "conflict"],
+      { outcome: "ended", refunded: 0 },
       ...["conflict", "done", "not_found", "search", "refunded_before"],
     ],
     entries: [
       ["recharge", "7", "why", "r-1", ANN.by, ""],
       ["recharge", "10", "refund", "f-1", ANN.by, "why"],
-      ["consume", "-77", "why", "r-4", ANN.by, ""],
+      ["consume", "-67", "why", "r-4", ANN.by, ""],
     ],
-    references: ["f-1: refund req", "r-1: adjustment 7", "r-4: adjustment -77"],
+    references: ["f-1: refund req", "r-1: adjustment 7", "r-4: adjustment -67"],
     refunds: ["f-1"],
     balance: 0,
   });

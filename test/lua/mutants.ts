@@ -225,7 +225,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a refund gives no room back",
     "include/refund",
-    "  add_spent(spent, request.admitted_at, -price)\n",
+    "  add_spent(spent, record.admitted_at, -price)\n",
   ),
   mutant(
     "a late one without an admission gives no room back",
@@ -730,8 +730,8 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("the mark is lost at the end", "observe", '(kept.is_disputed and "!" or "")', '""'),
   mutant("refunded though it is off", "observe", ' and ARGV[7] == "1"', ""),
-  without("uncollected is refunded", "include/refund", "  if request.uncollected then return 0 end\n"),
-  mutant("a refund of one credit less", "include/refund", "tonumber(request.price)", "request.price - 1"),
+  mutant("uncollected is refunded", "include/refund", "if record.uncollected or", "if"),
+  mutant("a refund of one credit less", "include/refund", "tonumber(record.price)", "record.price - 1"),
   mutant("completed is refunded", "observe", 'if status == "failed" and ARGV', "if ARGV"),
   mutant("total used stays after a refund", "include/refund", "price, 0, -price,", "price, 0, 0,"),
   without("the slot stays after the end", "observe", 'redis.call("SREM", KEYS[4], request_id)\n'),
@@ -766,12 +766,13 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("any reference adjusts again", "adjust", "if earlier then", "if false then"),
   mutant("an adjustment counts as used", "adjust", "amount, 0, 0,", "amount, 0, -amount,"),
   mutant("a refund by hand under any reference", "refund", "if earlier then", "if false then"),
-  without(
+  mutant(
     "a request is refunded by hand again",
-    "refund",
-    'redis.call("HSET", KEYS[5], request_id, reference)\n',
+    "include/refund",
+    "operator and operator.reference then",
+    "false then",
   ),
-  mutant("a failed task is refunded by hand, too", "refund", "or record[8] then", "then"),
+  mutant("a failed task is refunded by hand, too", "refund", "request_id, record[8])", "request_id)"),
   mutant("a refund by hand gives no room", "refund", "record[9] or record[10]", "nil"),
   // inspect, credits, recharge, lease, collect
   mutant(
@@ -1456,8 +1457,19 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("an adjustment's reason is not kept", "adjust", '"", ARGV[5],', '"", "x",'),
   mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
   mutant("an adjustment of any account", "adjust", "if not money[1] then", "if false then"),
-  without("a request's refund is not kept", "refund", 'redis.call("HSET", KEYS[5], request_id, reference)\n'),
-  mutant("a failed task's refund does not count", "refund", "or record[8] then", "then"),
+  mutant(
+    "a request's refund is not kept",
+    "include/refund",
+    "operator and operator.reference then",
+    "false then",
+  ),
+  mutant("a failed task's refund does not count", "refund", "request_id, record[8])", "request_id)"),
+  mutant(
+    "the end of a task does not see an operator's refund",
+    "include/refund",
+    "is_repeat then",
+    "false then",
+  ),
   without(
     "a refund's reference is not kept",
     "refund",
@@ -1476,6 +1488,11 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   ),
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
+
+/** What a full store would wait for. */
+export const FULL_MUTANTS: readonly Mutant[] = ["turn", "note", "archived", "trim", "rollup", "collect"].map(
+  (file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom", "#!lua"),
+);
 
 /** Mistakes in the count of refusals, which the model does not know. */
 export const REFUSED_MUTANTS: readonly Mutant[] = [

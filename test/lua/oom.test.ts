@@ -4,10 +4,20 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { createClient } from "../../src/store/client.ts";
+import { markAndWait } from "../../src/store/confirmation.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { rollUp } from "../../src/store/rolling-up.ts";
+import { createScriptRunner } from "../../src/store/script-runner.ts";
+import { archived } from "../../src/store/scripts/archived.ts";
+import { collect } from "../../src/store/scripts/collect.ts";
+import { note } from "../../src/store/scripts/note.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
+import { trim } from "../../src/store/scripts/trim.ts";
+import { turn } from "../../src/store/scripts/turn.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
+import { takeTurn } from "../../src/store/take-turn.ts";
 import {
   createStage,
   HOLD_MS,
@@ -19,6 +29,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { FULL_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
 let dir: string;
 let server: RunningRedis;
@@ -73,6 +84,76 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     await connection.redis.config("SET", "maxmemory", "64mb");
   }
   expect(await stage.admit(stage.request(key))).toMatchObject({ outcome: "admitted" });
+});
+
+// Guarantee: what makes room again never waits for room.
+test("turns are taken and replicas are asked while the store is full", async () => {
+  const { redis } = connection;
+  const [name, other] = [`tg:turn-${randomId("x")}`, `tg:turn-${randomId("x")}`];
+  await redis.config("SET", "maxmemory", "1");
+  try {
+    const take = (holder: string) => connection.scripts.run(turn, { name, holder, turnMs: 60_000 });
+    expect([await take("a"), await take("b"), await take("a")]).toEqual([true, false, true]);
+    expect(await redis.pttl(name)).toBeGreaterThan(50_000);
+    expect([await takeTurn(connection, other, 60_000), await takeTurn(connection, other, 60_000)]).toEqual([
+      true,
+      false,
+    ]);
+    expect(await markAndWait(redis, { mark: other, replicas: 0, timeoutMs: 10 })).toBe(true);
+  } finally {
+    await redis.config("SET", "maxmemory", "64mb");
+  }
+});
+
+/** Each script that makes room, or that one which does waits for. @returns what Redis refuses */
+async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
+  const folder = mutant && (await plant(mutant));
+  const client = createClient(server.url, 10_000);
+  await client.connect();
+  const { run } = createScriptRunner(client, folder === undefined ? {} : { folder });
+  const partition = 7;
+  const archivedTo = { streamId: "1-1", accountId: "a", balanceAfter: 0, requestId: "", reference: "" };
+  const scripts = {
+    turn: () => run(turn, { name: `tg:turn-${randomId("x")}`, holder: "a", turnMs: 1000 }),
+    note: () => run(note, { partition, changed: ["key a"] }),
+    archived: () =>
+      run(archived, {
+        ...{
+          partition,
+          generation: "g",
+          newest: undefined,
+          batch: 1,
+          noted: { newest: undefined, batch: 0 },
+        },
+        ...{ lookedUntil: 0, requests: [], changed: [] },
+      }),
+    trim: () => run(trim, { partition, archivedTo, keepMs: 0, keepReferencesMs: 0, most: 1 }),
+    rollup: () => rollUp(run, { partition, slicesMax: 1 }),
+    collect: () => run(collect, { partition, requestId: "r", taskId: undefined, retentionMs: 1 }),
+  };
+  await connection.redis.config("SET", "maxmemory", "1");
+  try {
+    const names: string[] = [];
+    for (const [name, call] of Object.entries(scripts))
+      await call().catch((error: Error) => {
+        expect(error.message).toMatch(/OOM/);
+        names.push(name);
+      });
+    return names;
+  } finally {
+    await connection.redis.config("SET", "maxmemory", "64mb");
+    client.disconnect();
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+// Guarantee: a full store gets going by itself.
+test("what makes room is never refused for want of room", async () => {
+  expect(await refusedWhenFull()).toEqual([]);
+});
+
+test.each(FULL_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  expect(await refusedWhenFull(mutant)).toEqual([mutant.file]);
 });
 
 // Guarantee: during an incident the ledger can be checked, and what is wrong in it is found.

@@ -79,8 +79,8 @@ test("what is included is used, and each script includes just what it uses", () 
 
 // Guarantee: on a Redis Cluster nothing changes a frozen partition; on one server the check costs nothing.
 test("every script that writes to a partition stops if it is frozen, where partitions can be frozen", () => {
-  // The probe's name says nothing of an account; MOVE runs on one server alone.
-  const writing = SCRIPTS.filter(({ name }) => !["probe", "move"].includes(name)).filter(
+  // The names of the probe and of turns say nothing of an account; MOVE runs on one server alone.
+  const writing = SCRIPTS.filter(({ name }) => !["probe", "turn", "move"].includes(name)).filter(
     ({ name }) => !/^#!lua flags=no-writes\n/.test(readScript(name)),
   );
   for (const script of SCRIPTS) {
@@ -107,6 +107,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "month_of",
         "read_spent",
         "add_spent",
+        "is_refunded",
         "post_refund",
         "stamp_at",
         "read_window",

@@ -186,10 +186,11 @@ describe("a reference that Redis has forgotten", () => {
     await givenForgotten();
     const asked: string[][] = [];
     const like = { ...(await entriesNow()).at(-1)!, requestId: "", taskId: "", endpoint: "", reason: "" };
-    const archive = (amount: number | undefined) => async (accountId: string, reference: string) => {
-      asked.push([accountId, reference]);
-      return amount === undefined ? undefined : { ...like, accountId, reference, type: "recharge", amount };
-    };
+    const archive =
+      (amount: number | undefined) => async (_: RedisNodes, accountId: string, reference: string) => {
+        asked.push([accountId, reference]);
+        return amount === undefined ? undefined : { ...like, accountId, reference, type: "recharge", amount };
+      };
     const grant = (reference: string, amount: number | undefined) =>
       grantCredits(nodes, "acc", 100, reference, undefined, archive(amount));
     const entry = { reference: "order 3", amount: 100 };
@@ -212,7 +213,7 @@ describe("a reference that Redis has forgotten", () => {
     await givenForgotten();
     const away = async (): Promise<never> => Promise.reject(new Error("nobody listens there"));
     await expect(grantCredits(nodes, "acc", 100, "order 3", undefined, away)).rejects.toThrow(
-      "nothing is changed: only the archive knows whether this reference was used long ago, which does not answer " +
+      "nothing is changed: only the archive knows whether this reference was used long ago, which cannot be used " +
         "(nobody listens there); run this again later",
     );
     await expect(grantCredits(nodes, "acc", 100, "order 3")).rejects.toThrow("set ARCHIVE_URL");

@@ -4,7 +4,8 @@ import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { connectArchive, type OpenedArchive } from "./connection.ts";
 import { createCopier } from "./copier.ts";
-import { identify, MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
+import { identifyOrClaim } from "./identity.ts";
+import { MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
 import { archiveReason } from "./reasons.ts";
 import { type ArchiveTables, createTables } from "./tables.ts";
 
@@ -46,7 +47,7 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
     const storeId = source.storeId();
     if (storeId === undefined) throw new Error("the store has no id: it is out of memory");
     if ((await pendingSteps(archive.query)).length > 0) await takeSteps();
-    const { archiveId } = await identify(archive.query, storeId);
+    const { archiveId } = await identifyOrClaim(archive.query, storeId);
     return createTables(archiveId, archive);
   }
 

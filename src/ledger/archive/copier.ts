@@ -42,11 +42,11 @@ export function createCopier(options: CopierOptions) {
 
   /** @returns whether there is more to copy */
   async function round(): Promise<boolean> {
-    const held = await turns.take();
+    const { held, fault: refused } = await turns.take();
     copying.keepOnly(held.flatMap(({ partitions }) => partitions));
     if (held.length === 0) {
-      succeededMs = performance.now();
-      await copying.showLag(held);
+      if (!refused) succeededMs = performance.now();
+      await copying.showLag(held, refused && performance.now() - succeededMs);
       return false;
     }
     let hasMore = false;
@@ -64,9 +64,9 @@ export function createCopier(options: CopierOptions) {
       copying.keepOnly([]);
     }
     failures = fault ? failures + 1 : 0;
-    if (!fault) succeededMs = performance.now();
+    if (!fault && !refused) succeededMs = performance.now();
     options.archiveUsed(fault);
-    await copying.showLag(held, fault && performance.now() - succeededMs);
+    await copying.showLag(held, (fault ?? refused) && performance.now() - succeededMs);
     return hasMore && fault === undefined;
   }
 
@@ -106,25 +106,32 @@ const waitAfter = (failures: number, intervalMs: number): number =>
 function createTurns(source: ArchiveSource) {
   const holder = randomUUID();
   let held: HeldPartitions[] = [];
+  /** Why a primary has given no turns: whether its partitions are copied by anybody is not known. */
+  let fault: Error | undefined;
   let takenAtMs = Number.NEGATIVE_INFINITY;
 
   return {
     /** Renews turns, and takes those that nobody has. */
-    async take(): Promise<readonly HeldPartitions[]> {
+    async take(): Promise<{ held: readonly HeldPartitions[]; fault: Error | undefined }> {
       const primaries = source.primaries();
       const isSame = held.every(({ primary }) => primaries.some((one) => one.primary === primary));
-      if (isSame && performance.now() - takenAtMs < RENEW_EVERY_MS) return held;
+      if (isSame && performance.now() - takenAtMs < RENEW_EVERY_MS) return { held, fault };
       takenAtMs = performance.now();
+      fault = undefined;
       const taken = await Promise.all(
         primaries.map(async ({ primary, partitions }) => {
           const own = await source
             .takeTurns(primary, partitions, { holder, turnMs: TURN_MS })
-            .catch(withoutStore);
-          return { primary, partitions: own ?? [] };
+            .catch((error: Error) => {
+              withoutStore(error);
+              fault = error;
+              return [];
+            });
+          return { primary, partitions: own };
         }),
       );
       held = taken.filter(({ partitions }) => partitions.length > 0);
-      return held;
+      return { held, fault };
     },
     /** Lets another process take over at once. */
     async leave(): Promise<void> {

@@ -14,6 +14,7 @@ export const STEPS = [
   "0005-batches",
   "0006-gone",
   "0007-latest-batch",
+  "0008-gaps",
 ] as const;
 
 /** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */
@@ -32,13 +33,6 @@ export class ArchiveError extends Error {
     super(why);
     this.advice = advice;
   }
-}
-
-/** Whose archive it is. */
-export interface ArchiveIdentity {
-  archiveId: string;
-  /** `id` of `tg:meta` of the store that is copied to it. */
-  storeId: string;
 }
 
 /**
@@ -81,33 +75,3 @@ async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
 /** The steps of this release that a database has not taken. @throws ArchiveError for a schema of a later release */
 export const pendingSteps = async (query: ArchiveQuery): Promise<string[]> =>
   STEPS.slice((await stepsTaken(query)).length);
-
-/**
- * Whose archive this is; a new one becomes that of `storeId`.
- * @throws ArchiveError for another store's
- */
-export async function identify(query: ArchiveQuery, storeId: string): Promise<ArchiveIdentity> {
-  const known = await identityOf(query);
-  if (known === undefined)
-    await query("INSERT INTO tollgate.archive (store_id) VALUES ($1) ON CONFLICT DO NOTHING", [storeId]);
-  const identity = known ?? (await identityOf(query))!;
-  requireOwner(identity, storeId);
-  return identity;
-}
-
-/** @throws ArchiveError for another store's archive */
-export function requireOwner(identity: ArchiveIdentity, storeId: string): void {
-  if (identity.storeId === storeId) return;
-  throw new ArchiveError(
-    `the archive belongs to another store (${identity.storeId}; this store is ${storeId})`,
-    "set ARCHIVE_URL to this store's database, or to an empty one",
-  );
-}
-
-/** Undefined for an archive that nobody has used. */
-export async function identityOf(query: ArchiveQuery): Promise<ArchiveIdentity | undefined> {
-  const [row] = await query<{ archive_id: string; store_id: string }>(
-    "SELECT archive_id, store_id FROM tollgate.archive",
-  );
-  return row && { archiveId: row.archive_id, storeId: row.store_id };
-}

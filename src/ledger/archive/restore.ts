@@ -13,7 +13,8 @@ import {
 } from "../../store/restoring.ts";
 import { scriptsOf } from "../../store/script-runner.ts";
 import { trimLedger } from "../../store/trimming.ts";
-import { ArchiveError, identityOf } from "./migrations.ts";
+import { identityOf } from "./identity.ts";
+import { ArchiveError } from "./migrations.ts";
 import { copyKeys } from "./restore-keys.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";

@@ -2,7 +2,7 @@ import type { ArchivePage } from "../../store/archive-pages.ts";
 import type { AuditRecord } from "../../store/audit.ts";
 import type { ChangedRecord } from "../../store/changed-records.ts";
 import type { EndedRequest } from "../../store/ended-requests.ts";
-import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
 import { archivableMs, archivableText, jsonOf } from "./archivable.ts";
 import type { ArchiveQuery } from "./tables.ts";
@@ -198,6 +198,21 @@ const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
 /** A row for each batch. Those of before go: a trigger of the table deletes them. */
 export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(run, "batches", BATCH_COLUMNS, pages);
+
+const GAP_COLUMNS: readonly Column<ArchivePage>[] = [
+  ["partition", "int", ({ position }) => position.partition],
+  ["after", "text", ({ position }) => position.newest?.streamId ?? LEDGER_START],
+  ["until", "text", ({ missingUntil }) => missingUntil ?? ""],
+];
+
+/** A row for each page of entries that does not follow what the archive has: what is in between is nowhere. */
+export const insertGaps = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
+  insert(
+    run,
+    "ledger_gaps",
+    GAP_COLUMNS,
+    pages.filter(({ missingUntil, entries }) => missingUntil !== undefined && entries.length > 0),
+  );
 
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
   insert(run, "request_rows", REQUEST_COLUMNS, requests);

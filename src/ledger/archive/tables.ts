@@ -13,6 +13,7 @@ import {
   insertBatches,
   insertChanged,
   insertEntries,
+  insertGaps,
   insertRequests,
 } from "./rows.ts";
 
@@ -124,6 +125,7 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
           used.map(({ position }) => position),
         );
         await insertBatches(run, used);
+        await insertGaps(run, used);
         return {
           entry: await insertEntries(run, used),
           request: await insertRequests(

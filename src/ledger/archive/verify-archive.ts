@@ -4,15 +4,13 @@ import { compareIds } from "../../store/entry-ids.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
 import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
-import { OperatorError } from "../../store/operator-error.ts";
 import { readsOfMost, type Unread } from "../../store/partition-reads.ts";
 import { many } from "../../store/pipelines.ts";
 import { listPages } from "../../store/sorted-set-pages.ts";
-import { partitionsOf, storedFacts } from "../../store/store-facts.ts";
+import { partitionsOf } from "../../store/store-facts.ts";
 import { partsOf } from "../charges.ts";
 import { addEntry, emptyFold, type Findings, type LedgerFold, type Report, reportInto } from "../fold.ts";
 import { archivableText } from "./archivable.ts";
-import { ArchiveError, identityOf, pendingSteps, requireOwner } from "./migrations.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
@@ -302,19 +300,5 @@ async function compareBalances(
       report("archive", accountId, `has ${balance} credits in Redis, and ${archived} by the archive`);
     }
     await step();
-  }
-}
-
-/** @throws OperatorError unless the archive can be read, and is this store's */
-export async function requireOwnArchive(nodes: RedisNodes, query: ArchiveQuery): Promise<void> {
-  const { id } = await storedFacts(nodes);
-  try {
-    const identity = (await pendingSteps(query)).length === 0 ? await identityOf(query) : undefined;
-    if (identity === undefined || id === undefined)
-      throw new OperatorError("the archive is empty: no gateway has copied anything to it");
-    requireOwner(identity, id);
-  } catch (error) {
-    if (!(error instanceof ArchiveError)) throw error;
-    throw new OperatorError(`the archive: ${error.message}; ${error.advice}`);
   }
 }

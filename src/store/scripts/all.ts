@@ -17,6 +17,7 @@ import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
 import { move } from "./move.ts";
+import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
@@ -29,6 +30,7 @@ import { survey } from "./survey.ts";
 import { tally } from "./tally.ts";
 import { token } from "./token.ts";
 import { trim } from "./trim.ts";
+import { turn } from "./turn.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
 
@@ -50,6 +52,8 @@ export const SCRIPTS: readonly ScriptFile[] = [
   lease,
   collect,
   archived,
+  note,
+  turn,
   probe,
   snapshot,
   holding,

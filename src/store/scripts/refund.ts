@@ -55,9 +55,9 @@ export const refund: Script<RefundCall, Refunded> = {
   name: "refund",
   isBatched: false,
   keys({ partition, accountId, requestId }) {
-    const { account, references, checkpoint, refunds } = accountNames(partition, accountId);
+    const { account, references, checkpoint } = accountNames(partition, accountId);
     const { ledger } = partitionNames(partition);
-    return [account, ledger, references, checkpoint, refunds, requestName(partition, requestId)];
+    return [account, ledger, references, checkpoint, requestName(partition, requestId)];
   },
   args({ accountId, requestId, reference, reason, lookedUp = 0, actor, charge }) {
     const found = charge

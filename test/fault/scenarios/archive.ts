@@ -75,7 +75,7 @@ async function runArchive(options: RunOptions, { hits, width, only }: ArchiveSiz
       history.faults.push(fault);
     }
     await world.stopGateways();
-    const facts = { ...(await readArchive(postgres.url())), inRedis: await readStreams(world.redis) };
+    const facts = await readWhole(world.redis, postgres.url());
     return { ...history, archive: facts, store: withWholeLedger(history.store, facts) };
   } finally {
     await world.stop();
@@ -171,6 +171,12 @@ async function hasCaughtUp(redis: Redis, url: string, history: History): Promise
   );
 }
 
+/** Redis and the archive. */
+export const readWhole = async (redis: Redis, url: string): Promise<ArchiveFacts> => ({
+  ...(await readArchive(url)),
+  inRedis: await readStreams(redis),
+});
+
 async function readArchive(url: string): Promise<Omit<ArchiveFacts, "inRedis">> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -216,7 +222,10 @@ const entryOf = (row: Record<string, string | null>): LedgerEntry => ({
 });
 
 /** The store's records with the ledger that Redis and the archive have together. */
-function withWholeLedger(store: readonly StoreEntry[], { entries, inRedis }: ArchiveFacts): StoreEntry[] {
+export function withWholeLedger(
+  store: readonly StoreEntry[],
+  { entries, inRedis }: ArchiveFacts,
+): StoreEntry[] {
   const whole = new Map([...entries, ...inRedis].map((entry) => [entryName(entry), entry]));
   const partitions = Map.groupBy(whole.values(), ({ partition }) => partition);
   const streams = [...partitions].map(([partition, all]): StoreEntry => {

@@ -1,6 +1,7 @@
 import type { Patch } from "../tree.ts";
 import { archive } from "./archive.ts";
 import type { Control } from "./controls.ts";
+import { lookUps } from "./look-ups.ts";
 
 const postgresFails: Control["run"] = (options) =>
   archive.run(options, { hits: 8, width: 16, only: "postgres" });
@@ -107,5 +108,36 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
     ],
     run: postgresFails,
     caughtBy: "the ledger balances, nothing held",
+  },
+  {
+    name: "a look-up trusts any archive",
+    patches: [
+      {
+        file: "src/ledger/archived-money.ts",
+        from: "      await identifyFor(nodes, query, partition);\n",
+        to: "",
+      },
+      {
+        file: "src/ledger/archived-money.ts",
+        from: "      await requireComplete(nodes, query, { partition, accountId });\n",
+        to: "",
+      },
+    ],
+    run: (options) => lookUps.run(options, { only: "other" }),
+    caughtBy: "what operators do is done once",
+  },
+  {
+    name: "a charge that Redis has lost is refunded",
+    patches: [{ file: "src/ledger/archive/complete.ts", from: "if (ahead > 0 && newest", to: "if (!newest" }],
+    run: (options) => lookUps.run(options, { only: "redis" }),
+    caughtBy: "what operators do is done once",
+  },
+  {
+    name: "an archive that lacks what has left Redis decides",
+    patches: [
+      { file: "src/ledger/archive/complete.ts", from: "  if (ahead < 0) throw new BehindError();\n", to: "" },
+    ],
+    run: (options) => lookUps.run(options, { only: "postgres" }),
+    caughtBy: "failed tasks refunded exactly once",
   },
 ];

@@ -91,6 +91,7 @@ const GENERAL: readonly Control[] = [
         from: 'if state ~= "bound" then',
         to: 'if state ~= "bound" and state ~= "finished" then',
       },
+      { file: "lua/include/refund.lua", from: "if is_repeat then", to: "if false then" },
     ],
     run: quietKills,
     caughtBy: "failed tasks refunded exactly once",

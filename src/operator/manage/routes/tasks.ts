@@ -59,7 +59,7 @@ const listRoute = ({ session, archive }: Services) =>
         ...periodOf(query),
       };
       const { tasks, next, reachesBackToMs } = await session.run(async (nodes) =>
-        listTasks(nodes, params.account!, filter, await archive?.open()),
+        listTasks(nodes, params.account!, filter, await archive?.open(nodes)),
       );
       const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
       return { status: 200, body: { data: tasks.map(taskShown), next_cursor: next ?? null, ...reach } };

@@ -45,7 +45,7 @@ export const transactionRoutes = ({ session, archive }: Services) => [
       };
       const { entries, next, reachesBackToMs } = await session.run(async (nodes) =>
         id === undefined && reference === undefined
-          ? pageTransactions(nodes, params.account!, filter, await archive?.open())
+          ? pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
           : namedTransactions(nodes, params.account!, { ...filter, id, reference }, session.archive),
       );
       const data = entries.map((entry) => transactionShown(entry));

@@ -51,7 +51,7 @@ export const usageRoutes = ({ session, archive }: Services) => [
     async run({ params, query: { from, to, group_by: groupBy = "day" } }) {
       const selection = { accountId: params.account!, from, to, by: groupsOf(groupBy) };
       const { rows, source, sinceMs, endedSinceMs } = await session.run(async (nodes) =>
-        accountUsage(nodes, selection, await archive?.open()),
+        accountUsage(nodes, selection, await archive?.open(nodes)),
       );
       const body = {
         data: rows,
