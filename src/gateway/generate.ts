@@ -15,7 +15,7 @@ import { refuseKnown } from "./inspect-key.ts";
 import { recordAffordable } from "./key-usage.ts";
 import type { RequestHead } from "./protocol.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
-import { isOthersTask, passUnmetered, rememberTask } from "./unmetered-fallback.ts";
+import { isOthersTask, passUnmetered, rememberTask, showKnownLimits } from "./unmetered-fallback.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
 /**
@@ -186,6 +186,7 @@ async function forwardUnmetered(call: Call, generation: Generation, text: string
       const { tag } = gateway.upstream(config);
       gateway.fallback.seenTasks.add(taskId, key.accountId, tag);
       gateway.fallback.unmeteredTasks.add(taskId, key.accountId, tag);
+      showKnownLimits(call);
       return success(outcome.data, [], "unmetered");
     }
     case "unclear":

@@ -10,7 +10,7 @@ import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
 import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
-import { passUnmetered, rememberGoodKey, rememberTask } from "./unmetered-fallback.ts";
+import { passUnmetered, rememberGoodKey, rememberTask, showKnownLimits } from "./unmetered-fallback.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
@@ -49,7 +49,7 @@ export class TaskPolls {
       const inspection = await storeStep(call, "INSPECT", inspected);
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, evictInvalidKey(call));
-      rememberGoodKey(call, inspection.status);
+      rememberGoodKey(call, inspection, inspection.status);
       if (inspection.outcome === "account_suspended") return answer(call, refuseBarred(inspection.status));
       if (inspection.outcome !== "task") {
         if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
@@ -113,7 +113,9 @@ export class TaskPolls {
     const remembered = failures.get(key.accountId, taskId);
     if (remembered) return answer(call, remembered);
     const { outcome, refused } = await pollUpstream(call, { taskId }, upstream, failures);
-    return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");
+    if (refused) return answer(call, refused);
+    if (exchange.degraded) showKnownLimits(call);
+    return success(outcome.data, [], "unmetered");
   }
 }
 

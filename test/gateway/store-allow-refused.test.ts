@@ -1,7 +1,15 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { expectStatus } from "../support/gateway.ts";
-import { away, expectStoreAway, generate, givenStage, ready, type Stage, sent } from "../support/store-stage.ts";
+import {
+  away,
+  expectStoreAway,
+  generate,
+  givenStage,
+  ready,
+  type Stage,
+  sent,
+} from "../support/store-stage.ts";
 
 let stage: Stage;
 let key: IssuedKey;
