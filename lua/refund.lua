@@ -16,7 +16,7 @@
 --   mismatch          this reference stands for something else; nothing happens
 --   refunded_before   it was refunded; nothing happens
 --   unfinished        it is held or bound; nothing happens
---   uncharged         it is void or was bound without a charge; nothing happens
+--   uncharged         it is void or was bound without a charge, or at price 0; nothing happens
 --   search            no record says whether it was charged and not refunded; nothing happens
 --   forgotten         there is no such reference, but more of the account's have been forgotten, and this may be one of them;
 --                     nothing happens; then also how many have been forgotten
@@ -44,7 +44,7 @@ local record = redis.call("HMGET", KEYS[6], "state", "price", "endpoint", "task_
 local state = record[1]
 if redis.call("HEXISTS", KEYS[5], request_id) == 1 or record[8] then return { "refunded_before", int(available) } end
 if state == "held" or state == "bound" then return { "unfinished", int(available) } end
-if state == "void" or record[7] then return { "uncharged", int(available) } end
+if state == "void" or record[7] or tonumber(record[2] or ARGV[8]) == 0 then return { "uncharged", int(available) } end
 -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
 local admitted_at = record[9] or record[10] or (ARGV[12] ~= "" and ARGV[12]) or nil
 local request

@@ -1,5 +1,5 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
-import { type Refusal, refuse } from "../domain/errors.ts";
+import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import { isFinal, nextPollMs, TASK_ID } from "../domain/task-states.ts";
 import { reportEnd, reportPollFault } from "../settlement/task-reports.ts";
 import { isAnswered, judge } from "../settlement/task-verdict.ts";
@@ -10,7 +10,13 @@ import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
 import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
-import { passUnmetered, rememberGoodKey, rememberTask, showKnownLimits } from "./unmetered-fallback.ts";
+import {
+  isKnownUnmetered,
+  passUnmetered,
+  rememberGoodKey,
+  rememberTask,
+  showKnownLimits,
+} from "./unmetered-fallback.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
@@ -57,8 +63,8 @@ export class TaskPolls {
       }
       ({ task } = inspection);
     } catch (error) {
-      const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId);
-      if (isSeen && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
+      const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId) || isKnownUnmetered(call, taskId);
+      if ((await isSeen) && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
       throw error;
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.
@@ -180,17 +186,25 @@ function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Obse
 }
 
 /**
- * True for a task that this process passed unmetered for the account and that is not bound in the store: an upstream may
- * have returned the same task id again, for another account.
+ * True for a task that passed unmetered for the account and that is not bound in the store: an upstream may have returned the
+ * same task id again, for another account.
+ * @throws GatewayError `store_unavailable` for a task that another gateway may still have to bind, just after an outage
  */
 async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
-  const { gateway, key } = call;
+  const { gateway, config, key } = call;
   const { seenTasks, unmeteredTasks } = gateway.fallback;
-  if (!unmeteredTasks.has(taskId, key.accountId)) {
+  const isKnown = await isKnownUnmetered(call, taskId);
+  const mayBeBoundSoon = config.store.fallbackStrategy === "allow" && gateway.store.isJustBack(key.partition);
+  if (!isKnown && !mayBeBoundSoon) {
     seenTasks.forget(taskId, key.accountId);
     return false;
   }
-  if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) return true;
+  if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) {
+    if (isKnown) return true;
+    throw new GatewayError("store_unavailable", "the task may be one of the outage", {
+      retryAfterSeconds: 2,
+    });
+  }
   unmeteredTasks.forget(taskId, key.accountId);
   seenTasks.forget(taskId, key.accountId);
   return false;

@@ -1,6 +1,7 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
 import { monthOf } from "../domain/months.ts";
+import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { AccountStatus, BarredStatus } from "../store/records.ts";
 import { isRefusedByStore } from "../store/script-errors.ts";
 import type { KeyState } from "../store/scripts/include/limits.ts";
@@ -15,8 +16,10 @@ export interface FallbackMemory {
   barredAccounts: Map<string, { status: BarredStatus; atMs: number }>;
   /** Tasks this process has bound or polled, and their accounts: these may be polled while the store is unavailable. */
   seenTasks: SeenTasks;
-  /** Tasks it created while the store was unavailable; the store never knows them. */
+  /** Unmetered tasks that the store may not know yet: they are bound when it is back. */
   unmeteredTasks: SeenTasks;
+  /** Finds unmetered tasks of processes that share this one's journal folder. */
+  findElsewhere: UnmeteredElsewhere["find"];
 }
 
 export interface SeenTasks {
@@ -28,10 +31,11 @@ export interface SeenTasks {
   forget(taskId: string, accountId: string): void;
 }
 
-export const createFallbackMemory = (): FallbackMemory => ({
+export const createFallbackMemory = ({ find }: UnmeteredElsewhere): FallbackMemory => ({
   barredAccounts: new Map(),
   seenTasks: createSeenTasks(),
   unmeteredTasks: createSeenTasks(),
+  findElsewhere: find,
 });
 
 function createSeenTasks(): SeenTasks {
@@ -83,6 +87,23 @@ export function rememberTask(
 ): void {
   if (config.store.fallbackStrategy === "allow")
     gateway.fallback.seenTasks.add(taskId, key.accountId, upstream);
+}
+
+/** A generation passed unmetered, and this is its task: it can be polled while the store does not know it. */
+export function rememberUnmetered({ gateway, key }: Call, taskId: string, upstream: string): void {
+  gateway.fallback.unmeteredTasks.add(taskId, key.accountId, upstream);
+}
+
+/** True for an unmetered task of this account that this process, or one that shares its journal folder, has made. */
+export async function isKnownUnmetered(call: Call, taskId: string): Promise<boolean> {
+  const { gateway, config, key } = call;
+  const { unmeteredTasks, findElsewhere } = gateway.fallback;
+  if (isOthersTask(call, taskId)) return false;
+  if (unmeteredTasks.owner(taskId) === undefined && config.store.fallbackStrategy === "allow") {
+    const { accountId, upstream } = (await findElsewhere(taskId)) ?? {};
+    if (accountId !== undefined) unmeteredTasks.add(taskId, accountId, upstream);
+  }
+  return unmeteredTasks.has(taskId, key.accountId);
 }
 
 /** True for a task that this process has seen as another account's; for use while the store cannot be asked. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../store/checkpoints.ts";
 import { isLater } from "../store/entry-ids.ts";
-import { kindOf, LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
+import { kindOf, LEDGER_START, type LedgerEntry, UNMETERED } from "../store/ledger-entries.ts";
 import type { RequestRecord } from "../store/records.ts";
 
 /** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
@@ -186,7 +186,8 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
 function addConsume(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
   const { accountId, amount, requestId, streamId } = entry;
   account.consumed -= amount;
-  if (!(amount < 0)) report("requests", accountId, `entry ${streamId} consumes ${-amount}`, requestId);
+  if (!(amount < 0 || (amount === 0 && entry.reason === UNMETERED)))
+    report("requests", accountId, `entry ${streamId} consumes ${-amount}`, requestId);
   if (fold.charged.has(requestId)) {
     report("requests", accountId, `entry ${streamId} charges this request once more`, requestId);
     return false;

@@ -3,6 +3,8 @@ import { inStoreWords, isUnreachable } from "./reasons.ts";
 
 /** A verdict older than this is checked again when the next request needs one; that request waits if it is twice as old. */
 const VERDICT_MS = 1000;
+/** Gateways probe an unusable store once a second. */
+const OTHERS_WITHIN_MS = 5000;
 
 /** What a probe on its own connection has found. `refusing`: Redis can be reached, and cannot be used. */
 type Verdict = "away" | "refusing" | "usable";
@@ -19,6 +21,7 @@ export function createOutage(options: { isOpen(): boolean; probe(): Promise<void
   let round = 1;
   let latest: { verdict: Verdict; atMs: number } | undefined;
   let judging: Promise<void> | undefined;
+  let overAtMs = Number.NEGATIVE_INFINITY;
 
   /** One probe at a time. */
   function judge(): Promise<void> {
@@ -44,16 +47,24 @@ export function createOutage(options: { isOpen(): boolean; probe(): Promise<void
   }
 
   return {
-    /** The number of the outage, once it is clear that Redis is away; else undefined. Waits for the first verdict. */
-    async current(): Promise<number | undefined> {
-      if (!isOpen()) return undefined;
-      const ageMs = performance.now() - (latest?.atMs ?? Number.NEGATIVE_INFINITY);
-      if (ageMs > 2 * VERDICT_MS) await judge();
-      else if (ageMs > VERDICT_MS) void judge();
-      return latest?.verdict === "away" ? round : undefined;
+    known: {
+      /**
+       * The number of the outage, once it is clear that Redis is away: then requests of keys seen good may pass unmetered. Else
+       * undefined. Waits for the first verdict.
+       */
+      async outage(): Promise<number | undefined> {
+        if (!isOpen()) return undefined;
+        const ageMs = performance.now() - (latest?.atMs ?? Number.NEGATIVE_INFINITY);
+        if (ageMs > 2 * VERDICT_MS) await judge();
+        else if (ageMs > VERDICT_MS) void judge();
+        return latest?.verdict === "away" ? round : undefined;
+      },
+      /** Whether the breaker has closed so lately that other gateways may not have sent yet what they kept meanwhile. */
+      isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
     },
     /** The breaker has closed. */
     over(): void {
+      overAtMs = performance.now();
       round++;
       latest = undefined;
       judging = undefined;

@@ -52,6 +52,7 @@ export function createStore(connection: Connection) {
     nowMs: (partition: number): number => connection.of(partition).nowMs(),
     /** Which outage of its primary an account has, if that is away: then requests of keys seen good may pass unmetered. */
     outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
+    isJustBack: (partition: number): boolean => connection.of(partition).isJustBack(),
 
     /**
      * The key behind a digest; undefined when there is none, or when it is revoked or expired. Always one read outside the

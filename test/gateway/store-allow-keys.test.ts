@@ -46,7 +46,8 @@ const ways: [string, (key: IssuedKey) => Promise<Reply>][] = [
 /** A key that this gateway has seen in one of these ways. */
 async function seenBy(see: (key: IssuedKey) => Promise<Reply>, options: KeyOptions): Promise<IssuedKey> {
   const key = await stage.givenKey(options);
-  expect([200, 404]).toContain((await see(key)).status);
+  // Just after an outage, a poll of an unknown task is 503: another gateway may still have to bind it.
+  expect([200, 404, 503]).toContain((await see(key)).status);
   return key;
 }
 
