@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { dropOldest } from "../domain/bounded.ts";
 import { fileNamesIn } from "../store/process-files.ts";
 import { settlementOfLine } from "./journal-lines.ts";
@@ -43,7 +44,19 @@ export function createUnmeteredElsewhere(folder: string, storeId: () => string |
   const tasks = new Map<string, UnmeteredTask>();
   const places = new Map<string, Place>();
   let lookedMs = Number.NEGATIVE_INFINITY;
-  let looking: Promise<void> | undefined;
+  let latest: Promise<void> = Promise.resolve();
+  let next: Promise<void> | undefined;
+
+  /** Resolves after a look that has begun after this call: one that is under way may have passed what is looked for. */
+  function lookFromNow(): Promise<void> {
+    next ??= latest.then(async () => {
+      await pause(Math.max(0, lookedMs + LOOK_EVERY_MS - performance.now()), undefined, { ref: false });
+      next = undefined;
+      await look();
+    });
+    latest = next;
+    return next;
+  }
 
   async function look(): Promise<void> {
     const names = fileNamesIn(folder, SUFFIX);
@@ -92,12 +105,7 @@ export function createUnmeteredElsewhere(folder: string, storeId: () => string |
   return {
     /** The task of this id, if another process has it in its journal. */
     async find(taskId: string): Promise<UnmeteredTask | undefined> {
-      if (!tasks.has(taskId) && performance.now() - lookedMs > LOOK_EVERY_MS) {
-        looking ??= look().finally(() => {
-          looking = undefined;
-        });
-        await looking;
-      }
+      if (!tasks.has(taskId)) await lookFromNow();
       return tasks.get(taskId);
     },
   };
