@@ -121,7 +121,11 @@ else
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end
   redis.call("PERSIST", request)
-  if is_unmetered then redis.call("HSET", request, "unmetered", "1") else redis.call("SADD", slots, request_id) end
+  if is_unmetered then
+    redis.call("HSET", request, "unmetered", "1")
+  else
+    redis.call("SADD", slots, request_id)
+  end
   if shared then redis.call("SADD", shared.slots, request_id) end
   redis.call("ZREM", KEYS[7], request_id)
   -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is

@@ -20,8 +20,8 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/outbox.ts",
-        from: "if (isUnmetered(settlement)) {",
-        to: "if (isUnmetered(settlement)) return;\n    {",
+        from: "if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);",
+        to: "return;",
       },
     ],
     run,
