@@ -164,7 +164,7 @@ export const ROLLED_FIELDS = {
  * `tg:{pNN}:totals:<UTC month>` it is the day. Its value is these numbers, with spaces between; zeros in the end are left out.
  */
 export const USAGE_NUMBERS = {
-  requests: "charged generations",
+  requests: "charged generations, and unmetered ones",
   charged: "credits charged for them",
   refunded: "credits refunded",
   completed: "tasks that ended as completed",
