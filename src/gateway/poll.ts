@@ -12,6 +12,7 @@ import { createPollFailureCache, type PollFailureCache } from "./poll-failure-ca
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
 import {
   isKnownUnmetered,
+  isStoreUnavailable,
   passUnmetered,
   rememberGoodKey,
   rememberTask,
@@ -49,7 +50,7 @@ export class TaskPolls {
   async poll(call: Call, taskId: string): Promise<ApiAnswer> {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
-    let task: KnownTask;
+    let task: KnownTask | undefined;
     try {
       const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
       const inspection = await storeStep(call, "INSPECT", inspected);
@@ -57,15 +58,16 @@ export class TaskPolls {
       if (inspection.outcome === "unknown_key") return answer(call, evictInvalidKey(call));
       rememberGoodKey(call, inspection, inspection.status);
       if (inspection.outcome === "account_suspended") return answer(call, refuseBarred(inspection.status));
-      if (inspection.outcome !== "task") {
-        if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
-        return answer(call, refuse("task_not_found"));
-      }
-      ({ task } = inspection);
+      if (inspection.outcome === "task") task = inspection.task;
     } catch (error) {
+      if (!isStoreUnavailable(error)) throw error;
       const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId) || isKnownUnmetered(call, taskId);
       if ((await isSeen) && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
       throw error;
+    }
+    if (!task) {
+      if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
+      return answer(call, refuse("task_not_found"));
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.
     exchange.taskId = taskId;
@@ -193,8 +195,10 @@ function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Obse
 async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
   const { gateway, config, key } = call;
   const { seenTasks, unmeteredTasks } = gateway.fallback;
-  const isKnown = await isKnownUnmetered(call, taskId);
   const mayBeBoundSoon = config.store.fallbackStrategy === "allow" && gateway.store.isJustBack(key.partition);
+  const isKnown = mayBeBoundSoon
+    ? await isKnownUnmetered(call, taskId)
+    : unmeteredTasks.has(taskId, key.accountId);
   if (!isKnown && !mayBeBoundSoon) {
     seenTasks.forget(taskId, key.accountId);
     return false;

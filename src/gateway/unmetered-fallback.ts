@@ -118,7 +118,7 @@ export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
  */
 export async function passUnmetered(call: Call, error: unknown, isGenerating = false): Promise<boolean> {
   const { gateway, config, exchange, key } = call;
-  if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
+  if (!isStoreUnavailable(error)) return false;
   // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
   if (!mayPass(call, isGenerating)) return false;
@@ -130,6 +130,9 @@ export async function passUnmetered(call: Call, error: unknown, isGenerating = f
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;
 }
+
+export const isStoreUnavailable = (error: unknown): error is GatewayError =>
+  error instanceof GatewayError && error.refusal.name === "store_unavailable";
 
 /** Whether the key is valid, and its account is not barred from this request, as far as this process knows. */
 function mayPass({ gateway, key, usage }: Call, isGenerating: boolean): boolean {
