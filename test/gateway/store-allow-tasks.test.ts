@@ -167,5 +167,8 @@ test("the ledger's export names it, and the account's tasks list it", async () =
     request_id: expect.stringMatching(/^unmetered_[0-9a-f]{32}$/),
   });
   const shown = await runHere(["tasks", "show", taskId, "--json"], { REDIS_URL: redis.url });
-  expect(JSON.parse(shown.stdout)).toMatchObject({ price: 0, account_id: key.accountId });
+  expect(JSON.parse(shown.stdout)).toMatchObject({
+    ...{ price: 0, unmetered: true },
+    account_id: key.accountId,
+  });
 });
