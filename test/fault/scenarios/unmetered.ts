@@ -23,7 +23,7 @@ export const unmetered: Scenario<UnmeteredSize> = {
   title: ({ requests, outages }) =>
     `allow: Redis stands still ${outages} times under ${requests} requests, a gateway is killed meanwhile; ` +
     "then Redis refuses the gateways",
-  full: { requests: 200, outages: 3 },
+  full: { requests: 120, outages: 2 },
   short: { requests: 40, outages: 1 },
   run: runUnmetered,
 };
