@@ -36,8 +36,7 @@ local now = store_now(ARGV[1])
 local request_id, price = ARGV[3], tonumber(ARGV[5])
 local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
-local key, monthly_credits, month, spent, spends_in =
-  read_key(KEYS[1], now, ARGV[2], "monthly_credits", "month", "spent", "spends_in")
+local key, month, spent, spends_in = read_key(KEYS[1], now, ARGV[2], "month", "spent", "spends_in")
 if not key then return reply("unknown_key", now) end
 local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited")
 local shared = money[5] and read_shared(KEYS[2], money[5], now)
@@ -102,8 +101,9 @@ end
 -- Day and month are written together, so the month is only reckoned for the first request of a day. It never goes back.
 local is_new_month = not (key.is_same_day and month) and month_of(key.clock) > tonumber(month or -1)
 spent = is_new_month and 0 or tonumber(spent)
-if monthly_credits and spent + price > tonumber(monthly_credits) then
-  return reply("spend_capped", now, key, window, slots, int(monthly_credits), int(spent))
+key.spent = spent
+if key.monthly_credits and spent + price > tonumber(key.monthly_credits) then
+  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
 end
 local held = tonumber(money[2] or 0)
 local available = tonumber(money[1] or 0) - held
@@ -139,4 +139,5 @@ if KEYS[7] then
   -- It expires only once the hold has ended: BIND and VOID say when.
   redis.call("PERSIST", KEYS[7])
 end
+key.spent = spent + price
 return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, noted)

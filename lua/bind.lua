@@ -2,6 +2,7 @@
 -- BIND: the upstream gave a task id; the hold becomes a consume entry and the slot follows the task.
 -- A hold that is void by now (the gateway was paused) is bound all the same: charged if the balance allows and no other
 -- request can have been charged for its Idempotency-Key, else uncollected, its slot taken even above the limit.
+-- A request of price 0 passed unmetered while the store was away, and was never admitted: it takes no slot and no credits.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- BOUND  150  one request
@@ -10,14 +11,14 @@
 --       8 holds (zset: request id by due ms)  9 key (hash)
 --       10 claim (string: request id, partition; empty where the gateway has claimed the task id before, and in a store of layout 1)
 --       11 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits)  6 endpoint (path)  7 task id
+-- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits; 0: unmetered)  6 endpoint (path)  7 task id
 --       8 ms until the sweeper may poll  9 the answer's data (JSON; empty without an Idempotency-Key)
 --       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest
 --       and, empty in settlements of earlier releases:  13 maximum age of the task (ms)
 --       14 which upstream made it (a text)  15 retention (ms)
 --       16 when the request was admitted (ms; empty if it is not known)
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
---   bound        charged (also when it was bound to this task id before)
+--   bound        charged, or unmetered (also when it was bound to this task id before)
 --   late         the hold was void; charged now
 --   uncollected  the hold was void, and the balance does not allow the price, or the Idempotency-Key is another request's by
 --                now, which is or will be charged for it, or its record has expired before its time, so another request
@@ -52,6 +53,7 @@ if not state and ARGV[16] ~= "" then
 end
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[5])
+local is_unmetered = price == 0
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
 -- The first write takes the task id in this partition, the second one over all. They fail if another request owns the id;
 -- no later write can fail.
@@ -80,7 +82,7 @@ local is_others = first[1] and first[1] ~= request_id
 -- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
 local is_lost = record[7] and record[7] ~= first[3]
 local outcome, spent, shared = "bound", nil, nil
-if state ~= "held" then
+if state ~= "held" and not is_unmetered then
   local money = redis.call("HMGET", account, "balance", "held", "limited")
   local covered = tonumber(money[1] or 0) - tonumber(money[2] or 0) >= price
   outcome = covered and not is_others and not is_lost and "late" or "uncollected"
@@ -101,8 +103,8 @@ if outcome ~= "uncollected" then
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then
     entry[5], entry[6] = "admitted_at", int(admitted_at)
   end
-  post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[6], "",
-    task_id, entry)
+  post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[6],
+    is_unmetered and "unmetered" or "", task_id, entry)
 end
 if state == "held" then
   redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms,
@@ -120,7 +122,11 @@ else
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end
   redis.call("PERSIST", request)
-  redis.call("SADD", slots, request_id)
+  if is_unmetered then
+    redis.call("HSET", request, "unmetered", "1")
+  else
+    redis.call("SADD", slots, request_id)
+  end
   if shared then redis.call("SADD", shared.slots, request_id) end
   redis.call("ZREM", KEYS[7], request_id)
   -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is

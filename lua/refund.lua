@@ -17,7 +17,7 @@
 --   mismatch          this reference stands for something else; nothing happens
 --   refunded_before   it was refunded; nothing happens
 --   unfinished        it is held or bound; nothing happens
---   uncharged         it is void or was bound without a charge; nothing happens
+--   uncharged         it is void or was bound without a charge, or at price 0; nothing happens
 --   search            no record says whether it was charged and not refunded; nothing happens
 --   forgotten         there is no such reference, but more of the account's have been forgotten, and this may be one of them;
 --                     nothing happens; then also how many have been forgotten

@@ -18,6 +18,7 @@ import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
 import { settleWithinMs } from "./settlement/pending-settlement.ts";
+import { createUnmeteredElsewhere } from "./settlement/unmetered-elsewhere.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "./store/connection.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore, type Store } from "./store/store.ts";
@@ -65,6 +66,7 @@ export async function startGateway(
     config: live.config,
     store,
     upstreams,
+    unmeteredElsewhere: createUnmeteredElsewhere(resolve(config.store.journal), () => connection.facts()?.id),
     countRefusal: counts.refusals.count,
     metrics,
     tracing,

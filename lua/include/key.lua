@@ -16,12 +16,12 @@ local function tier_limits(tier, tiers)
   return limits[1], limits[2], limits[3], limits[4]
 end
 
--- The key's record with its limits resolved, or nil when there is none; then the values of up to four further fields.
+-- The key's record with its limits resolved, or nil when there is none; then the values of up to three further fields.
 -- `usable` is false once revoked or expired. The key's clock never runs backwards, so a step of the store's clock cannot
 -- reopen a window, a day or a month.
 local function read_key(name, now, tiers, ...)
   local f = redis.call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
-    "expires_at", "revoked_at", "clock_ms", "day", "day_count", ...)
+    "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", ...)
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))
   local rate, concurrent, daily, shadow = tier_limits(f[2], tiers)
@@ -29,6 +29,7 @@ local function read_key(name, now, tiers, ...)
   local day = math.floor(clock / DAY_MS)
   local is_same_day = tonumber(f[9] or -1) == day
   return {
+    name = name,
     account_id = f[1],
     tier = f[2],
     rate_limit = tonumber(rate),
@@ -36,11 +37,13 @@ local function read_key(name, now, tiers, ...)
     daily_limit = tonumber(daily),
     shadow = shadow,
     limits = rate .. " " .. concurrent .. " " .. daily .. shadow,
+    expires_at = f[6],
+    monthly_credits = f[11],
     usable = not f[7] and (not f[6] or clock < tonumber(f[6])),
     clock = clock,
     day = day,
     day_count = is_same_day and tonumber(f[10]) or 0,
     is_same_day = is_same_day,
     is_used = f[8] and true,
-  }, f[11], f[12], f[13], f[14]
+  }, f[12], f[13], f[14]
 end

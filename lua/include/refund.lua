@@ -7,7 +7,7 @@
 -- 2. An operator releases the task (src/store/operator-tasks.ts). OBSERVE refunds it, whatever the setting says.
 -- 3. An operator refunds a task that has finished (src/store/refunds.ts). Which requests were refunded so is kept for ever: the
 --    store may lose the record of one and get its charge again.
--- A refund is the full price of the request. A request that was bound without a charge (`uncollected`, or at a price of 0)
+-- A refund is the full price of the request. A request that was bound without a charge (`uncollected`, or unmetered at price 0)
 -- gets none. Credits from `tollgate credits grant` are no refund: RECHARGE posts them under a reference, and the task stays as
 -- it is. In the ledger both are entries of type `recharge`; a refund has the reason `refund`.
 

@@ -1,5 +1,21 @@
+--@include month
+--@include numbers
 --@include shared
+--@include spent
 --@include window
+-- The key's tier. Of a key that ends, or has a cap, three numbers follow it: when it ends (ms), the credits of its cap, and how
+-- many of them it has spent in the month of its clock; `-` for what it has not.
+local function tier_of(key)
+  local cap = key.monthly_credits
+  if not key.expires_at and not cap then return key.tier end
+  local spent = cap and key.spent
+  if cap and not spent then
+    local counted = read_spent(key.name)
+    spent = month_of(key.clock) > counted.month and 0 or counted.credits
+  end
+  return table.concat({ key.tier, key.expires_at or "-", cap or "-", spent and int(spent) or "-" }, " ")
+end
+
 -- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the script adds.
 -- An empty window resets now. Where limits of the account leave less than those of the key, the numbers are the account's.
 local function reply_with(outcome, now, key, live, oldest, active, ...)
@@ -13,7 +29,7 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
     end
   end
   return { outcome, now, rate_limit, math.max(0, rate_limit - live), oldest and oldest + WINDOW_MS or now,
-    max_concurrent, active, key.tier, ... }
+    max_concurrent, active, tier_of(key), ... }
 end
 
 -- The same, with the numbers read from the store.

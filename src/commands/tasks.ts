@@ -105,6 +105,7 @@ function shown({ requestId, record, seen, dueAtMs }: FoundRequest): Record<strin
     endpoint: record.endpoint,
     price: record.price === undefined ? undefined : Number(record.price),
     uncollected: record.uncollected === undefined ? undefined : true,
+    unmetered: record.unmetered === undefined ? undefined : true,
     void_reason: record.reason,
     ended_by: record.ended_by,
     admitted_at: time("admitted_at"),

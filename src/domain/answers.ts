@@ -69,7 +69,9 @@ export const TRANSACTION = Type.Object(
       description:
         "`consume`: a generation was charged, or credits were taken back. `recharge`: credits were added or given back.",
     }),
-    amount: credits("Whole credits: negative for `consume`, positive for `recharge`."),
+    amount: credits(
+      "Whole credits: negative for `consume`, or 0 for an unmetered task; positive for `recharge`.",
+    ),
     balance_after: credits("Balance of the account after the transaction, with open holds still in it."),
     endpoint: Type.Optional(
       Type.String({
@@ -79,12 +81,11 @@ export const TRANSACTION = Type.Object(
     reason: Type.Optional(
       Type.String({
         description:
-          "`refund` where the credits of a task were given back; why, where the balance was corrected by hand; else absent.",
+          "`refund` where the credits of a task were given back; `unmetered` where a task was not charged, since it was made during an " +
+          "outage; why, where the balance was corrected by hand; else absent.",
       }),
     ),
-    task_id: Type.Optional(
-      Type.String({ description: "The task whose credits were given back; on refunds only." }),
-    ),
+    task_id: Type.Optional(Type.String({ description: "The task; on refunds and unmetered tasks only." })),
     created_at: time("When it happened, UTC."),
   },
   { description: "One movement of credits." },

@@ -62,7 +62,7 @@ export function refuseAdmission(
   const { gateway, exchange, key } = call;
   exchange.state = admission.state;
   if (admission.outcome === "unknown_key") return evictInvalidKey(call);
-  rememberGoodKey(call, admission.outcome === "account_suspended" ? admission.status : "active");
+  rememberGoodKey(call, admission, admission.outcome === "account_suspended" ? admission.status : "active");
   switch (admission.outcome) {
     case "admitted":
       recordAffordable(call, price, true);

@@ -9,7 +9,7 @@ export async function credits(call: Call): Promise<ApiAnswer> {
   const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
   exchange.state = account.state;
   if (account.outcome === "unknown_key") return refusal(evictInvalidKey(call), exchange.shownId);
-  rememberGoodKey(call, account.status);
+  rememberGoodKey(call, account, account.status);
   if (account.outcome === "account_suspended") return refusal(refuseBarred(account.status), exchange.shownId);
   return success(
     JSON.stringify({

@@ -15,7 +15,13 @@ import { refuseKnown } from "./inspect-key.ts";
 import { recordAffordable } from "./key-usage.ts";
 import type { RequestHead } from "./protocol.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
-import { isOthersTask, passUnmetered, rememberTask } from "./unmetered-fallback.ts";
+import {
+  isOthersTask,
+  passUnmetered,
+  rememberTask,
+  rememberUnmetered,
+  showKnownLimits,
+} from "./unmetered-fallback.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
 /**
@@ -111,13 +117,22 @@ function settle(
   }
 }
 
-async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<ApiAnswer> {
+/** @param unmetered it was not admitted, and is not charged */
+async function bind(
+  call: Call,
+  generation: Generation,
+  taskId: string,
+  data: string,
+  unmetered = false,
+): Promise<ApiAnswer> {
   const { gateway, config, exchange } = call;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const upstream = gateway.upstream(config);
   const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
-  const bound = gateway.store.bind(generation, { taskId, data, pollMs, maxAgeMs, upstream: upstream.tag });
+  const task = { taskId, data, pollMs, maxAgeMs, upstream: upstream.tag };
+  const { store } = gateway;
+  const bound = unmetered ? store.bindUnmetered(generation, task) : store.bind(generation, task);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
     upstream.resetConnectionPool();
@@ -125,7 +140,10 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   }
   if (binding === undefined && isOthersTask(call, taskId)) return refuseTakenId(call, generation, taskId);
   rememberTask(call, taskId, upstream.tag);
-  return success(data, undefined, CHARGES[binding ?? "waiting"]);
+  if (!unmetered) return success(data, undefined, CHARGES[binding ?? "waiting"]);
+  rememberUnmetered(call, taskId, upstream.tag);
+  showKnownLimits(call);
+  return success(data, undefined, "unmetered");
 }
 
 /** The outcome in the log line of an accepted generation, by how it was charged; docs/logging.md. */
@@ -169,25 +187,19 @@ async function leaveUnknown(
 
 /**
  * The store is unavailable and the strategy is `allow`: forwards without a hold and without a charge. The upstream gets a digest
- * of the customer's Idempotency-Key, the only idempotency that is possible now.
+ * of the customer's Idempotency-Key, the only idempotency that is possible now. The task is bound once the store is back.
  */
 async function forwardUnmetered(call: Call, generation: Generation, text: string): Promise<ApiAnswer> {
-  const { gateway, config, exchange, key } = call;
+  const { exchange } = call;
   // No limit applies during an outage, including the rate of unaffordable generations.
   recordAffordable(call, generation.price, true);
   const requestId = generation.idempotency?.digest ?? exchange.requestId;
   const step = new UpstreamStep(call, "generate");
   const outcome = step.end(await send(call, step, generation, text, requestId));
   switch (outcome.outcome) {
-    case "accepted": {
-      const { taskId } = outcome;
-      exchange.taskId = taskId;
-      if (isOthersTask(call, taskId)) return refuseTakenId(call, generation, taskId);
-      const { tag } = gateway.upstream(config);
-      gateway.fallback.seenTasks.add(taskId, key.accountId, tag);
-      gateway.fallback.unmeteredTasks.add(taskId, key.accountId, tag);
-      return success(outcome.data, [], "unmetered");
-    }
+    case "accepted":
+      if (isOthersTask(call, outcome.taskId)) return refuseTakenId(call, generation, outcome.taskId);
+      return bind(call, generation, outcome.taskId, outcome.data, true);
     case "unclear":
     case "timed_out":
       return leaveUnknown(call, generation, outcome);

@@ -11,7 +11,7 @@ export async function inspectKey(call: Call): Promise<Refusal | undefined> {
   const inspection = await storeStep(call, "INSPECT", gateway.store.inspect(key, config.tiers));
   exchange.state = inspection.state;
   if (inspection.outcome === "unknown_key") return evictInvalidKey(call);
-  rememberGoodKey(call, inspection.status);
+  rememberGoodKey(call, inspection, inspection.status);
   const { status } = inspection;
   const isBarred = status === "closed" || (status === "suspended" && ACTIVE_ONLY.has(exchange.route));
   return isBarred ? refuseBarred(status) : undefined;
@@ -27,7 +27,9 @@ export const refuseBarred = (status: BarredStatus): Refusal =>
   refuse("account_suspended", { detail: `the account is ${status}` });
 
 /** Forgets a key that a script called invalid. @returns its 401 */
-export function evictInvalidKey({ gateway, exchange, head, token }: Call): Refusal {
+export function evictInvalidKey({ gateway, exchange, head, token, usage }: Call): Refusal {
+  // Requests that have found the key before know it by the same usage.
+  usage.isInvalid = true;
   const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
   gateway.authenticator.evictCachedKey(token, address);
   return refuse("invalid_api_key");

@@ -1,6 +1,7 @@
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { LimitState } from "../domain/limits.ts";
 import type { KeyRef } from "../store/names.ts";
+import type { KeyState } from "../store/scripts/include/limits.ts";
 import type { Call } from "./request-context.ts";
 
 /** A burst may be as large as what is allowed in this time. */
@@ -19,8 +20,12 @@ export interface KeyUsage {
   state: LimitState | undefined;
   /** The lowest price that the key's credits did not cover, until a generation at that price is admitted. */
   unaffordable: number | undefined;
-  /** Generations and uploads that passed unmetered in the outage with this number. */
-  unmetered?: { outage: number; requests: number };
+  /** What the latest script that called the key valid has said of it; with `store.fallback_strategy: allow`. */
+  valid?: KeyState;
+  /** A script has called the key invalid, which is final: a key that is valid again is looked up anew. */
+  isInvalid?: true;
+  /** What passed unmetered in the outage with this number: generations and uploads, and what they would have cost. */
+  unmetered?: { outage: number; requests: number; credits: number };
 }
 
 /**

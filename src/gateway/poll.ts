@@ -1,5 +1,5 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
-import { type Refusal, refuse } from "../domain/errors.ts";
+import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import { isFinal, nextPollMs, TASK_ID } from "../domain/task-states.ts";
 import { reportEnd, reportPollFault } from "../settlement/task-reports.ts";
 import { isAnswered, judge } from "../settlement/task-verdict.ts";
@@ -10,7 +10,14 @@ import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
 import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
-import { passUnmetered, rememberGoodKey, rememberTask } from "./unmetered-fallback.ts";
+import {
+  isKnownUnmetered,
+  isStoreUnavailable,
+  passUnmetered,
+  rememberGoodKey,
+  rememberTask,
+  showKnownLimits,
+} from "./unmetered-fallback.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
@@ -43,23 +50,24 @@ export class TaskPolls {
   async poll(call: Call, taskId: string): Promise<ApiAnswer> {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
-    let task: KnownTask;
+    let task: KnownTask | undefined;
     try {
       const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
       const inspection = await storeStep(call, "INSPECT", inspected);
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, evictInvalidKey(call));
-      rememberGoodKey(call, inspection.status);
+      rememberGoodKey(call, inspection, inspection.status);
       if (inspection.outcome === "account_suspended") return answer(call, refuseBarred(inspection.status));
-      if (inspection.outcome !== "task") {
-        if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
-        return answer(call, refuse("task_not_found"));
-      }
-      ({ task } = inspection);
+      if (inspection.outcome === "task") task = inspection.task;
     } catch (error) {
-      const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId);
-      if (isSeen && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
+      if (!isStoreUnavailable(error)) throw error;
+      const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId) || isKnownUnmetered(call, taskId);
+      if ((await isSeen) && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
       throw error;
+    }
+    if (!task) {
+      if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
+      return answer(call, refuse("task_not_found"));
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.
     exchange.taskId = taskId;
@@ -113,7 +121,9 @@ export class TaskPolls {
     const remembered = failures.get(key.accountId, taskId);
     if (remembered) return answer(call, remembered);
     const { outcome, refused } = await pollUpstream(call, { taskId }, upstream, failures);
-    return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");
+    if (refused) return answer(call, refused);
+    if (exchange.degraded) showKnownLimits(call);
+    return success(outcome.data, [], "unmetered");
   }
 }
 
@@ -178,17 +188,27 @@ function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Obse
 }
 
 /**
- * True for a task that this process passed unmetered for the account and that is not bound in the store: an upstream may
- * have returned the same task id again, for another account.
+ * True for a task that passed unmetered for the account and that is not bound in the store: an upstream may have returned the
+ * same task id again, for another account.
+ * @throws GatewayError `store_unavailable` for a task that another gateway may still have to bind, just after an outage
  */
 async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
-  const { gateway, key } = call;
+  const { gateway, config, key } = call;
   const { seenTasks, unmeteredTasks } = gateway.fallback;
-  if (!unmeteredTasks.has(taskId, key.accountId)) {
+  const mayBeBoundSoon = config.store.fallbackStrategy === "allow" && gateway.store.isJustBack(key.partition);
+  const isKnown = mayBeBoundSoon
+    ? await isKnownUnmetered(call, taskId)
+    : unmeteredTasks.has(taskId, key.accountId);
+  if (!isKnown && !mayBeBoundSoon) {
     seenTasks.forget(taskId, key.accountId);
     return false;
   }
-  if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) return true;
+  if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) {
+    if (isKnown) return true;
+    throw new GatewayError("store_unavailable", "the task may be one of the outage", {
+      retryAfterSeconds: 2,
+    });
+  }
   unmeteredTasks.forget(taskId, key.accountId);
   seenTasks.forget(taskId, key.accountId);
   return false;

@@ -3,6 +3,7 @@ import { memoizeByConfigPart } from "../config/memoize.ts";
 import { sameMaterial } from "../config/tls.ts";
 import type { Refusal } from "../domain/errors.ts";
 import type { Holds } from "../settlement/holds.ts";
+import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -28,6 +29,7 @@ export function createPublicPort(options: {
   config(): Config;
   store: Store & Holds;
   upstreams: Upstreams;
+  unmeteredElsewhere: UnmeteredElsewhere;
   countRefusal: Gateway["countRefusal"];
   metrics: Metrics;
   tracing: Tracing;
@@ -115,7 +117,7 @@ function gatewayOf(
     ),
     overLimit: createOverLimitCache(),
     keyUsages: createKeyUsages(),
-    fallback: createFallbackMemory(),
+    fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
     metrics,
     tracing: options.tracing,

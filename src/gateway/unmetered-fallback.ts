@@ -1,9 +1,10 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
-import type { KeyRef } from "../store/names.ts";
+import { monthOf } from "../domain/months.ts";
+import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { AccountStatus, BarredStatus } from "../store/records.ts";
 import { isRefusedByStore } from "../store/script-errors.ts";
-import type { KeyUsage } from "./key-usage.ts";
+import type { KeyState } from "../store/scripts/include/limits.ts";
 import type { Call } from "./request-context.ts";
 
 const SEEN_TASKS_MAX = 100_000;
@@ -11,14 +12,14 @@ const BARRED_ACCOUNTS_MAX = 100_000;
 
 /** What this process remembers for `store.fallback_strategy: allow`. */
 export interface FallbackMemory {
-  /** Keys that a script has called valid. A key that is called invalid comes back as another object. */
-  goodKeys: WeakSet<KeyRef>;
-  /** Accounts that the latest script about one of their keys called suspended or closed. */
-  barredAccounts: Map<string, BarredStatus>;
+  /** Accounts that the latest script about one of their keys called suspended or closed; when it ran, Unix ms by the store. */
+  barredAccounts: Map<string, { status: BarredStatus; atMs: number }>;
   /** Tasks this process has bound or polled, and their accounts: these may be polled while the store is unavailable. */
   seenTasks: SeenTasks;
-  /** Tasks it created while the store was unavailable; the store never knows them. */
+  /** Unmetered tasks that the store may not know yet: they are bound when it is back. */
   unmeteredTasks: SeenTasks;
+  /** Finds unmetered tasks of processes that share this one's journal folder. */
+  findElsewhere: UnmeteredElsewhere["find"];
 }
 
 export interface SeenTasks {
@@ -30,11 +31,11 @@ export interface SeenTasks {
   forget(taskId: string, accountId: string): void;
 }
 
-export const createFallbackMemory = (): FallbackMemory => ({
-  goodKeys: new WeakSet(),
+export const createFallbackMemory = ({ find }: UnmeteredElsewhere): FallbackMemory => ({
   barredAccounts: new Map(),
   seenTasks: createSeenTasks(),
   unmeteredTasks: createSeenTasks(),
+  findElsewhere: find,
 });
 
 function createSeenTasks(): SeenTasks {
@@ -57,18 +58,25 @@ function createSeenTasks(): SeenTasks {
 }
 
 /**
- * Remembers a key that a script called valid: a key that was only found by its hash may be revoked.
+ * Remembers a key that a script called valid: a key that was only found by its hash may be revoked. Replies may be handled in
+ * another order than their scripts ran in: one that comes late replaces nothing that is newer.
  * @param status of its account, by the same script
  */
-export function rememberGoodKey({ gateway, config, key }: Call, status: AccountStatus): void {
+export function rememberGoodKey(
+  { gateway, config, key, usage }: Call,
+  { state, tier, terms, atMs }: KeyState,
+  status: AccountStatus,
+): void {
   if (config.store.fallbackStrategy !== "allow") return;
-  const { goodKeys, barredAccounts } = gateway.fallback;
-  goodKeys.add(key);
+  if (usage.valid === undefined || usage.valid.atMs <= atMs) usage.valid = { state, tier, terms, atMs };
+  const { barredAccounts } = gateway.fallback;
+  const barred = barredAccounts.get(key.accountId);
+  if (barred && barred.atMs >= atMs) return;
   if (status === "active") {
-    barredAccounts.delete(key.accountId);
+    if (barred) barredAccounts.delete(key.accountId);
   } else {
-    if (!barredAccounts.has(key.accountId)) dropOldest(barredAccounts, BARRED_ACCOUNTS_MAX);
-    barredAccounts.set(key.accountId, status);
+    if (!barred) dropOldest(barredAccounts, BARRED_ACCOUNTS_MAX);
+    barredAccounts.set(key.accountId, { status, atMs });
   }
 }
 
@@ -81,6 +89,23 @@ export function rememberTask(
     gateway.fallback.seenTasks.add(taskId, key.accountId, upstream);
 }
 
+/** A generation passed unmetered, and this is its task: it can be polled while the store does not know it. */
+export function rememberUnmetered({ gateway, key }: Call, taskId: string, upstream: string): void {
+  gateway.fallback.unmeteredTasks.add(taskId, key.accountId, upstream);
+}
+
+/** True for an unmetered task of this account that this process, or one that shares its journal folder, has made. */
+export async function isKnownUnmetered(call: Call, taskId: string): Promise<boolean> {
+  const { gateway, config, key } = call;
+  const { unmeteredTasks, findElsewhere } = gateway.fallback;
+  if (isOthersTask(call, taskId)) return false;
+  if (unmeteredTasks.owner(taskId) === undefined && config.store.fallbackStrategy === "allow") {
+    const { accountId, upstream } = (await findElsewhere(taskId)) ?? {};
+    if (accountId !== undefined) unmeteredTasks.add(taskId, accountId, upstream);
+  }
+  return unmeteredTasks.has(taskId, key.accountId);
+}
+
 /** True for a task that this process has seen as another account's; for use while the store cannot be asked. */
 export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
   return (gateway.fallback.seenTasks.owner(taskId) ?? key.accountId) !== key.accountId;
@@ -91,29 +116,59 @@ export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
  * call does not suffice: Redis must have failed a probe on its own connection.
  * @param isGenerating a generation or an upload: `store.allow_max_per_key` counts it, and a suspended account's is refused
  */
-export async function passUnmetered(
-  { gateway, config, exchange, key, usage }: Call,
-  error: unknown,
-  isGenerating = false,
-): Promise<boolean> {
-  if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
+export async function passUnmetered(call: Call, error: unknown, isGenerating = false): Promise<boolean> {
+  const { gateway, config, exchange, key } = call;
+  if (!isStoreUnavailable(error)) return false;
   // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
-  if (!gateway.fallback.goodKeys.has(key)) return false;
-  const barred = gateway.fallback.barredAccounts.get(key.accountId);
-  if (barred === "closed" || (barred && isGenerating)) return false;
+  if (!mayPass(call, isGenerating)) return false;
   const outage = await gateway.store.outage(key.partition);
-  if (outage === undefined) return false;
-  if (isGenerating && !countUnmetered(usage, outage, config.store.allowMaxPerKey)) return false;
+  // A reply that came meanwhile may have called the key invalid.
+  if (outage === undefined || !mayPass(call, isGenerating)) return false;
+  if (isGenerating && !countUnmetered(call, outage)) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;
 }
 
-/** Counts an unmetered request of a key. @returns false when the key has reached its maximum in this outage */
-function countUnmetered(usage: KeyUsage, outage: number, max: number): boolean {
-  if (usage.unmetered?.outage !== outage) usage.unmetered = { outage, requests: 0 };
-  if (max > 0 && usage.unmetered.requests >= max) return false;
-  usage.unmetered.requests++;
+export const isStoreUnavailable = (error: unknown): error is GatewayError =>
+  error instanceof GatewayError && error.refusal.name === "store_unavailable";
+
+/** Whether the key is valid, and its account is not barred from this request, as far as this process knows. */
+function mayPass({ gateway, key, usage }: Call, isGenerating: boolean): boolean {
+  const { valid, isInvalid } = usage;
+  if (valid === undefined || isInvalid) return false;
+  if (valid.terms && gateway.store.nowMs(key.partition) >= valid.terms.expiresAtMs) return false;
+  const barred = gateway.fallback.barredAccounts.get(key.accountId)?.status;
+  return barred === undefined || (barred === "suspended" && !isGenerating);
+}
+
+/**
+ * Counts an unmetered generation or upload of a key.
+ * @returns false, with nothing counted, when the key has reached its maximum in this outage, or the credits that it may spend
+ *   in a month: what passes counts there at its price, though it is not charged
+ */
+function countUnmetered({ gateway, config, exchange, key, usage }: Call, outage: number): boolean {
+  if (usage.unmetered?.outage !== outage) usage.unmetered = { outage, requests: 0, credits: 0 };
+  const { unmetered, valid } = usage;
+  const { price = 0 } = exchange;
+  const { allowMaxPerKey: most } = config.store;
+  if (most > 0 && unmetered.requests >= most) return false;
+  if (valid?.terms) {
+    const isSameMonth = monthOf(gateway.store.nowMs(key.partition)) === monthOf(valid.atMs);
+    const spent = (isSameMonth ? valid.terms.spent : 0) + unmetered.credits;
+    if (spent + price > valid.terms.monthlyCredits) return false;
+  }
+  unmetered.requests++;
+  unmetered.credits += price;
   return true;
+}
+
+/**
+ * The limits of the key in the headers of a successful answer, as far as they are known. Nothing of them is in use: while the
+ * store is unavailable none applies.
+ */
+export function showKnownLimits({ exchange, usage }: Call): void {
+  const { rateLimit = 0, maxConcurrent = 0 } = usage.valid?.state ?? {};
+  exchange.state = { rateLimit, remaining: rateLimit, resetAtMs: Date.now(), maxConcurrent, active: 0 };
 }

@@ -3,7 +3,7 @@ import { refuse } from "../domain/errors.ts";
 import { continueReading } from "./http-exchange.ts";
 import { inspectKey } from "./inspect-key.ts";
 import { type Call, UpstreamStep } from "./request-context.ts";
-import { passUnmetered } from "./unmetered-fallback.ts";
+import { passUnmetered, showKnownLimits } from "./unmetered-fallback.ts";
 import { uploadRefusal } from "./upstream-refusals.ts";
 
 /**
@@ -76,5 +76,6 @@ async function stream(call: Call): Promise<ApiAnswer | undefined> {
   const outcome = step.end(await sent);
   if (outcome.outcome === "client_gone") return undefined;
   if (outcome.outcome !== "answered") return refusal(uploadRefusal(call, outcome), exchange.shownId);
+  if (exchange.degraded) showKnownLimits(call);
   return success(JSON.stringify({ ...outcome.data, url: outcome.url, expires_at: outcome.expiresAt }));
 }

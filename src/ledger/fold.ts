@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../store/checkpoints.ts";
 import { isLater } from "../store/entry-ids.ts";
-import { kindOf, LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
+import { kindOf, LEDGER_START, type LedgerEntry, UNMETERED } from "../store/ledger-entries.ts";
 import type { RequestRecord } from "../store/records.ts";
 import { type Charges, createCharges } from "./charges.ts";
 
@@ -175,7 +175,7 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
   switch (kindOf(entry)) {
     case "charge":
       account.consumed -= amount;
-      if (!(amount < 0))
+      if (!(amount < 0 || (amount === 0 && entry.reason === UNMETERED)))
         report("requests", accountId, `entry ${streamId} consumes ${-amount}`, entry.requestId);
       return !fold.charges.concerns(entry.requestId) || addCharge(fold, entry, reportAll);
     case "refund":

@@ -56,7 +56,8 @@ async function verifyOpen(
     const due = record.state === "held" ? hold : poll;
     const accountId = record.account_id ?? "";
     if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
-    if (slot === 0) report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
+    if (slot === 0 && record.unmetered === undefined)
+      report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
   }
 }
 

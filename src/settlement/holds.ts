@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { LimitState, Tiers } from "../domain/limits.ts";
 import type { Connection } from "../store/connection.ts";
 import { isRefusedByStore } from "../store/script-errors.ts";
@@ -28,6 +29,9 @@ import { type Charge, settleWithinMs, type VoidSettlement } from "./pending-sett
  */
 export type Holds = ReturnType<typeof createHolds>;
 
+/** 128 bits. */
+const UNMETERED_ID_DIGITS = 32;
+
 /** What the calls of a hold need of the connection. */
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "facts" | "commandTimeoutMs">;
 
@@ -57,28 +61,43 @@ export function createHolds(
       throw new Error("the request was admitted by another store");
   }
 
+  /**
+   * Charges a held generation for the task it got. Resolves once a replica or the journal has the charge, too, where that
+   * is asked for. Undefined: the store is away, and the charge is deferred.
+   */
+  async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
+    const primary = connection.of(generation.key.partition);
+    const { storeId, atMs, settleWithinMs } = termsOf(generation, primary.nowMs());
+    const call = bindCallOf(generation, task);
+    const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
+    try {
+      requireStoreOf(charging);
+      const outcome = await tasks.bind(call);
+      settlements.charged(charging, outcome);
+      if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
+      return outcome;
+    } catch (error) {
+      await settlements.defer(charging, error);
+      return undefined;
+    }
+  }
+
   return {
     ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
+    bind,
+
     /**
-     * Charges a held generation for the task it got. Resolves once a replica or the journal has the charge, too, where that
-     * is asked for. Undefined: the store is away, and the charge is deferred.
+     * Binds the task of a generation that passed unmetered while the store was away: at price 0, with no slot and no place in the
+     * window. The request is made from account and task, so the same task is bound once, whoever got its id how often.
      */
-    async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
-      const primary = connection.of(generation.key.partition);
-      const { storeId, atMs, settleWithinMs } = termsOf(generation, primary.nowMs());
-      const call = bindCallOf(generation, task);
-      const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
-      try {
-        requireStoreOf(charging);
-        const outcome = await tasks.bind(call);
-        settlements.charged(charging, outcome);
-        if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
-        return outcome;
-      } catch (error) {
-        await settlements.defer(charging, error);
-        return undefined;
-      }
+    bindUnmetered(generation: Generation, task: NewTask): Promise<Binding | undefined> {
+      const { accountId, partition } = generation.key;
+      const digest = hash("sha256", `${accountId}\0${task.taskId}`);
+      const requestId = `unmetered_${digest.slice(0, UNMETERED_ID_DIGITS)}`;
+      const admittedAtMs = Math.floor(connection.of(partition).nowMs());
+      const storeId = connection.facts()?.id;
+      return bind({ ...generation, requestId, storeId, price: 0, admittedAtMs }, task);
     },
 
     /**

@@ -55,6 +55,16 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
   return content;
 }
 
+/** The settlement in one line; undefined if it makes no sense, or is of another format. */
+export function settlementOfLine(text: string): Settlement | undefined {
+  try {
+    const line = JSON.parse(text) as Line;
+    return line.format === FORMAT ? settlementOf(line) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 function settlementOf({ store, script, atMs, untilMs, call, ...line }: Line): Settlement {
   const { keyId, accountId, partition } = call.key;
   const { isCounted = false, isAnswered = false } = line;

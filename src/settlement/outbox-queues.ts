@@ -1,5 +1,5 @@
 import type { FlushTarget } from "./outbox-sending.ts";
-import type { Settlement } from "./pending-settlement.ts";
+import { isUnmetered, type Settlement } from "./pending-settlement.ts";
 
 /** Settlements that are sent at a time. */
 export const FLUSH_BATCH = 200;
@@ -9,14 +9,16 @@ export type Queue = Map<string, Settlement>;
 
 export type Queues = ReturnType<typeof createQueues>;
 
-/** One queue per store. */
+/** Two queues per store: charges and VOIDs, and behind them unmetered tasks, which take no room from them. */
 export function createQueues() {
-  /** By the store's id; empty for settlements of a store without one, which are sent to any store. */
+  /** By `queueOf`. The store's id is empty for settlements of a store without one, which are sent to any store. */
   const queues = new Map<string, Queue>();
   /** Names of those that wait for a claim on another primary than their account's, which has refused it. */
   const waitingForClaim = new Set<string>();
-  const queuesOf = (storeId: string | undefined): Queue[] =>
-    [queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);
+  const queuesOf = (storeId = ""): Queue[] =>
+    [...new Set(["", storeId, UNMETERED, storeId + UNMETERED])].flatMap((name) => queues.get(name) ?? []);
+  const queuesWith = (unmetered: boolean): Queue[] =>
+    [...queues].flatMap(([name, queue]) => (name.endsWith(UNMETERED) === unmetered ? [queue] : []));
   const sum = (some: Iterable<Queue>): number => [...some].reduce((size, queue) => size + queue.size, 0);
 
   return {
@@ -25,7 +27,7 @@ export function createQueues() {
     /** Nothing happens to one that is in no queue. */
     waitForClaim(settlement: Settlement): void {
       const name = nameOf(settlement);
-      if (queues.get(settlement.storeId ?? "")?.has(name)) waitingForClaim.add(name);
+      if (queues.get(queueOf(settlement))?.has(name)) waitingForClaim.add(name);
     },
     hasWaitingForClaim: (): boolean => waitingForClaim.size > 0,
     waitingForClaimOf: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
@@ -34,13 +36,14 @@ export function createQueues() {
         .filter((settlement) => waitingForClaim.has(nameOf(settlement)) && has(settlement))
         .toArray(),
     add(settlement: Settlement): void {
-      const { storeId = "" } = settlement;
-      const queue: Queue = queues.get(storeId) ?? new Map();
-      queues.set(storeId, queue);
+      const queue: Queue = queues.get(queueOf(settlement)) ?? new Map();
+      queues.set(queueOf(settlement), queue);
       queue.set(nameOf(settlement), settlement);
     },
     all: (): Settlement[] => [...queues.values()].flatMap((queue) => [...queue.values()]),
     size: (): number => sum(queues.values()),
+    /** How many of them are unmetered tasks, or are not. */
+    sizeOf: (unmetered: boolean): number => sum(queuesWith(unmetered)),
     /** How many flushes to all primaries of this store would send. */
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
     /** Whether a flush would send any. */
@@ -60,14 +63,19 @@ export function createQueues() {
       queue.delete(nameOf(settlement));
       waitingForClaim.delete(nameOf(settlement));
     },
+    /** Unmetered tasks stay. */
     removeOldest(): Settlement {
-      const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
+      const firsts = queuesWith(false).flatMap((queue) => queue.entries().take(1).toArray());
       const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
-      queues.get(settlement.storeId ?? "")!.delete(name);
+      queues.get(queueOf(settlement))!.delete(name);
       waitingForClaim.delete(name);
       return settlement;
     },
   };
 }
+
+const UNMETERED = " unmetered";
+const queueOf = (settlement: Settlement): string =>
+  (settlement.storeId ?? "") + (isUnmetered(settlement) ? UNMETERED : "");
 
 const nameOf = ({ script, call }: Settlement): string => `${script}:${call.requestId}`;

@@ -2,10 +2,13 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
 import { createQueues, type Queues } from "./outbox-queues.ts";
 import { createSending, type FlushTarget } from "./outbox-sending.ts";
-import { type Charge, logFieldsOf, type Settlement } from "./pending-settlement.ts";
+import { type Charge, isUnmetered, logFieldsOf, type Settlement } from "./pending-settlement.ts";
 import type { UnconfirmedCharges } from "./unconfirmed.ts";
 
 const ENTRIES_MAX = 50_000;
+/** About 1 KB each. Further ones are in the log only. */
+const UNMETERED_MAX = 20_000;
+const UNREMEMBERED_LOG_EVERY_MS = 10_000;
 /** Lines of answered charges in the journal; above it, those that are needed no more are removed. */
 const ANSWERED_LINES_MAX = 100_000;
 
@@ -90,7 +93,7 @@ export function createOutbox(options: OutboxOptions) {
 
 /** Keeps settlements in memory and in the journal. */
 function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
-  const { size, sizeFor } = queues;
+  const { sizeOf, sizeFor } = queues;
   /** Lines of answered charges since the journal was last cleared. */
   let answeredLines = 0;
 
@@ -99,7 +102,9 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
    * @param waitsForClaim whether it waits for a claim on another primary, and `flush` leaves it alone
    */
   async function put(settlement: Settlement, waitsForClaim = false): Promise<void> {
-    if (size() >= ENTRIES_MAX)
+    if (isUnmetered(settlement)) {
+      if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);
+    } else if (sizeOf(false) >= ENTRIES_MAX)
       log.error(
         logFieldsOf(queues.removeOldest()),
         "the outbox is full; its oldest settlement is given up; settle it by hand",
@@ -109,6 +114,16 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
     if (waitsForClaim) queues.waitForClaim(kept);
     reportSize();
     await write([kept]);
+  }
+
+  let unrememberedLoggedMs = Number.NEGATIVE_INFINITY;
+  function reportUnremembered(settlement: Settlement): void {
+    if (performance.now() - unrememberedLoggedMs < UNREMEMBERED_LOG_EVERY_MS) return;
+    unrememberedLoggedMs = performance.now();
+    log.error(
+      logFieldsOf(settlement),
+      "more unmetered tasks wait than are kept; others see this one only here",
+    );
   }
 
   function withDeadline<S extends Settlement>(settlement: S): S {

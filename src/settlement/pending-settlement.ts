@@ -39,5 +39,9 @@ export interface VoidSettlement extends Waiting {
 
 export type Settlement = Charge | VoidSettlement;
 
+/** A task that passed while the store was away: it is bound at price 0, of a request that was never admitted. */
+export const isUnmetered = (settlement: Settlement): boolean =>
+  settlement.script === "bind" && settlement.call.price === 0;
+
 /** What the log says of a settlement. */
 export const logFieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });

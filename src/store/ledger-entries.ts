@@ -9,6 +9,9 @@ export const RECENT_TRANSACTIONS = 10;
 /** Before the first entry of any stream. */
 export const LEDGER_START = "0-0";
 
+/** The reason of a charge of 0: its request passed while the store was away. */
+export const UNMETERED = "unmetered";
+
 /** One ledger entry; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
 export interface LedgerEntry {
   partition: number;

@@ -1,20 +1,27 @@
 import type { Logger } from "../telemetry/log.ts";
-import { inStoreWords } from "./reasons.ts";
+import { inStoreWords, isUnreachable } from "./reasons.ts";
 
-/** A verdict older than this is checked again when the next request needs one. */
+/** A verdict older than this is checked again when the next request needs one; that request waits if it is twice as old. */
 const VERDICT_MS = 1000;
+/** Gateways probe an unusable store once a second. */
+const OTHERS_WITHIN_MS = 5000;
+
+/** What a probe on its own connection has found. `refusing`: Redis can be reached, and cannot be used. */
+type Verdict = "away" | "refusing" | "usable";
 
 /**
  * Whether Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
- * connection. Redis counts as away only after a probe on its own connection has failed too. Decision 0036.
+ * connection. Redis counts as away only if a probe on its own connection cannot reach it either: one that answers with an
+ * error may be in use by others. Decision 0036.
  * The probe runs only when a request needs its result: with `fallback_strategy: allow`.
  */
 export function createOutage(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;
   /** Counts the times that the breaker was open. */
   let round = 1;
-  let verdict: { isAway: boolean; atMs: number } | undefined;
+  let latest: { verdict: Verdict; atMs: number } | undefined;
   let judging: Promise<void> | undefined;
+  let overAtMs = Number.NEGATIVE_INFINITY;
 
   /** One probe at a time. */
   function judge(): Promise<void> {
@@ -24,28 +31,42 @@ export function createOutage(options: { isOpen(): boolean; probe(): Promise<void
 
   async function reachVerdict(): Promise<void> {
     const judgedRound = round;
-    const why = await probe().then(() => undefined, inStoreWords);
+    const failure: unknown = await probe().catch((error: unknown) => error);
     if (round !== judgedRound) return;
     judging = undefined;
-    const isAway = why !== undefined;
-    if (isAway && !verdict?.isAway) log.error({ why }, "Redis is away: keys seen good pass unmetered");
-    else if (!isAway && verdict?.isAway !== false)
-      log.warn("Redis answers on a connection of its own: nothing passes unmetered");
-    verdict = { isAway, atMs: performance.now() };
+    const verdict = failure === undefined ? "usable" : isUnreachable(failure) ? "away" : "refusing";
+    if (verdict !== latest?.verdict) report(verdict, inStoreWords(failure));
+    latest = { verdict, atMs: performance.now() };
+  }
+
+  function report(verdict: Verdict, why: string): void {
+    if (verdict === "away") log.error({ why }, "Redis is away: keys seen good pass unmetered");
+    else if (verdict === "refusing")
+      log.error({ why }, "Redis answers, and cannot be used: nothing passes unmetered");
+    else log.warn("Redis answers on a connection of its own: nothing passes unmetered");
   }
 
   return {
-    /** The number of the outage, once it is clear that Redis is away; else undefined. Waits for the first verdict. */
-    async current(): Promise<number | undefined> {
-      if (!isOpen()) return undefined;
-      if (!verdict) await judge();
-      else if (performance.now() - verdict.atMs > VERDICT_MS) void judge();
-      return verdict?.isAway ? round : undefined;
+    known: {
+      /**
+       * The number of the outage, once it is clear that Redis is away: then requests of keys seen good may pass unmetered. Else
+       * undefined. Waits for the first verdict.
+       */
+      async outage(): Promise<number | undefined> {
+        if (!isOpen()) return undefined;
+        const ageMs = performance.now() - (latest?.atMs ?? Number.NEGATIVE_INFINITY);
+        if (ageMs > 2 * VERDICT_MS) await judge();
+        else if (ageMs > VERDICT_MS) void judge();
+        return latest?.verdict === "away" ? round : undefined;
+      },
+      /** Whether the breaker has closed so lately that other gateways may not have sent yet what they kept meanwhile. */
+      isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
     },
     /** The breaker has closed. */
     over(): void {
+      overAtMs = performance.now();
       round++;
-      verdict = undefined;
+      latest = undefined;
       judging = undefined;
     },
   };

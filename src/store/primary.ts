@@ -124,8 +124,7 @@ export function createPrimary(options: PrimaryOptions) {
     ...calls,
     /** The same past the breaker, for what is sent before it closes. */
     direct: { run: direct, command: commandDirectly(redis, within) },
-    /** Which outage this is, if the primary is away: then requests of keys seen good may pass unmetered. */
-    outage: outage.current,
+    ...outage.known,
     /** Limits the time of a command on `redis`, as that of a call. */
     within,
     confirmation,

@@ -4,6 +4,7 @@ import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { probeName } from "./names.ts";
+import { isUnreachable } from "./reasons.ts";
 import { itemOf, type Run } from "./script-definition.ts";
 import { scriptSource, scriptsOf } from "./script-runner.ts";
 import { SCRIPTS } from "./scripts/all.ts";
@@ -70,15 +71,14 @@ export async function probeOnOwnConnection(
   probed: { name: string; check(redis: Redis): Promise<void> },
 ): Promise<void> {
   const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null });
-  let failure: Error | undefined;
-  redis.on("error", (error: Error) => {
-    failure = error;
-  });
+  const failures: unknown[] = [];
+  redis.on("error", (error: Error) => failures.push(error));
   try {
     await limits.connecting.within(redis.connect());
     await limits.command.within(checkUsable(redis, probed));
   } catch (error) {
-    throw failure ?? error;
+    // What Redis answered counts before what became of the connection.
+    throw [...failures, error].find((one) => !isUnreachable(one)) ?? failures.at(-1) ?? error;
   } finally {
     redis.disconnect();
   }

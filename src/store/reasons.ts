@@ -23,6 +23,8 @@ interface Row {
   matches: RegExp;
   why: string;
   advice?: string;
+  /** Redis could not be reached, as far as this error says. All other errors are an answer. */
+  isUnreachable?: true;
 }
 
 const NO_TRUST =
@@ -40,11 +42,13 @@ const ROWS: readonly Row[] = [
   {
     matches: /^(Stream isn't writeable|not connected)/,
     why: "there is no connection to Redis",
+    isUnreachable: true,
     advice: AWAY,
   },
   {
     matches: /^(Connection is closed|Socket closed|ECONNRESET|EPIPE|read ECONNRESET|write EPIPE)/,
     why: "Redis, or something before it, closed the connection",
+    isUnreachable: true,
     advice: `see Redis's log; if it wants TLS, use rediss://; ${SAME_DATA}`,
   },
   {
@@ -75,27 +79,41 @@ const ROWS: readonly Row[] = [
   {
     matches: /ECONNREFUSED/,
     why: "nothing listens at this address (ECONNREFUSED)",
+    isUnreachable: true,
     advice: AWAY,
   },
   {
     matches: /ENOTFOUND|EAI_AGAIN/,
     why: "the name of the host cannot be resolved",
+    isUnreachable: true,
     advice: `see that the host in REDIS_URL is right, and that DNS answers; ${SAME_DATA}`,
   },
-  { matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, why: "the server does not answer", advice: AWAY },
+  {
+    matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/,
+    why: "the server does not answer",
+    isUnreachable: true,
+    advice: AWAY,
+  },
   {
     matches: /^Command timed out/,
     why: "Redis does not answer in time (Command timed out)",
+    isUnreachable: true,
     advice: `see that it runs and is not stalled; ${SAME_DATA}`,
   },
   {
     matches: /^no answer to the handshake/,
     why: "Redis accepts connections and does not answer on them",
+    isUnreachable: true,
     advice:
       "see that it is not stopped or stalled, that a proxy or firewall in between passes its answers on, and that " +
       `rediss:// is used if it wants TLS; ${SAME_DATA}`,
   },
-  { matches: /^no answer within/, why: "no answer within 2 seconds", advice: AWAY },
+  {
+    matches: /^no answer within/,
+    why: "no answer within 2 seconds",
+    isUnreachable: true,
+    advice: AWAY,
+  },
   {
     matches: /^READONLY/,
     why: "Redis is a read-only replica (READONLY)",
@@ -147,6 +165,15 @@ export function isStoreError(error: unknown): boolean {
     error instanceof StoreError || CLIENT_ERRORS.has(error.name) || isOfSystem || rowOf(error) !== undefined
   );
 }
+
+/**
+ * Whether an error says that Redis could not be reached. Any other error is an answer: Redis refuses, lacks what a gateway
+ * needs, or is not trusted.
+ */
+export const isUnreachable = (error: unknown): boolean =>
+  !(error instanceof StoreError) &&
+  systemError(error).name !== "ReplyError" &&
+  rowOf(error)?.isUnreachable === true;
 
 /** What an error of the client library, of the system or of Redis means. */
 export function storeReason(error: unknown): StoreReason {

@@ -24,6 +24,7 @@ export const REQUEST_FIELDS = {
   max_age_ms: "of its task, fixed by BIND",
   upstream: "which upstream made its task",
   uncollected: "1 if it was bound late and not charged",
+  unmetered: "1 if it passed while the store was away: its price is 0, and it has no slot",
   gone_count: "404s in a row",
   gone_since: "the first of them",
   status: "completed or failed, once finished",
@@ -163,7 +164,7 @@ export const ROLLED_FIELDS = {
  * `tg:{pNN}:totals:<UTC month>` it is the day. Its value is these numbers, with spaces between; zeros in the end are left out.
  */
 export const USAGE_NUMBERS = {
-  requests: "charged generations",
+  requests: "charged generations, and unmetered ones",
   charged: "credits charged for them",
   refunded: "credits refunded",
   completed: "tasks that ended as completed",

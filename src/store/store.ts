@@ -48,8 +48,11 @@ export function createStore(connection: Connection) {
 
   return {
     requireUsable: connection.requireUsable,
+    /** The clock of the primary of a partition, Unix ms. */
+    nowMs: (partition: number): number => connection.of(partition).nowMs(),
     /** Which outage of its primary an account has, if that is away: then requests of keys seen good may pass unmetered. */
     outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
+    isJustBack: (partition: number): boolean => connection.of(partition).isJustBack(),
 
     /**
      * The key behind a digest; undefined when there is none, or when it is revoked or expired. Always one read outside the
@@ -106,10 +109,10 @@ export function createStore(connection: Connection) {
         const expired = await record({ status: "expired", data: failedTaskJson(taskId, boundAtMs) });
         if (expired.outcome !== "disputed") return expired;
       }
-      const { state, tier, status, data, refunded } = reply;
+      const { state, tier, terms, atMs, status, data, refunded } = reply;
       const before =
         data === "" ? { status: "pending", data: pendingTaskJson(taskId, boundAtMs) } : { status, data };
-      return { outcome: "observed", state, tier, refunded, ...before, isDisputed: true };
+      return { outcome: "observed", state, tier, terms, atMs, refunded, ...before, isDisputed: true };
     },
 
     async credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount> {

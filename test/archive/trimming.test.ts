@@ -241,3 +241,32 @@ test("what is copied and leaves while a partition is verified is no violation", 
   expect(hasLeft).toBe(true);
   expect(await stage.redis.xlen(partitionNames(partition).ledger)).toBe(1);
 });
+
+// Guarantee: what passed while Redis was away is a row of 0 credits like any other, wherever the ledger goes.
+test("an unmetered task is archived at price 0 with its reason, leaves Redis, and everything verifies", async () => {
+  const copier = await stage.copier({ keepMs: 0 });
+  const key = await givenTraffic("acme");
+  const { stage: own, generation } = await stage.ended(key);
+  const requestId = "unmetered_1";
+  const passed = { ...generation, requestId, price: 0, admittedAtMs: Date.now() };
+  expect(await own.bind(passed, "task_unmetered")).toBe("bound");
+  await own.observe(passed, "failed", { taskId: "task_unmetered" });
+  await stage.grant(key, "order-2");
+  const before = await stage.entries();
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, violations: [] });
+  await copier.copy();
+  const { query } = stage.database;
+  const rows = await query("SELECT amount, reason, kind FROM tollgate.ledger_entries WHERE request_id = $1", [
+    requestId,
+  ]);
+  expect(rows).toEqual([{ amount: "0", reason: "unmetered", kind: "charge" }]);
+  const requests = await query(
+    "SELECT price, status, is_uncollected FROM tollgate.requests WHERE request_id = $1",
+    [requestId],
+  );
+  expect(requests).toEqual([{ price: "0", status: "failed", is_uncollected: false }]);
+  expect(await stage.entries()).toHaveLength(1);
+  expect(await stage.archived()).toEqual(before);
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, entries: before.length, violations: [] });
+  expect(await verifyArchive(stage.nodes, copier.archive.query)).toMatchObject({ ok: true, violations: [] });
+});

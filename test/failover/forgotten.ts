@@ -57,6 +57,7 @@ const BARE = {
   endedBy: "",
   idempotency: "",
   uncollected: false,
+  unmetered: false,
   voidMs: Number.NaN,
   admitted: true,
 };

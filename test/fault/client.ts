@@ -165,6 +165,7 @@ async function read(response: IncomingMessage, event: ClientEvent): Promise<void
     event.taskStatus = envelope.data?.status ?? "";
     event.video = envelope.data?.video ?? "";
     event.replayed = headers["idempotency-replayed"] === "true";
+    event.degraded = headers["x-gateway-degraded"] === "store";
     event.active = Number(headers["x-concurrent-active"] ?? -1);
     event.remaining = Number(headers["x-ratelimit-remaining"] ?? -1);
   } catch {

@@ -35,8 +35,9 @@ export function chargedOnce({ generations, requests, entries, namedLost }: Ledge
     lost++;
     violations.push(`${request.id} has task ${request.taskId} and is not charged`);
   }
-  for (const { status, requestId, replayed, taskId } of generations) {
-    if (status === 0) continue;
+  for (const { status, requestId, replayed, degraded, taskId } of generations) {
+    // What passed unmetered has a criterion of its own.
+    if (status === 0 || degraded) continue;
     if (status !== 200 && charges.has(requestId))
       violations.push(`${requestId} was answered ${status} and charged`);
     if (status !== 200) continue;
@@ -64,9 +65,9 @@ export function refundedOnce({ requests, entries, upstream, history }: Ledger): 
   const byHand = (history.meta.byHand ?? []).filter(({ outcomes }) => outcomes.includes("refunded"));
   const refunded = new Set(byHand.map(({ taskId }) => taskId));
   for (const request of requests.values()) {
-    const { id, state, status, uncollected, endedBy, taskId } = request;
+    const { id, state, status, uncollected, unmetered, endedBy, taskId } = request;
     const own = refunds.get(id) ?? [];
-    const isDue = (status === "failed" && !uncollected) || refunded.has(taskId);
+    const isDue = (status === "failed" && !uncollected && !unmetered) || refunded.has(taskId);
     const due = state === "finished" && isDue ? 1 : 0;
     if (own.length !== due) violations.push(`${id} (${state} ${status}) is refunded ${own.length} times`);
     if (own[0] && own[0].amount !== request.price) violations.push(`${id} is refunded ${own[0].amount}`);

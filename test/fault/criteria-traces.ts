@@ -82,6 +82,8 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   let uncollected = 0;
   let named = 0;
   for (const { requestId, truth, taskId, answeredMs, kind, atMs, ...seen } of history.upstream) {
+    // What passed unmetered has a criterion of its own.
+    if (answers.get(requestId)?.degraded) continue;
     const gateway = admittedBy.get(requestId) ?? seen.gateway;
     const request = requests.get(requestId);
     if (!request?.admitted) {
@@ -125,11 +127,12 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
         `${requestId}: ${taskId} was accepted and is not charged (${request ? stateOf(request) : "unknown"}, ${status})`,
       );
   }
-  const made = history.upstream.filter(({ truth }) => truth === "yes").length;
+  const metered = history.upstream.filter(({ requestId }) => !answers.get(requestId)?.degraded);
+  const made = metered.filter(({ truth }) => truth === "yes").length;
   const killed = uncharged.length - uncollected - named;
   return {
     figure:
-      `${history.upstream.length} seen upstream; ${made} tasks made = ${accepted} charged + ${unknown} whose answer reached nobody + ` +
+      `${metered.length} seen upstream; ${made} tasks made = ${accepted} charged + ${unknown} whose answer reached nobody + ` +
       `${uncollected} uncollected (each beside its reason) + ${named} named as lost + ${killed} beside the kill of their gateway`,
     violations,
     uncharged,

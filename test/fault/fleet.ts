@@ -69,6 +69,8 @@ export interface FleetOptions {
   partitions?: number;
   /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
   confirmReplicas?: number | undefined;
+  /** What gateways do while the store is away; `deny` when left out. */
+  fallbackStrategy?: "allow";
   /** Of a PostgreSQL that the gateways copy the ledger to. */
   archiveUrl?: string;
   /** False: a gateway has started when it listens, though its store may be away. */

@@ -35,6 +35,8 @@ export interface GatewaySettings {
   partitions?: number | undefined;
   /** Replicas that must have a charge before it is answered; as the gateway decides when left out. */
   confirmReplicas?: number | undefined;
+  /** What is done while the store is away; `deny` when left out. */
+  fallbackStrategy?: "allow" | undefined;
   /** Of a PostgreSQL. What it has leaves Redis at once. */
   archiveUrl?: string | undefined;
 }
@@ -50,12 +52,12 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
       ? "headers_timeout: 1s, total_timeout: 1s"
       : `headers_timeout: 2s, total_timeout: 4s, connections: ${connections}`;
   const every = sweeps ? "250ms" : "1m";
-  const { confirmReplicas = "auto" } = settings;
+  const { confirmReplicas = "auto", fallbackStrategy = "deny" } = settings;
   writeFileSync(
     configFile(folder, name),
     `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s, unknown_keys_per_minute: 100000 }
 admin: { port: 0 }
-store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas} }
+store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
 archive: { keep: 0s, interval: 100ms }

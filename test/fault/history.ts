@@ -21,6 +21,8 @@ export interface ClientEvent {
   video: string;
   idempotencyKey: string;
   replayed: boolean;
+  /** X-Gateway-Degraded: it passed while the store was away. */
+  degraded?: boolean;
   /** X-Concurrent-Active and X-RateLimit-Remaining; -1 when no answer came. */
   active: number;
   remaining: number;
@@ -98,6 +100,8 @@ export interface AccountFacts {
   dailyLimit: number;
   /** Credits that the key may spend in a month; undefined: no cap. */
   monthlyCredits?: number;
+  /** From when on its key is invalid, Unix ms. */
+  endsAtMs?: number;
   /** The limits are those over all keys of the account; its only key has wide ones. */
   areOfAccount?: boolean;
 }

@@ -27,6 +27,8 @@ export interface RequestRecord {
   endedBy: string;
   idempotency: string;
   uncollected: boolean;
+  /** It passed while the store was away, and was never admitted. */
+  unmetered: boolean;
   /** By its key's clock. */
   admittedMs: number;
   boundMs: number;
@@ -161,6 +163,7 @@ function requestRecord(id: string, fields: Fields): RequestRecord {
     endedBy: fields.ended_by ?? "",
     idempotency: fields.idempotency ?? "",
     uncollected: fields.uncollected === "1",
+    unmetered: fields.unmetered === "1",
     admittedMs: ms("admitted_at"),
     boundMs: ms("bound_at"),
     finishedMs: ms("finished_at"),

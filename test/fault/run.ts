@@ -17,6 +17,7 @@ import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { stores } from "./scenarios/stores.ts";
 import { taskEnds } from "./scenarios/task-ends.ts";
+import { unmetered } from "./scenarios/unmetered.ts";
 import { upstream } from "./scenarios/upstream.ts";
 import { window } from "./scenarios/window.ts";
 import type { RunOptions } from "./world.ts";
@@ -64,6 +65,7 @@ export const PARTS: readonly Part[] = [
   judged(lateBinds),
   judged(redisLink),
   judged(stores),
+  judged(unmetered),
   judged(upstream),
   judged(taskEnds),
   judged(overload),

@@ -54,11 +54,16 @@ async function whileAway(work: () => Promise<void>): Promise<void> {
   }
 }
 
-function expectDegraded(reply: Reply): void {
+/** @param limit what the headers say of the key's limits: all of it is left */
+function expectDegraded(reply: Reply, limit = { rate: 1000, concurrent: 1000 }): void {
   expect(reply.body).toMatchObject({ code: 200 });
   expect(reply.headers.get("x-gateway-degraded")).toBe("store");
   expect(reply.headers.get("x-request-id")).toBeTruthy();
-  expectZeros(reply);
+  const shown = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-concurrent-limit", "x-concurrent-active"];
+  expect(shown.map((name) => Number(reply.headers.get(name)))).toEqual([
+    ...[limit.rate, limit.rate],
+    ...[limit.concurrent, 0],
+  ]);
 }
 
 async function degradedCount(route: string): Promise<number> {
@@ -84,7 +89,8 @@ test("a key seen before passes unmetered, uncharged, marked and counted", async 
   const route = "/api/v1/gen2/text-to-video";
   const counted = await degradedCount(route);
   await whileAway(async () => {
-    for (let nth = 0; nth < 3; nth++) expectDegraded(await generate(stage.gateway, key));
+    for (let nth = 0; nth < 3; nth++)
+      expectDegraded(await generate(stage.gateway, key), { rate: 1, concurrent: 1 });
   });
   expect(sent(stage.gateway)).toHaveLength(4);
   expect(await degradedCount(route)).toBe(counted + 3);
@@ -308,17 +314,16 @@ test("each unmetered generation has a line in the log that names its key, accoun
   });
 });
 
-// Guarantee: what this process has passed unmetered shows nobody another account's video.
-test("a task passed unmetered is its maker's only until the store knows it as another account's", async () => {
+// Guarantee: an unmetered task shows nobody another account's video.
+test("a task passed unmetered is its maker's, and the store knows it as that", async () => {
   const [{ key: first }, { key: second }] = [await seenKey(), await seenKey()];
   let taskId = "";
   await whileAway(async () => {
     taskId = (await generate(stage.gateway, first)).body.data.task_id;
   });
-  expectStatus(await poll(taskId, first), 200, "the store does not know it");
-  const bound = await generate(stage.gateway, second, `[sandbox: task-id=${taskId}]`);
-  expect(bound.body.data.task_id).toBe(taskId);
-  expectStatus(await poll(taskId, first), 404);
-  expectStatus(await poll(taskId, second), 200);
-  await whileAway(async () => expectStoreAway(await poll(taskId, first)));
+  expectStatus(await poll(taskId, first), 200);
+  expectStatus(await generate(stage.gateway, second, `[sandbox: task-id=${taskId}]`), 502);
+  expectStatus(await poll(taskId, first), 200);
+  expectStatus(await poll(taskId, second), 404);
+  await whileAway(async () => expectStoreAway(await poll(taskId, second)));
 });

@@ -201,6 +201,41 @@ test("what a full outbox gives up is named in the log", async () => {
   ]);
 });
 
+const unmetered = (requestId: string): Settlement => {
+  const settlement = bind(requestId) as Extract<Settlement, { script: "bind" }>;
+  return { ...settlement, call: { ...settlement.call, price: 0 } };
+};
+
+// Guarantee: an outage under `allow` pushes no charge out of the outbox, and does not fill the memory.
+test("unmetered tasks take no room from charges, are sent behind them, and further ones are named in the log", async () => {
+  const lines: string[] = [];
+  const outbox = createOutbox({
+    log: createLogger("error", { write: (line) => void lines.push(line) }),
+    journal: memoryJournal,
+    settleWithinMs: () => 60_000,
+    changed: () => undefined,
+  });
+  for (let nth = 0; nth < 20_100; nth++) await outbox.put(unmetered(`u${nth}`));
+  expect(outbox.size()).toBe(20_000);
+  expect(lines.map((line) => JSON.parse(line))).toEqual([
+    expect.objectContaining({ request_id: "u20000", msg: expect.stringContaining("more unmetered tasks") }),
+  ]);
+  for (let nth = 0; nth < 50_000; nth++) await outbox.put(bind(`r${nth}`));
+  expect(outbox.size()).toBe(70_000);
+  expect(lines).toHaveLength(1);
+  await outbox.put(bind("one more"));
+  expect(JSON.parse(lines[1]!)).toMatchObject({ request_id: "r0" });
+  const sent: string[] = [];
+  const run: Run = async (script, call) => {
+    sent.push((call as { requestId: string }).requestId);
+    return script.read(["bound", 0], call);
+  };
+  await outbox.flush({ run, bind: bindBy(run), has: () => true, storeId: "A", nowMs: () => NOW_MS });
+  expect(sent.findIndex((id) => id.startsWith("u"))).toBe(50_000);
+  expect(sent).toHaveLength(70_000);
+  expect(outbox.size()).toBe(0);
+});
+
 // Guarantee: a request that the store has forgotten is never charged once more.
 test("a settlement that has waited too long is given up, in memory as on disk", async () => {
   const { outbox, sent, flush } = givenOutbox({

@@ -32,6 +32,7 @@ test("an admission holds the price, a slot, and one request of the minute, the d
   expect(await stage.admit(generation)).toEqual({
     outcome: "admitted",
     admittedAtMs: stage.clock.nowMs,
+    atMs: stage.clock.nowMs,
     tier: "standard",
     state: { rateLimit: 5, remaining: 4, resetAtMs: NOON_MS + 60_000, maxConcurrent: 2, active: 1 },
   });
@@ -235,7 +236,10 @@ test("a key is good until the ms at which it expires, and unknown from then on",
     maxConcurrent: 0,
     active: 0,
   };
-  expect(await admit(key)).toEqual({ outcome: "unknown_key", tier: "", state: zeros });
+  expect(await admit(key)).toEqual({
+    ...{ outcome: "unknown_key", tier: "", state: zeros },
+    atMs: stage.clock.nowMs,
+  });
   expect(await stage.store.inspect(key, stage.tiers)).toMatchObject({ outcome: "unknown_key", state: zeros });
   expect(await stage.credits(key)).toMatchObject({ outcome: "unknown_key", state: zeros });
   expect(await stage.credits(key)).not.toHaveProperty("balance");

@@ -271,8 +271,17 @@ export function numbersOf(world: World, key?: ModelKey): Reply {
     oldest === undefined ? nowMs : oldest + WINDOW_MS,
     slots.limit,
     slots.active,
-    key.tier,
+    tierOf(world, key),
   ];
+}
+
+/** Of a key that ends or has a cap, these follow its tier. */
+function tierOf(world: World, key: ModelKey): string {
+  const { tier, expiresAtMs, monthlyCredits: cap } = key;
+  if (expiresAtMs === undefined && cap === undefined) return tier;
+  return [tier, expiresAtMs ?? "-", cap ?? "-", cap === undefined ? "-" : spentOf(world, key).credits].join(
+    " ",
+  );
 }
 
 /** Charges a request's price, or refunds it. */

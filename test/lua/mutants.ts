@@ -185,21 +185,24 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a cap is not looked at",
     "admit",
-    "if monthly_credits and spent + price > tonumber(monthly_credits) then\n" +
-      '  return reply("spend_capped", now, key, window, slots, int(monthly_credits), int(spent))\nend\n',
+    "if key.monthly_credits and spent + price > tonumber(key.monthly_credits) then\n" +
+      '  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))\nend\n',
   ),
+  mutant("nobody is told when a key ends", "include/reply", 'key.expires_at or "-", cap', '"-", cap'),
+  mutant("nobody is told what a key has spent", "include/reply", 'spent and int(spent) or "-"', '"-"'),
+  without("what is told does not count this request", "admit", "key.spent = spent + price\n"),
   mutant(
     "the last credit of a cap cannot be spent",
     "admit",
-    "+ price > tonumber(monthly",
+    "+ price > tonumber(key.monthly",
     "+ price >= tonumber(monthly",
   ),
   mutant("a cap is exceeded by the last request", "admit", "spent + price > tonumber", "spent >= tonumber"),
   mutant(
     "credits before the cap",
     "admit",
-    "if monthly_credits and",
-    "if tonumber(money[1]) - tonumber(money[2] or 0) >= price and monthly_credits and",
+    "if key.monthly_credits and",
+    "if tonumber(money[1]) - tonumber(money[2] or 0) >= price and key.monthly_credits and",
   ),
   mutant(
     "what is spent is counted anew",
@@ -730,7 +733,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("the mark is lost at the end", "observe", '(kept.is_disputed and "!" or "")', '""'),
   mutant("refunded though it is off", "observe", ' and ARGV[7] == "1"', ""),
-  mutant("uncollected is refunded", "include/refund", "if record.uncollected or", "if"),
+  mutant("uncollected is refunded", "include/refund", "record.uncollected or price == 0", "price == 0"),
   mutant("a refund of one credit less", "include/refund", "tonumber(record.price)", "record.price - 1"),
   mutant("completed is refunded", "observe", 'if status == "failed" and ARGV', "if ARGV"),
   mutant("total used stays after a refund", "include/refund", "price, 0, -price,", "price, 0, 0,"),
@@ -1479,7 +1482,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("a held request is refunded", "refund", 'state == "held" or', "false or"),
   mutant("a bound request is refunded", "refund", 'or state == "bound" then', "then"),
   mutant("a void request is refunded", "refund", 'state == "void" or', "false or"),
-  mutant("an uncollected request is refunded", "refund", "or record[7] then", "then"),
+  mutant("an uncollected request is refunded", "refund", "or record[7] or", "or"),
   mutant(
     "a failed task is refunded unsought",
     "refund",
@@ -1751,4 +1754,39 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant("who made it is not kept", "token", '"by", by_of(actor), unpack', '"by", "", unpack'),
   mutant("a new one is not listed", "token", '  redis.call("ZADD", KEYS[2], int(now), token_id)\n', ""),
   mutant("one that is not there is revoked", "token", "if not record[1] then", "if false then"),
+];
+
+/** What becomes of requests that passed while the store was away; the model knows none. */
+export const UNMETERED_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "an unmetered task takes a slot",
+    "bind",
+    'request, "unmetered", "1")',
+    'request, "unmetered", "1") redis.call("SADD", slots, request_id)',
+  ),
+  mutant("nothing marks an unmetered task", "bind", 'redis.call("HSET", request, "unmetered", "1")', ""),
+  mutant(
+    "an unmetered task is late or uncollected",
+    "bind",
+    'state ~= "held" and not is_unmetered then',
+    'state ~= "held" then',
+  ),
+  mutant(
+    "the ledger does not say why nothing was charged",
+    "bind",
+    'is_unmetered and "unmetered" or ""',
+    '""',
+  ),
+  mutant(
+    "a failed unmetered task is refunded",
+    "include/refund",
+    "record.uncollected or price == 0",
+    "record.uncollected",
+  ),
+  mutant(
+    "an operator refunds an unmetered task",
+    "refund",
+    " or tonumber(record[2] or ARGV[8]) == 0 then",
+    " then",
+  ),
 ];

@@ -116,6 +116,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "read_shared_use",
         "shared_mark",
         "shared_stamp",
+        "tier_of",
         "reply_with",
         "reply",
       ],

@@ -432,3 +432,30 @@ async function livedAhead(own: Stage): Promise<unknown[]> {
   await own.bind(lost);
   return [...stored, ...(await own.redis.hmget(key.names.key, "month", "spent", "clock_ms"))];
 }
+
+// Guarantee: a gateway knows from each answer until when a key may be used, and what it may still spend, if Redis goes away then.
+test("each script answers when a key ends, its cap, and what it has spent of that", async () => {
+  const key = await givenKey(40);
+  const expiresAtMs = stage.clock.nowMs + DAY;
+  await stage.redis.hset(key.names.key, "expires_at", expiresAtMs);
+  const terms = (spent: number) => ({ expiresAtMs, monthlyCredits: 40, spent });
+  const inspect = () => stage.store.inspect(key, stage.tiers);
+  expect(await inspect()).toMatchObject({ tier: "standard", terms: terms(0) });
+  expect(await stage.admit(stage.request(key, { price: 10 }))).toMatchObject({
+    ...{ outcome: "admitted", tier: "standard" },
+    terms: terms(10),
+  });
+  expect(await stage.admit(stage.request(key, { price: 40 }))).toMatchObject({
+    ...{ outcome: "spend_capped" },
+    terms: terms(10),
+  });
+  expect(await inspect()).toMatchObject({ terms: terms(10) });
+  expect(await stage.credits(key)).toMatchObject({ tier: "standard", terms: terms(10) });
+  await stage.redis.hdel(key.names.key, "monthly_credits");
+  expect((await inspect()).terms).toEqual({
+    ...{ expiresAtMs, monthlyCredits: Number.POSITIVE_INFINITY },
+    spent: 0,
+  });
+  await stage.redis.hdel(key.names.key, "expires_at");
+  expect((await inspect()).terms).toBeUndefined();
+});

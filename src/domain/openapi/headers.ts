@@ -70,8 +70,8 @@ export const FURTHER_HEADERS = {
   },
   "X-Gateway-Degraded": flag(
     "store",
-    "`store` while the gateway works without its store: this request was neither counted nor charged, and the five " +
-      "numbers are zeros.",
+    "`store` while the gateway works without its store: this request was neither counted nor charged. On a success the five " +
+      "numbers are the key's limits with nothing in use; else they are zeros.",
   ),
 } as const;
 

@@ -22,7 +22,9 @@ export const Transaction = Type.Object(
     id: text,
     type: Type.Enum(["consume", "recharge"]),
     kind: TransactionKind,
-    amount: Type.Integer({ description: "Credits: negative for consume, positive for recharge." }),
+    amount: Type.Integer({
+      description: "Credits: negative for consume, or 0 for an unmetered task; positive for recharge.",
+    }),
     balance_after: Type.Integer({ description: "What the account owned after it, with what was held." }),
     endpoint: Type.Optional(Type.String({ description: "The path that was charged; on charges only." })),
     created_at: time,
@@ -30,7 +32,10 @@ export const Transaction = Type.Object(
     request_id: nullable<string>(text),
     key_id: nullable<string>(text),
     reason: nullable<string>(
-      Type.String({ description: "Why; of a refund that nobody ordered it is `refund`." }),
+      Type.String({
+        description:
+          "Why; `refund` of a refund that nobody ordered, `unmetered` of a task that passed while Redis was away.",
+      }),
     ),
     reference: nullable<string>(text),
     by: nullable<string>(

@@ -6,7 +6,7 @@ export const UsageRow = Type.Object(
     day: Type.Optional(Type.String({ format: "date", examples: ["2026-10-31"] })),
     endpoint: Type.Optional(text),
     key_id: Type.Optional(text),
-    requests: Type.Integer({ description: "Charged generations." }),
+    requests: Type.Integer({ description: "Charged generations, and unmetered ones." }),
     credits: Type.Integer({ description: "Credits charged for them." }),
     refunds: Type.Integer({ description: "Credits refunded." }),
     completed: Type.Integer(),

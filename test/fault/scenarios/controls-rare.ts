@@ -91,8 +91,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/outbox-queues.ts",
-        from: '[queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);',
-        to: "storeId === undefined ? [] : [...queues.values()];",
+        from: '[...new Set(["", storeId, UNMETERED, storeId + UNMETERED])].flatMap((name) => queues.get(name) ?? []);',
+        to: 'storeId === "" ? [] : [...queues.values()];',
       },
     ],
     run: (options) => stores.run(options, { returns: 1, requestsEach: 24, requestsAfterCopy: 0 }),

@@ -38,10 +38,24 @@ const letters = (limits: readonly ShadowLimit[] = []): string =>
 export const shadowLimitsOf = (letters: string): ShadowLimit[] =>
   SHADOW_LIMITS.filter((limit) => letters.includes(LETTERS[limit]));
 
+/** Of a key that ends or has a cap of credits a month. */
+export interface KeyTerms {
+  /** Unix ms; `Infinity` for a key that does not end. */
+  expiresAtMs: number;
+  /** `Infinity` for a key without a cap. */
+  monthlyCredits: number;
+  /** What it has spent of them in the month of the reply. */
+  spent: number;
+}
+
 /** A key's numbers for the headers, zeros where the key is unknown, and its tier. */
 export interface KeyState {
   state: LimitState;
   tier: string;
+  /** Undefined for a key that neither ends nor has a cap. */
+  terms: KeyTerms | undefined;
+  /** When the script ran, Unix ms by the store's clock. */
+  atMs: number;
 }
 
 /** How many values `reply` in lua/include/reply.lua writes; those of the script itself come after them. */
@@ -55,5 +69,17 @@ export function keyStateOf(reply: Reply): KeyState {
     maxConcurrent: Number(reply[5]),
     active: Number(reply[6]),
   };
-  return { state, tier: String(reply[7]) };
+  const tier = String(reply[7]);
+  const atMs = Number(reply[1]);
+  if (!tier.includes(" ")) return { state, tier, terms: undefined, atMs };
+  const [name = "", expiresAtMs, monthlyCredits, spent] = tier.split(" ");
+  const terms = {
+    expiresAtMs: numberOr(Number.POSITIVE_INFINITY, expiresAtMs),
+    monthlyCredits: numberOr(Number.POSITIVE_INFINITY, monthlyCredits),
+    spent: numberOr(0, spent),
+  };
+  return { state, tier: name, terms, atMs };
 }
+
+const numberOr = (otherwise: number, text: string | undefined): number =>
+  text === "-" ? otherwise : Number(text);

@@ -1,0 +1,57 @@
+import type { Control } from "./controls.ts";
+import { unmetered } from "./unmetered.ts";
+
+const caughtBy = "unmetered only while Redis is away, and bound once";
+const run: Control["run"] = (options) => unmetered.run(options, { requests: 40, outages: 1 });
+
+/** Bugs of `store.fallback_strategy: allow`. */
+export const UNMETERED_CONTROLS: readonly Control[] = [
+  {
+    name: "a Redis that answers with an error is away",
+    patches: [
+      { file: "src/store/outage.ts", from: 'isUnreachable(failure) ? "away" : "refusing"', to: '"away"' },
+    ],
+    run,
+    caughtBy,
+    violation: /while Redis refused/,
+  },
+  {
+    name: "an unmetered task is forgotten",
+    patches: [
+      {
+        file: "src/settlement/outbox.ts",
+        from: "if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);",
+        to: "return;",
+      },
+    ],
+    run,
+    caughtBy,
+    violation: /is not bound/,
+  },
+  {
+    name: "a key goes on beyond its end",
+    patches: [
+      {
+        file: "src/gateway/unmetered-fallback.ts",
+        from: ">= valid.terms.expiresAtMs",
+        to: ">= Number.POSITIVE_INFINITY",
+      },
+    ],
+    run,
+    caughtBy,
+    violation: /had ended/,
+  },
+  {
+    name: "a key goes on beyond its cap",
+    patches: [
+      {
+        file: "src/gateway/unmetered-fallback.ts",
+        from: "spent + price > valid.terms.monthlyCredits",
+        to: "price > valid.terms.monthlyCredits",
+      },
+    ],
+    run,
+    caughtBy,
+    violation: /above its cap/,
+  },
+];

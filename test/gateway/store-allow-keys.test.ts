@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { IssuedKey, KeyOptions } from "../../src/store/issue-key.ts";
+import { keyRecord } from "../support/audit.ts";
+import { expectStatus, type Reply, until } from "../support/gateway.ts";
+import { rawClient, rawPost } from "../support/raw-client.ts";
+import {
+  away,
+  expectStoreAway,
+  generate,
+  givenStage,
+  ready,
+  type Stage,
+  sent,
+  TEXT_TO_VIDEO,
+} from "../support/store-stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ config: { store: { fallbackStrategy: "allow" } } });
+});
+afterAll(() => stage.stop());
+beforeEach(() => {
+  stage.gateway.generator.requests.length = 0;
+});
+
+async function whileAway(work: () => Promise<void>): Promise<void> {
+  await stage.proxy.steer({ connections: "reset" });
+  try {
+    await away(stage.gateway);
+    await work();
+  } finally {
+    await stage.proxy.heal();
+    await ready(stage.gateway);
+  }
+}
+
+const credits = ({ key }: IssuedKey): Promise<Reply> =>
+  stage.gateway.request("GET", "/api/v1/credits", { key });
+
+const ways: [string, (key: IssuedKey) => Promise<Reply>][] = [
+  ["a generation", (key) => generate(stage.gateway, key)],
+  ["a poll", ({ key }) => stage.gateway.request("GET", "/api/v1/tasks/task_unheard_of", { key })],
+  ["credits", credits],
+];
+
+/** A key that this gateway has seen in one of these ways. */
+async function seenBy(see: (key: IssuedKey) => Promise<Reply>, options: KeyOptions): Promise<IssuedKey> {
+  const key = await stage.givenKey(options);
+  // Just after an outage, a poll of an unknown task is 503: another gateway may still have to bind it.
+  expect([200, 404, 503]).toContain((await see(key)).status);
+  return key;
+}
+
+// Guarantee: an outage prolongs no key.
+test.each(ways)("a key seen by %s that ends during the outage stops", async (_, see) => {
+  const key = await seenBy(see, { expiresAtMs: Date.now() + 3000 });
+  const other = await seenBy(see, { expiresAtMs: Date.now() + 3_600_000 });
+  await whileAway(async () => {
+    await until(async () => (await generate(stage.gateway, key)).status === 503, "the key to end");
+    const sentBefore = sent(stage.gateway).length;
+    expectStoreAway(await generate(stage.gateway, key));
+    expect(sent(stage.gateway)).toHaveLength(sentBefore);
+    expectStatus(await generate(stage.gateway, other), 200);
+  });
+  expectStatus(await generate(stage.gateway, key), 401);
+});
+
+// Guarantee: what passes unmetered counts toward the cap of the month, at its price.
+test.each(ways)(
+  "a key seen by %s that reaches its cap of the month during the outage stops",
+  async (_, see) => {
+    const key = await seenBy(see, { monthlyCredits: 40 });
+    const spent =
+      Number(await stage.redis.client.hget(await keyRecord(stage.redis.client, key), "spent")) || 0;
+    const other = await seenBy(see, {});
+    for (const outage of ["first", "second"]) {
+      await whileAway(async () => {
+        for (let left = 40 - spent; left > 0; left -= 10) {
+          expectStatus(await generate(stage.gateway, key), 200, `${outage}, ${left} left`);
+        }
+        expectStoreAway(await generate(stage.gateway, key));
+        expectStatus(await generate(stage.gateway, other), 200);
+      });
+    }
+    expectStatus(await generate(stage.gateway, key), 200, "nothing of it is spent");
+  },
+);
+
+// Guarantee: a key that was called invalid passes by no request that knew it before.
+test("a request whose body comes after its key was revoked does not pass", async () => {
+  const key = await seenBy(credits, {});
+  const { head, body } = rawPost(TEXT_TO_VIDEO, key.key, { prompt: "A paper boat" });
+  const client = await rawClient(stage.gateway.url);
+  client.send(head);
+  await until(async () => (await inFlight()) === 1, "the head to be read");
+  await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", "1");
+  expectStatus(await generate(stage.gateway, key), 401);
+  await whileAway(async () => {
+    client.send(body);
+    await client.answers(1);
+    expect(client.received()).toMatch(/^HTTP\/1.1 503/);
+  });
+  client.close();
+  expect(sent(stage.gateway)).toHaveLength(0);
+});
+
+async function inFlight(): Promise<number> {
+  const [line] = await stage.gateway.metric("tollgate_requests_in_flight ");
+  return Number(line?.split(" ")[1]);
+}

@@ -1,0 +1,143 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { createHolds } from "../../src/settlement/holds.ts";
+import type { Charge } from "../../src/settlement/pending-settlement.ts";
+import { createClient } from "../../src/store/client.ts";
+import { type KeyRef, requestName } from "../../src/store/names.ts";
+import { createScriptRunner } from "../../src/store/script-runner.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import {
+  createStage,
+  openConnection,
+  randomId,
+  type Stage,
+  type TestConnection,
+  taskOf,
+} from "../support/store.ts";
+import { type Mutant, plant, UNMETERED_MUTANTS } from "./mutants.ts";
+
+// What passed while the store was away, and was never admitted: BIND at price 0.
+
+let connection: TestConnection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+const unmetered = (own: Stage, key: KeyRef, more: Partial<Generation> = {}): Generation =>
+  own.request(key, {
+    ...{ requestId: `unmetered_${randomId("x")}`, price: 0, admittedAtMs: own.clock.nowMs },
+    ...more,
+  });
+
+const record = (own: Stage, { requestId }: Generation): Promise<Record<string, string>> =>
+  own.redis.hgetall(requestName(own.partition, requestId));
+
+test("an unmetered task is bound without credits, slot, window or day, and listed in the ledger", async () => {
+  const key = await stage.givenKey({ credits: 5 });
+  const before = await stage.account(key);
+  const generation = unmetered(stage, key);
+  expect(await stage.bind(generation)).toBe("bound");
+  const { recent, ...after } = await stage.account(key);
+  expect(after).toEqual({ ...before, recent: undefined });
+  expect(recent).toEqual([
+    expect.objectContaining({ type: "consume", amount: 0, reason: "unmetered", task_id: taskOf(generation) }),
+    ...before.recent,
+  ]);
+  expect(await record(stage, generation)).toMatchObject({ state: "bound", price: "0", unmetered: "1" });
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBeNull();
+  expect(await stage.redis.zscore(key.names.polls, generation.requestId)).not.toBeNull();
+});
+
+test("it is bound once, however often and from wherever BIND comes", async () => {
+  const key = await stage.givenKey();
+  const generation = unmetered(stage, key);
+  for (let nth = 0; nth < 3; nth++) expect(await stage.bind(generation)).toBe("bound");
+  expect((await stage.account(key)).recent).toHaveLength(2);
+  await stage.observe(generation, "completed");
+  expect(await stage.bind(generation)).toBe("bound");
+  expect(await record(stage, generation)).toMatchObject({ state: "finished" });
+});
+
+test("of two accounts that were given the same task id, one has it", async () => {
+  const [first, second] = [await stage.givenKey(), await stage.givenKey()];
+  const [one, other] = [unmetered(stage, first), unmetered(stage, second)];
+  expect(await stage.bind(one, "task_twice")).toBe("bound");
+  expect(await stage.bind(other, "task_twice")).toBe("conflict");
+  expect(await record(stage, other)).toEqual({});
+});
+
+test("a failed one refunds nothing, and an operator cannot refund it", async () => {
+  expect(await lived()).toMatchObject([{ recent: 2 }, "bound", { recent: 2, balance: 5 }, "uncharged"]);
+});
+
+// Guarantee: the request of a task is the same in every process that keeps it.
+test("the same task of an account is the same request, whatever request it came with", async () => {
+  const kept: Charge[] = [];
+  const away = () => Promise.reject(new Error("away"));
+  const { bindUnmetered } = createHolds(
+    {
+      ...connection,
+      facts: () => ({ id: "a store" }),
+      of: () => ({ run: away, nowMs: () => 1000 }),
+    } as never,
+    { defer: async (settlement: Charge) => void kept.push(settlement), charged() {}, voided() {} } as never,
+  );
+  const [key, other] = [await stage.givenKey(), await stage.givenKey()];
+  for (const [of, taskId] of [
+    [key, "task_a"],
+    [key, "task_a"],
+    [key, "task_b"],
+    [other, "task_a"],
+  ] as const)
+    await bindUnmetered(stage.request(of), { taskId, data: "", pollMs: 1 });
+  const ids = kept.map(({ call }) => call.requestId);
+  expect(ids[1]).toBe(ids[0]);
+  expect(new Set(ids).size).toBe(3);
+  expect(kept[0]).toMatchObject({ storeId: "a store", call: { price: 0, admittedAtMs: 1000 } });
+});
+
+test.each(UNMETERED_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  expect(await lived(mutant)).not.toEqual(await lived());
+});
+
+/** What becomes of an unmetered task of an account with 5 credits, up to an operator's refund. */
+async function lived(mutant?: Mutant): Promise<unknown[]> {
+  const folder = mutant && (await plant(mutant));
+  const client = createClient(inject("redisUrl"), 10_000);
+  try {
+    await client.connect();
+    const scripts = createScriptRunner(client, folder === undefined ? {} : { folder });
+    const own = createStage(connection, { scripts });
+    const key = await own.givenKey({ credits: 5 });
+    const generation = unmetered(own, key);
+    const seen = async () => {
+      const { balance, recent, state } = await own.account(key);
+      const { state: stored, unmetered: mark, uncollected } = await record(own, generation);
+      return {
+        balance,
+        recent: recent.length,
+        reason: recent[0]?.reason,
+        active: state.active,
+        stored,
+        mark,
+        uncollected,
+      };
+    };
+    const outcome = await own.bind(generation);
+    const bound = await seen();
+    await own.observe(generation, "failed");
+    const ended = await seen();
+    const { accountId, partition } = key;
+    const call = { partition, accountId, requestId: generation.requestId, reference: "r", reason: "r" };
+    const [refund] = await own.refund({ ...call, actor: { by: "cli ann", requestId: "" } });
+    return [bound, outcome, ended, refund];
+  } finally {
+    client.disconnect();
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}

@@ -1,0 +1,77 @@
+import { expect, test } from "vitest";
+import { GatewayError } from "../../../src/domain/errors.ts";
+import { createKeyUsages } from "../../../src/gateway/key-usage.ts";
+import type { Call } from "../../../src/gateway/request-context.ts";
+import {
+  createFallbackMemory,
+  passUnmetered,
+  rememberGoodKey,
+} from "../../../src/gateway/unmetered-fallback.ts";
+import { keyRef } from "../../../src/store/names.ts";
+import type { AccountStatus } from "../../../src/store/records.ts";
+import type { KeyTerms } from "../../../src/store/scripts/include/limits.ts";
+
+const NOV_MS = Date.UTC(2026, 10, 30, 23);
+const DEC_MS = Date.UTC(2026, 11, 1);
+const AWAY = new GatewayError("store_unavailable", "the breaker is open");
+
+/** One key at a gateway whose store has been away since the replies that it is told of. */
+function givenKey() {
+  const clock = { nowMs: NOV_MS };
+  const key = keyRef("key", "ann", 1);
+  const usage = createKeyUsages().of(key);
+  const call = {
+    config: { store: { fallbackStrategy: "allow", allowMaxPerKey: 0 } },
+    exchange: { route: "/", price: 10 },
+    gateway: {
+      fallback: createFallbackMemory({ find: async () => undefined }),
+      metrics: { degraded: { inc: () => undefined } },
+      store: { outage: async () => 1, nowMs: () => clock.nowMs },
+    },
+    key,
+    usage,
+  } as unknown as Call;
+  const state = { rateLimit: 5, remaining: 5, resetAtMs: 0, maxConcurrent: 5, active: 0 };
+  return {
+    clock,
+    usage,
+    reply: (atMs: number, status: AccountStatus = "active", terms?: KeyTerms) =>
+      rememberGoodKey(call, { state, tier: "standard", terms, atMs }, status),
+    passes: () => passUnmetered(call, AWAY, true),
+  };
+}
+
+// Guarantee: the order in which replies are handled undoes nothing that a later script has said.
+test("a reply that ran before a suspension, and is handled after it, does not lift it", async () => {
+  const { reply, passes } = givenKey();
+  reply(1000);
+  expect(await passes()).toBe(true);
+  reply(3000, "suspended");
+  reply(2000);
+  expect(await passes()).toBe(false);
+  reply(4000);
+  expect(await passes()).toBe(true);
+});
+
+test("an INSPECT whose reply comes after the key was called invalid does not make it good again", async () => {
+  const { usage, reply, passes } = givenKey();
+  reply(1000);
+  usage.isInvalid = true;
+  reply(2000);
+  expect(await passes()).toBe(false);
+});
+
+test("an earlier reply handled late brings back no earlier terms", async () => {
+  const { reply, passes } = givenKey();
+  reply(2000, "active", { expiresAtMs: NOV_MS - 1, monthlyCredits: 100, spent: 0 });
+  reply(1000);
+  expect(await passes()).toBe(false);
+});
+
+test("a new month has all of the cap, less what passed in this outage", async () => {
+  const { clock, reply, passes } = givenKey();
+  reply(NOV_MS, "active", { expiresAtMs: Number.POSITIVE_INFINITY, monthlyCredits: 20, spent: 20 });
+  expect(await passes()).toBe(false);
+  clock.nowMs = DEC_MS;
+  expect([await passes(), await passes(), await passes()]).toEqual([true, true, false]);
+});
