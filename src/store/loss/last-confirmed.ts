@@ -1,13 +1,15 @@
-import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, rmSync, statSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "../../telemetry/log.ts";
 import { isLater } from "../entry-ids.ts";
-import { fileNamesIn, newFileName, SILENT_MS } from "../process-files.ts";
+import { fileNamesIn, newFileName, readRegularFile, SILENT_MS } from "../process-files.ts";
 import type { Term } from "../terms.ts";
 
 const FORMAT = 1;
 const SUFFIX = ".marks.json";
+/** Eight stores of 1,024 partitions take some 3 MB. */
+const FILE_BYTES_MAX = 32 * 2 ** 20;
 /** Stores that are remembered; beyond, the one that was met first is forgotten. */
 const STORES_MAX = 8;
 
@@ -89,7 +91,7 @@ function readFolder(
     try {
       const path = join(folder, name);
       const { mtimeMs } = statSync(path);
-      const content = JSON.parse(readFileSync(path, "utf8")) as Content;
+      const content = JSON.parse(readRegularFile(path, FILE_BYTES_MAX)) as Content;
       if (content.format !== FORMAT) throw new Error(`format ${content.format} is of a later release`);
       for (const [storeId, { epoch, marks, terms: ofStore = {} }] of Object.entries(content.stores)) {
         for (const [name, term] of Object.entries(ofStore)) keepLaterTerm(terms, storeId, name, term);
