@@ -25,6 +25,8 @@ import {
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
 
+const RULES = { partitions: 64, allowNoPersistence: true };
+
 let other: TestRedis;
 let folder: string;
 beforeAll(async () => {
@@ -52,6 +54,7 @@ async function givenConnection(redisUrl: string, logs: string[] = [], commandTim
     redisUrl,
     commandTimeoutMs,
     partitions: 64,
+    allowNoPersistence: true,
     log,
     metrics: createMetrics(),
   });
@@ -224,7 +227,7 @@ test("what waits says to which store it is owed", async () => {
   } finally {
     other.resume();
   }
-  const { id } = await readFacts(oneNode(other.client), 64);
+  const { id } = await readFacts(oneNode(other.client), RULES);
   expect(id).toEqual(expect.any(String));
   const { requestId } = generation;
   expect(JSON.parse(text)).toMatchObject({ store: id, call: { requestId }, untilMs: expect.any(Number) });
@@ -233,14 +236,14 @@ test("what waits says to which store it is owed", async () => {
 });
 
 test("a store has one id for ever; one of an earlier release gets it, even if it has no memory to spare just now", async () => {
-  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(oneNode(other.client), 64)));
+  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(oneNode(other.client), RULES)));
   expect(new Set(ids.map(({ id }) => id)).size).toBe(1);
   expect(ids[0]!.id).toMatch(/^[0-9a-f-]{36}$/);
   await other.client.hdel(META, "id");
   await other.client.config("SET", "maxmemory", "1");
   const logs: string[] = [];
   try {
-    expect(await readFacts(oneNode(other.client), 64)).toEqual({
+    expect(await readFacts(oneNode(other.client), RULES)).toEqual({
       id: undefined,
       partitions: 64,
       cluster: false,
@@ -251,11 +254,11 @@ test("a store has one id for ever; one of an earlier release gets it, even if it
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }
-  const { id } = await readFacts(oneNode(other.client), 64);
+  const { id } = await readFacts(oneNode(other.client), RULES);
   expect(id).toMatch(/^[0-9a-f-]{36}$/);
   await other.client.config("SET", "maxmemory", "1");
   try {
-    expect((await readFacts(oneNode(other.client), 64)).id, "it reads only what is there").toBe(id);
+    expect((await readFacts(oneNode(other.client), RULES)).id, "it reads only what is there").toBe(id);
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }
