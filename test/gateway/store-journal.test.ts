@@ -1,4 +1,3 @@
-import { spawnSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -81,7 +80,7 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
   const generation = stage.request(key);
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
-  const file = join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`);
+  const file = join(folder, `${hostname()}.closed.0123abcd.ndjson`);
   const text = lineOf({ ...deferred!, storeId: owed.facts()?.id });
   await writeFile(file, text);
 
@@ -108,10 +107,7 @@ test("a charge that the store had confirmed before it lost it is not counted aga
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
   const line = lineOf({ ...deferred!, storeId: owed.facts()?.id, isCounted: true });
-  await writeFile(
-    join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`),
-    line,
-  );
+  await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
   const gateway = await givenConnection(inject("redisUrl"));
   expect(await stage.held(generation.key)).toBe(0);
   expect(await counted(gateway)).toEqual({ bound: 0, consumed: 0 });
@@ -138,10 +134,7 @@ test.each(["this", "an earlier"])(
     const { admittedAtMs } = deferred.call;
     const call = { ...deferred.call, admittedAtMs: release === "this" ? admittedAtMs : undefined };
     const line = lineOf({ ...deferred, call, storeId: owed.facts()?.id, atMs: Date.now() });
-    await writeFile(
-      join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`),
-      line,
-    );
+    await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
     const logs: string[] = [];
     const gateway = await givenConnection(inject("redisUrl"), logs);
     expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
@@ -176,6 +169,9 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     await proxy.steer({ connections: "refuse" });
     expect(await bind(waiting)).toBeUndefined();
     proxy.pointTo(other.port);
+    // An operator has accepted it.
+    await readFacts(oneNode(other.client), RULES);
+    await other.client.hset(META, "epoch", Date.now());
     await proxy.heal();
     await connection.breaker.closed();
     expect(await bind(running)).toBeUndefined();
@@ -222,8 +218,7 @@ test("what waits says to which store it is owed", async () => {
   let text: string;
   try {
     await settlements.defer(deferred!);
-    const [name] = await readdir(folder);
-    text = await readFile(join(folder, name!), "utf8");
+    text = await journalText(folder);
   } finally {
     other.resume();
   }
