@@ -59,6 +59,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_unconfirmed_entries: "above 0 for minutes: `TollgateChargesUnconfirmed`",
   tollgate_journal_usable: "0: `TollgateJournalUnusable`",
   tollgate_store_older: "1: `TollgateStoreOlder`",
+  tollgate_store_replaced: "1: `TollgateStoreReplaced`",
   tollgate_store_outbox_other_store_entries:
     "any: charges wait for a store that the gateway no longer uses; see `TollgateSettlementsWaiting`",
   tollgate_open_requests: "holds above 5 minutes, tasks above 30: `TollgateStuckHolds`, `TollgateStuckTasks`",

@@ -2,13 +2,14 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { hostsIn, parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
 import { isEarlier, LAYOUT, MIGRATING } from "../store/layout.ts";
+import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, placeOf } from "../store/open-nodes.ts";
 import { knownLoss } from "../store/operator-loss.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
-import { storedFacts } from "../store/store-facts.ts";
+import { type FoundStore, storedFacts } from "../store/store-facts.ts";
 import { type Check, failed, good } from "./doctor-check.ts";
 import { nodesChecks } from "./doctor-nodes.ts";
 import { frozenChecks } from "./doctor-partitions.ts";
@@ -80,8 +81,10 @@ async function openedChecks(
       );
       checks.push(...ofNodes, ...(await sentinelsChecks(address, tlsCa, replicas)));
     }
-    const { partitions, id, layout } = await storedFacts(nodes);
+    const found = await storedFacts(nodes);
+    const { partitions, id, layout } = found;
     checks.push(
+      ...replacedChecks(found, config?.store.journal),
       partitionsCheck(partitions, config?.store.partitions),
       ...layoutChecks(layout),
       await olderCheck(nodes, config?.store.journal),
@@ -150,6 +153,13 @@ function partitionsCheck(fixed: string | undefined, configured: number | undefin
     "partitions",
     `${fixed}${differs ? ` (the config's ${configured} counted at the first start only)` : ""}`,
   );
+}
+
+/** Nothing where the store is the one that the journal folder here knows, or the first. */
+function replacedChecks(found: FoundStore, folder: string | undefined): Check[] {
+  if (isMeantBy(folder, found)) return [];
+  const { why, advice } = replacedStore(found.id);
+  return [failed("store", `${why}: gateways do not use it`, advice!)];
 }
 
 /** Nothing where the layout is one that gateways make, or fixed at the store's next use. */

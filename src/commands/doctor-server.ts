@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { storeReason } from "../store/reasons.ts";
 import { storeNowMs } from "../store/server-clock.ts";
+import { type Persistence, persistenceOf } from "../store/store-facts.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */
@@ -18,7 +19,7 @@ export async function serverChecks(redis: Redis, config: Config | undefined): Pr
   const aheadMs = await clockAheadMs(redis);
   const info = readInfo(await redis.info());
   return [
-    ...infoChecks(info, await fsyncOf(redis)),
+    ...infoChecks(info, await fsyncOf(redis), await persistenceOf(redis), config?.store.allowNoPersistence),
     ...replicasChecks(info, config?.store.confirm?.replicas),
     clockCheck(aheadMs),
     latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
@@ -44,7 +45,12 @@ export async function fsyncOf(redis: Redis): Promise<string | undefined> {
 }
 
 /** What INFO tells of a Redis that is to keep money. */
-export function infoChecks(info: ReadonlyMap<string, string>, fsync?: string): Check[] {
+export function infoChecks(
+  info: ReadonlyMap<string, string>,
+  fsync?: string,
+  kept: Persistence = "none",
+  allowNone = false,
+): Check[] {
   const version = info.get("redis_version") ?? "unknown";
   const role = info.get("role") ?? "master";
   return [
@@ -54,7 +60,7 @@ export function infoChecks(info: ReadonlyMap<string, string>, fsync?: string): C
     role === "master"
       ? good("role", role)
       : failed("role", "this is a read-only replica", "point REDIS_URL to the primary"),
-    persistenceCheck(info, fsync),
+    persistenceCheck(info, fsync, kept, allowNone),
     memoryCheck(info),
     evictionCheck(info.get("maxmemory_policy")),
   ];
@@ -74,11 +80,19 @@ export function replicasChecks(info: ReadonlyMap<string, string>, wanted = 0): C
   return [warning("replicas", found, advice)];
 }
 
-function persistenceCheck(info: ReadonlyMap<string, string>, fsync: string | undefined): Check {
+function persistenceCheck(
+  info: ReadonlyMap<string, string>,
+  fsync: string | undefined,
+  kept: Persistence,
+  allowNone: boolean,
+): Check {
   const name = "persistence";
   if (info.get("aof_enabled") !== "1") {
     const advice = "set `appendonly yes` and `appendfsync everysec`";
-    return failed(name, "the append-only file is off, so a restart loses credits", advice);
+    const found = `the append-only file is off, so a restart loses credits${WITHOUT_FILE[kept]}`;
+    if (kept === "none" && allowNone)
+      return warning(name, `${found}; store.allow_no_persistence is on`, advice);
+    return failed(name, found, advice);
   }
   if (info.get("aof_last_write_status") === "err") {
     return failed(name, "the append-only file cannot be written", "see Redis's log and its disk");
@@ -94,6 +108,13 @@ function persistenceCheck(info: ReadonlyMap<string, string>, fsync: string | und
   }
   return good(name, `append-only file is on${fsync === undefined ? "" : `, appendfsync ${fsync}`}`);
 }
+
+const WITHOUT_FILE: Readonly<Record<Persistence, string>> = {
+  file: "",
+  "save points": " since the last save point",
+  none: ": it keeps nothing on disk",
+  unknown: "; whether it has save points is not known, since the user may not run CONFIG GET",
+};
 
 /** Without memory to spare every generation is refused, while what is under way still settles. */
 function memoryCheck(info: ReadonlyMap<string, string>): Check {

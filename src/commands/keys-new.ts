@@ -52,7 +52,8 @@ export function withKeyStore<T>(
   work: (nodes: RedisNodes) => Promise<T>,
 ): Promise<Written<T>> {
   return withRedisToWrite(async (nodes) => {
-    await readFacts(nodes, config.store.partitions);
+    // Whether it keeps them on disk, gateways and doctor say.
+    await readFacts(nodes, { ...config.store, allowNoPersistence: true });
     return work(nodes);
   });
 }

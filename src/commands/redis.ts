@@ -1,27 +1,35 @@
 import { readConfig } from "../config/config.ts";
 import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "../store/confirmed-writes.ts";
+import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, openNodes } from "../store/open-nodes.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { findWritable } from "../store/operator-loss.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
-import { partitionsOf } from "../store/store-facts.ts";
+import { partitionsOf, storedFacts } from "../store/store-facts.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
 
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
 const COMMAND_TIMEOUT_MS = 10_000;
 
-/** Runs one command's work against Redis, and closes the connection whatever happens. @throws Error for a layout that this release does not serve */
+/**
+ * Runs one command's work against Redis, and closes the connection whatever happens.
+ * @throws Error for a layout that this release does not serve, and for an empty Redis in the place of a store that is known here:
+ *   the first command would make a store of it
+ */
 export const withRedis = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
   withAnyLayout(async (nodes) => {
+    const found = await storedFacts(nodes);
+    if (found.id === undefined && !isMeantBy(ownConfig()?.store.journal, found))
+      throw replacedStore(found.id);
     // The very first use of a store fixes its partitions, which is the config's to say.
     await partitionsOf(nodes, () => requireConfig().store.partitions);
     return work(nodes);
   });
 
 /** The same, whatever layout the store has. */
-async function withAnyLayout<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
+export async function withAnyLayout<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
   const { nodes, close } = await connect(redisUrl());
   try {
     return await work(nodes);
@@ -50,9 +58,9 @@ async function writeWhereWritable<T>(
   return confirmedWrite(nodes, (confirmed) => work({ ...confirmed, ...writable }));
 }
 
-/** The same for work that writes to an older store, too. */
+/** The same for work that writes to an older or an empty store, too. */
 export const withConfirmedRedis = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
-  withRedis((nodes) => confirmedWrite(nodes, work));
+  withAnyLayout((nodes) => confirmedWrite(nodes, work));
 
 const confirmedWrite = <T>(nodes: RedisNodes, work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
   writtenBy(work, confirmedByReplicas(nodes, ownConfig()?.store.confirm?.replicas ?? 0));

@@ -1,14 +1,16 @@
 import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
+import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
 import type { LostEntry } from "../store/loss/lost-entries.ts";
 import { migrateStore } from "../store/migrate.ts";
-import { acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
+import { acceptReplaced, acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
 import { readsOfMost } from "../store/partition-reads.ts";
+import { storedFacts } from "../store/store-facts.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
-import { withConfirmedRedis, withRedis, withRedisToMigrate } from "./redis.ts";
+import { withAnyLayout, withConfirmedRedis, withRedisToMigrate } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
@@ -23,7 +25,9 @@ interface Flags {
 /** `tollgate store ...` */
 export function storeCommand(): Command {
   return new Command("store")
-    .description("a Redis that came back older than what it confirmed, or that an earlier release has filled")
+    .description(
+      "a Redis that came back empty or older than what it confirmed, or that an earlier release has filled",
+    )
     .addCommand(showCommand())
     .addCommand(acceptCommand())
     .addCommand(migrateCommand());
@@ -41,7 +45,9 @@ function showCommand(): Command {
   return withLimit("show", "what the store is known to lack; changes nothing").action(
     async (flags: Flags) => {
       const { journal } = requireConfig().store;
-      const { loss, unread } = await withRedis(async (nodes) => {
+      const { loss, unread } = await withAnyLayout(async (nodes) => {
+        const found = await storedFacts(nodes);
+        if (!isMeantBy(journal, found)) throw replacedStore(found.id);
         const reads = readsOfMost(nodes);
         const loss = await listLoss(nodes, journal, () => chargesWaitingIn(journal), reads);
         return { loss, unread: reads.unread() };
@@ -57,11 +63,13 @@ function showCommand(): Command {
 function acceptCommand(): Command {
   return withLimit("accept", "use a store in spite of what it lacks; lists what is known to be lost").action(
     async (flags: Flags) => {
-      const { journal } = requireConfig().store;
-      const { result: loss, confirmed } = await withConfirmedRedis((nodes) =>
-        acceptStore(nodes, journal, chargesWaitingIn(journal)),
-      );
-      const text = `${inWords(loss, flags.limit)}\n\nAccepted: gateways use this store again within seconds.`;
+      const { journal, partitions } = requireConfig().store;
+      const { result: loss, confirmed } = await withConfirmedRedis(async (nodes) => {
+        if (await acceptReplaced(nodes, journal, () => partitions)) return undefined;
+        return acceptStore(nodes, journal, chargesWaitingIn(journal));
+      });
+      const lacks = loss ? inWords(loss, flags.limit) : REPLACED;
+      const text = `${lacks}\n\nAccepted: gateways use this store again within seconds.`;
       const ifUnconfirmed =
         "Run `tollgate store show` after a failover, and accept the store again if it asks for it.";
       print({ json: { accepted: true, ...shown(loss) }, text, confirmed, ifUnconfirmed }, flags);
@@ -91,6 +99,9 @@ function migrateCommand(): Command {
       print({ json: { layout: to, from, converted, moved, deleted, disputed }, text, confirmed }, flags);
     });
 }
+
+const REPLACED =
+  "This store is used in the place of the one that the journal folder knows. None of that one's accounts, keys and credits are in it.";
 
 const NOTHING: LossList = {
   missing: [],

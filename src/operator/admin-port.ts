@@ -52,6 +52,7 @@ export function createAdminPort(options: {
   }
   const session = createOperatorSession({
     ...config.store,
+    requireMeant: connection.requireMeant,
     archive: archiveLookUps(config.archive.url),
   });
   const figures = createLive({ readings: options.readings, slots: () => slotsOf(connection) });

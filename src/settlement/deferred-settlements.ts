@@ -91,8 +91,12 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
 
   connection.attach({
-    // By the id the journal knows which files are of this store.
-    identified: journal.attach,
+    requireMeant: losses.requireMeant,
+    async identified(storeId) {
+      await losses.identified(storeId);
+      // By the id the journal knows which files are of this store.
+      await journal.attach(storeId);
+    },
     beforeUse: losses.beforeUse,
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),

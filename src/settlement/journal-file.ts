@@ -1,9 +1,15 @@
-import { mkdirSync, rmSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
-import { newFile, openHere } from "./journal-files.ts";
+import { join } from "node:path";
+import { SUFFIX } from "./journal-files.ts";
+import { FILE_BYTES_MAX } from "./journal-lines.ts";
+import { closedStem, type FileLock, holdLock } from "./journal-lock.ts";
 
 /** One block of most file systems. Readers of every release pass over empty lines. */
 const EMPTY_LINES = Buffer.alloc(4096, "\n");
+
+/** Each time the file is gone once more. */
+const TRIES_MAX = 3;
 
 /** A line to write, or undefined to remove all lines before it. */
 interface Job {
@@ -34,14 +40,19 @@ export function createJournalFile(folder: string) {
     const lines = batch.slice(lastClear + 1).map(({ text }) => text);
     let file: FileHandle | undefined;
     try {
-      file = await own.opened();
-      if (lastClear >= 0) {
-        await file.truncate(0);
-        incomplete = false;
+      for (let tries = 1; ; tries++) {
+        file = await own.opened();
+        if (lastClear >= 0) {
+          await file.truncate(0);
+          incomplete = false;
+        }
+        await appendTo(file, (torn === file ? "\n" : "") + lines.join(""));
+        torn = undefined;
+        // Whoever takes a file renames it before it is read. Lines that are on disk under its name will be found.
+        if (lines.length === 0 || !(await own.leaveIfGone())) break;
+        incomplete = true;
+        if (tries === TRIES_MAX) throw new Error("the journal's files vanish as soon as they are made");
       }
-      await file.appendFile((torn === file ? "\n" : "") + lines.join(""));
-      await file.datasync();
-      torn = undefined;
       for (const { resolve } of batch) resolve();
     } catch (error) {
       torn = file;
@@ -98,19 +109,45 @@ export function createJournalFile(folder: string) {
   };
 }
 
-/** An open file under a name of its own, which other gateways of this process leave alone. */
+/** @throws Error also for a file that would become too large to be read */
+async function appendTo(file: FileHandle, text: string): Promise<void> {
+  if ((await file.stat()).size + Buffer.byteLength(text) > FILE_BYTES_MAX) throw tooLarge();
+  await file.appendFile(text);
+  await file.datasync();
+}
+
+const tooLarge = (): Error => Object.assign(new Error("the journal file is full"), { code: "EFBIG" });
+
+/** An open file under a name of its own, which other gateways leave alone. */
 function createOwnFile(folder: string) {
   let path = "";
   let handle: FileHandle | undefined;
+  let lock: FileLock | undefined;
 
   async function make(): Promise<FileHandle> {
     mkdirSync(folder, { recursive: true });
-    const next = newFile(folder);
-    const made = await open(next, "ax", 0o600);
-    openHere.add(next);
-    openHere.delete(path);
-    path = next;
-    return made;
+    lock = await holdLock(folder);
+    path = join(folder, lock.stem + SUFFIX);
+    return open(path, "ax", 0o600).catch((error: unknown) => {
+      release();
+      throw error;
+    });
+  }
+
+  function release(): void {
+    lock?.release();
+    lock = undefined;
+  }
+
+  async function leaveIfGone(): Promise<boolean> {
+    if (!handle) return false;
+    const [mine, there] = [await handle.stat(), await stat(path).catch(() => undefined)];
+    if (there?.ino === mine.ino && there.dev === mine.dev) return false;
+    const gone = handle;
+    handle = undefined;
+    release();
+    await gone.close().catch(() => undefined);
+    return true;
   }
 
   return {
@@ -124,22 +161,15 @@ function createOwnFile(folder: string) {
      * Closes the file if it is no longer there under its name: its lines would not be found.
      * @returns whether it was gone
      */
-    async leaveIfGone(): Promise<boolean> {
-      if (!handle) return false;
-      const [mine, there] = [await handle.stat(), await stat(path).catch(() => undefined)];
-      if (there?.ino === mine.ino && there.dev === mine.dev) return false;
-      const gone = handle;
-      handle = undefined;
-      await gone.close().catch(() => undefined);
-      return true;
-    },
-    /** Removes the file if it is empty. */
+    leaveIfGone,
+    /** Removes the file if it is empty; else others may take it over at once. */
     async close(): Promise<void> {
-      openHere.delete(path);
-      if (!handle) return;
+      if (!handle || (await leaveIfGone())) return;
       const { size } = await handle.stat();
       await handle.close();
       if (size === 0) rmSync(path, { force: true });
+      else renameSync(path, join(folder, closedStem() + SUFFIX));
+      release();
     },
   };
 }

@@ -1,19 +1,16 @@
-import { readdirSync, renameSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileNamesIn, isOfEndedProcess, newFileName } from "../store/process-files.ts";
+import { lstatSync, readdirSync, renameSync, rmSync, utimesSync } from "node:fs";
+import { join } from "node:path";
+import { fileNamesIn } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { readJournalFile } from "./journal-lines.ts";
+import { hasWriterEnded, holdLock, isStem, removeLock, removeLocks } from "./journal-lock.ts";
 import type { Charge, Settlement } from "./pending-settlement.ts";
 
-const SUFFIX = ".ndjson";
-/** As `newFile` makes it: other files in the folder are not ours. */
-const NAME = /^.+\.\d+\.[0-9a-f]{8}\.ndjson$/;
+export const SUFFIX = ".ndjson";
 
-/** Files that this process has open: they are never taken over, whatever their age and name say. */
-export const openHere = new Set<string>();
-
-/** A new file name of this process. */
-export const newFile = (folder: string): string => join(folder, newFileName(SUFFIX));
+const stemOf = (name: string): string => name.slice(0, -SUFFIX.length);
+/** Other files in the folder are not ours. */
+const isOurs = (name: string): boolean => name.endsWith(SUFFIX) && isStem(stemOf(name));
 
 /**
  * Takes over the files of ended gateways. A file that cannot be taken over is logged once, does not stop the others, and is
@@ -38,7 +35,8 @@ export function createTakeOver(folder: string, log: Logger) {
   }
 
   async function lookAt(name: string, path: string, store: string, keep: Keep): Promise<void> {
-    if (!isOfEndedProcess(path)) return;
+    if (!(await hasWriterEnded(folder, stemOf(name), SUFFIX))) return;
+    const { size } = lstatSync(path);
     const { settlements, laterFormat } = readJournalFile(path, log);
     if (laterFormat !== undefined) {
       if (leftAlone.get(name) === LATER_FORMAT) return;
@@ -49,22 +47,23 @@ export function createTakeOver(folder: string, log: Logger) {
     const other = settlements.find(({ storeId }) => storeId !== undefined && storeId !== store);
     // Lines of earlier releases do not name their store; once taken over, they do.
     if (!other)
-      return adopt(
-        path,
-        settlements.map((each) => ({ ...each, storeId: store })),
-        keep,
-      );
+      return adopt(folder, stemOf(name), (claimed) => {
+        // Tens of thousands of lines are not parsed twice.
+        const all = lstatSync(claimed).size === size ? settlements : readJournalFile(claimed).settlements;
+        return keep(all.map((each) => ({ ...each, storeId: store })));
+      });
     leftAlone.set(name, notOf(store));
     log.warn({ file: name, store: other.storeId, own_store: store }, OF_ANOTHER_STORE);
   }
 
   return async (store: string, keep: Keep): Promise<void> => {
     const names = new Set(readdirSync(folder));
+    removeLocks(folder, names, SUFFIX);
     for (const name of leftAlone.keys()) if (!names.has(name)) leftAlone.delete(name);
     for (const name of names) {
       const path = join(folder, name);
       // A file of another store never becomes one of this store: it has one writer and one store. It is not read again.
-      if (!NAME.test(name) || openHere.has(path) || leftAlone.get(name) === notOf(store)) continue;
+      if (!isOurs(name) || leftAlone.get(name) === notOf(store)) continue;
       await lookAt(name, path, store, keep).catch((error) => complain(name, error));
     }
   };
@@ -73,7 +72,7 @@ export function createTakeOver(folder: string, log: Logger) {
 /** All charges that wait in a folder, of all gateways and stores. Files that cannot be read are skipped. */
 export function chargesWaitingIn(folder: string): Charge[] {
   return fileNamesIn(folder, SUFFIX).flatMap((name) => {
-    if (!NAME.test(name)) return [];
+    if (!isOurs(name)) return [];
     try {
       return readJournalFile(join(folder, name)).settlements.filter((each) => each.script === "bind");
     } catch {
@@ -94,20 +93,26 @@ const LATER_FORMAT =
   "a journal file was written by a later release and is left alone; start a gateway of that release on this folder";
 
 /**
- * Claims a file by renaming it, so that only one gateway takes it over. It is removed once its settlements are in our own
- * file: after a crash in between they are sent twice, which is harmless. On failure the file gets its old name back.
+ * Claims a file by renaming it, so that only one gateway takes it over, and reads it then: if its writer lives after all, that
+ * writes again what comes later. It is removed once its settlements are in our own file: after a crash in between they are sent
+ * twice, which is harmless. On failure the file gets its old name back.
  */
-async function adopt(path: string, settlements: readonly Settlement[], keep: Keep): Promise<void> {
-  const claimed = newFile(dirname(path));
-  renameSync(path, claimed);
-  openHere.add(claimed);
+async function adopt(folder: string, stem: string, keep: (claimed: string) => Promise<void>): Promise<void> {
+  const lock = await holdLock(folder);
+  const [path, claimed] = [join(folder, stem + SUFFIX), join(folder, lock.stem + SUFFIX)];
   try {
-    await keep(settlements);
-    rmSync(claimed, { force: true });
-  } catch (error) {
-    renameSync(claimed, path);
-    throw error;
+    renameSync(path, claimed);
+    try {
+      const now = new Date();
+      utimesSync(claimed, now, now);
+      await keep(claimed);
+      rmSync(claimed, { force: true });
+      removeLock(folder, stem);
+    } catch (error) {
+      renameSync(claimed, path);
+      throw error;
+    }
   } finally {
-    openHere.delete(claimed);
+    lock.release();
   }
 }

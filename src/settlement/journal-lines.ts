@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { keyRef } from "../store/names.ts";
+import { readRegularFile } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
 import type { Settlement } from "./pending-settlement.ts";
@@ -9,6 +9,9 @@ import type { Settlement } from "./pending-settlement.ts";
  * `isAnswered` read such a line as a settlement that waits, and send it once more, which changes nothing.
  */
 const FORMAT = 3;
+
+/** Some 1,700 bytes for each line that a gateway may have. Nothing is written beyond it, either. */
+export const FILE_BYTES_MAX = 256 * 2 ** 20;
 
 /** A settlement in a file. The Redis names of its key follow from the ids. */
 interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCounted" | "isAnswered"> {
@@ -37,7 +40,7 @@ export interface JournalContent {
 /** Reads a journal file. Its last line may be cut if the writer crashed. */
 export function readJournalFile(path: string, log?: Logger): JournalContent {
   const content: JournalContent = { settlements: [] };
-  for (const text of readFileSync(path, "utf8").split("\n")) {
+  for (const text of readRegularFile(path, FILE_BYTES_MAX).split("\n")) {
     if (text === "") continue;
     let line: Line | EarlierLine;
     try {

@@ -1,12 +1,13 @@
 import type { Connection } from "../store/connection.ts";
 import type { SentCharge } from "../store/loss/confirmed-charges.ts";
 import { createFailoverLosses } from "../store/loss/failover-losses.ts";
-import { openLastConfirmed } from "../store/loss/last-confirmed.ts";
+import { type LastConfirmedFile, openLastConfirmed, replacedStore } from "../store/loss/last-confirmed.ts";
 import { createLossDetector, type LossOptions } from "../store/loss/loss-detector.ts";
 import { openRecentEntries } from "../store/loss/recent-entries.ts";
 import type { StorePart } from "../store/loss/store-part.ts";
 import { META, partitionOfName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
+import type { FoundStore } from "../store/store-facts.ts";
 import { createTerms, type Terms } from "../store/terms.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { createOutbox } from "./outbox.ts";
@@ -45,6 +46,11 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
 
   return {
     charged: losses.charged,
+    requireMeant: createMeantRule(lastConfirmed, (isReplaced) =>
+      connection.metrics.storeReplaced.set(isReplaced ? 1 : 0),
+    ),
+    /** Another store in its place is refused from now on. */
+    identified: lastConfirmed.use,
     async beforeUse(primary: Primary): Promise<void> {
       await terms.requireLatest(primary);
       await beforeUse(primary);
@@ -56,6 +62,15 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
     },
   };
 }
+
+/** Whether a store may be used where others are known: an operator has to say so. Decision 0063. */
+const createMeantRule =
+  (known: LastConfirmedFile, changed: (isReplaced: boolean) => void) =>
+  (found: FoundStore): void => {
+    const isMeant = known.isMeant(found);
+    changed(!isMeant);
+    if (!isMeant) throw replacedStore(found.id);
+  };
 
 /** What one primary must have, with and without replicas. */
 function createLossGuard(

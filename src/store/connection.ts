@@ -20,7 +20,7 @@ import {
 } from "./placement.ts";
 import { createPrimary, type Primary, type StoreContext } from "./primary.ts";
 import { everythingOn, mapOf, nothingPlaced, type PrimaryMap } from "./primary-map.ts";
-import { readFacts, requireNoEviction } from "./store-facts.ts";
+import { type FoundStore, readFacts, requireDurable, type StoreRules } from "./store-facts.ts";
 
 /** Makes a primary of this store. @param name is in the lines of its log, where there are several */
 export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
@@ -29,6 +29,8 @@ export interface ConnectionOptions extends RedisEndpoint {
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;
+  /** `store.allow_no_persistence`. */
+  allowNoPersistence?: boolean | undefined;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
   /** What must be on replicas before it is answered; without it nothing is asked of them. */
@@ -41,6 +43,8 @@ export interface ConnectionOptions extends RedisEndpoint {
 
 /** Work that has to be done before the store is used. */
 export interface Attached {
+  /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
+  requireMeant(found: FoundStore): void;
   /** Called with the store's id at the start, and whenever the facts are read again. */
   identified(storeId: string): Promise<void>;
   /** Part of each probe of a primary, after which its breaker closes. @throws to keep it open */
@@ -61,7 +65,9 @@ export function createConnection(options: ConnectionOptions) {
   let attached: Attached | undefined;
   const facts = createKnownFacts({
     identified: (storeId) => attached?.identified(storeId),
-    replaced: () => tripAll("the store has another id"),
+    replaced() {
+      for (const { breaker } of map().all) breaker.trip("the store has another id");
+    },
     log,
   });
   const store = createStoreContext(options, {
@@ -86,9 +92,6 @@ export function createConnection(options: ConnectionOptions) {
   });
   const { map, isUsable } = inForce;
 
-  function tripAll(why: string): void {
-    for (const { breaker } of map().all) breaker.trip(why);
-  }
   /** For operators' functions, within a `command` of a primary. */
   const nodes: RedisNodes = {
     of: (partition) => map().of(partition).redis,
@@ -109,6 +112,8 @@ export function createConnection(options: ConnectionOptions) {
     partitionOn: (primary: Primary): number => map().partitionOn(primary),
     nodes,
     facts: facts.current,
+    /** @throws StoreError for a store that this gateway does not take for its own */
+    requireMeant: (found: FoundStore): void => attached?.requireMeant(found),
     /** The clock for what concerns no account, Unix ms. */
     nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
@@ -267,7 +272,12 @@ function createStoreContext(
   },
 ): StoreContext & { requireUsable(partition: number): void } {
   const { facts, map, attached } = whole;
-  const { partitions, log, metrics } = options;
+  const { log, metrics } = options;
+  const rules: StoreRules = {
+    partitions: options.partitions,
+    allowNoPersistence: options.allowNoPersistence,
+    requireMeant: (found) => attached()?.requireMeant(found),
+  };
   const frozen = createFrozenPartitions({
     isClustered: () => facts.current()?.cluster ?? false,
     list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
@@ -296,17 +306,17 @@ function createStoreContext(
     },
     async checkServer(primary, redis) {
       await requireNamedRole(primary, redis);
-      if (hasMeta(primary)) await readFacts(oneNode(redis), partitions);
-      else await requireNoEviction(redis);
+      if (hasMeta(primary)) await readFacts(oneNode(redis), rules);
+      else await requireDurable(redis, rules);
     },
     async learnFacts(primary, deadlines) {
       await deadlines.within(requireNamedRole(primary, primary.redis));
       if (hasMeta(primary)) {
-        const read = () => deadlines.within(readFacts(oneNode(primary.redis), partitions));
+        const read = () => deadlines.within(readFacts(oneNode(primary.redis), rules));
         await facts.learn(await onceMoved(read));
         if (facts.current()?.cluster) await frozen.look();
       } else {
-        await deadlines.within(requireNoEviction(primary.redis));
+        await deadlines.within(requireDurable(primary.redis, rules));
         await facts.known(deadlines);
       }
     },

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import type { SentCharge } from "./loss/confirmed-charges.ts";
-import { type LastConfirmed, readLastConfirmed } from "./loss/last-confirmed.ts";
+import { isMeantBy, type LastConfirmed, readLastConfirmed } from "./loss/last-confirmed.ts";
 import {
   chargeOf,
   type Loss,
@@ -17,6 +17,7 @@ import { OperatorError } from "./operator-error.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
 import { answersOf } from "./pipelines.ts";
 import { storeNowMs } from "./server-clock.ts";
+import { partitionsOf, storedFacts } from "./store-facts.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
@@ -130,6 +131,25 @@ export async function findWritable(
       );
     },
   };
+}
+
+/**
+ * Accepts an empty Redis as a new store, or another store, where the files in a folder know one that it is in the place of.
+ * @param partitions of a new store
+ * @returns false where nobody has refused this store for that
+ */
+export async function acceptReplaced(
+  nodes: RedisNodes,
+  folder: string | undefined,
+  partitions: () => number,
+): Promise<boolean> {
+  const found = await storedFacts(nodes);
+  if (found.id !== undefined && isMeantBy(folder, found)) return false;
+  // Refuses one that must not be used at all.
+  await partitionsOf(nodes, partitions);
+  const meta = nodes.ofName(META);
+  await meta.hset(META, "epoch", await storeNowMs(meta));
+  return true;
 }
 
 /**

@@ -7,7 +7,7 @@ import { type OpenedNodes, openNodes } from "./open-nodes.ts";
 import { findWritable } from "./operator-loss.ts";
 import { inStoreWords, isStoreError } from "./reasons.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
-import { readFacts } from "./store-facts.ts";
+import { readFacts, type StoreRules } from "./store-facts.ts";
 
 export type { RedisNodes };
 
@@ -27,25 +27,25 @@ interface Opened {
 
 /**
  * The management API's own connections, made when they are first used: bulk reads of operators never delay a customer's request.
- * @param options.partitions used at the very first start of a store only
  * @param options.archive what is asked of the archive
  */
-export function createOperatorSession(options: {
-  redisUrl: string;
-  tlsCa?: string | undefined;
-  partitions: number;
-  confirm?: ConfirmationRule | undefined;
-  archive?: ArchiveLookUps | undefined;
-}) {
-  const { redisUrl, tlsCa, partitions } = options;
+export function createOperatorSession(
+  options: StoreRules & {
+    redisUrl: string;
+    tlsCa?: string | undefined;
+    confirm?: ConfirmationRule | undefined;
+    archive?: ArchiveLookUps | undefined;
+  },
+) {
+  const { redisUrl, tlsCa } = options;
   const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
   let current: Opened | undefined;
 
   async function open(): Promise<OpenedNodes> {
     const opened = await openNodes({ redisUrl, tlsCa }, COMMAND_TIMEOUT_MS);
     try {
-      // Refuses a store that may evict money.
-      await readFacts(opened.nodes, partitions);
+      // Refuses a store that gateways refuse.
+      await readFacts(opened.nodes, options);
       return opened;
     } catch (error) {
       opened.close();

@@ -1,16 +1,12 @@
 import { randomBytes } from "node:crypto";
-import { readdirSync, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { hostname } from "node:os";
-import { basename } from "node:path";
 
-// Files in a folder that several processes share. Each process writes files of its own, and touches them while it lives;
-// other processes take over, or merge, those of processes that have ended.
+// Files in a folder that several processes share. Each process writes files of its own; other processes take over, or merge, those
+// of processes that have ended. Anything else may lie in the folder, too.
 
 /** A file that has not been written for this long belongs to a process that has ended. */
 export const SILENT_MS = 45_000;
-
-/** host.process.random and a suffix */
-const NAME = /^(.+)\.(\d+)\.[0-9a-f]{8}\./;
 
 /** A new file name of this process. */
 export const newFileName = (suffix: string): string =>
@@ -25,12 +21,21 @@ export function fileNamesIn(folder: string, suffix: string): string[] {
   }
 }
 
-/** Whether the process of a file has ended: it runs no more on this host, or has not touched the file for long. */
-export function isOfEndedProcess(path: string): boolean {
-  const [, host, pid] = NAME.exec(basename(path)) ?? [];
-  if (host === hostname() && Number(pid) !== process.pid && !isRunning(Number(pid))) return true;
-  const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
-  return Date.now() - mtimeMs > SILENT_MS;
+/**
+ * The text of a regular file.
+ * @throws Error for anything else, which could block for ever or lead elsewhere, and for a file that is too large
+ */
+export function readRegularFile(path: string, bytesMax: number): string {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  try {
+    const stats = fstatSync(fd);
+    if (!stats.isFile()) throw new Error("it is not a regular file");
+    if (stats.size > bytesMax)
+      throw new Error(`it has ${stats.size} bytes, and at most ${bytesMax} are read`);
+    return readFileSync(fd, "utf8");
+  } finally {
+    closeSync(fd);
+  }
 }
 
 /** Whether a process of this id runs on this host, whoever owns it. */

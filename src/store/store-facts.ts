@@ -17,13 +17,37 @@ export interface StoreFacts {
   cluster: boolean;
 }
 
+/** What a gateway asks of a store. */
+export interface StoreRules {
+  /** Of a new store. */
+  partitions: number;
+  /** Lets a Redis pass that keeps nothing on disk. */
+  allowNoPersistence?: boolean | undefined;
+  /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
+  requireMeant?(found: FoundStore): void;
+}
+
+/** What a Redis says of the store in it. */
+export interface FoundStore {
+  /** Undefined while it is empty. */
+  id: string | undefined;
+  /** The latest acceptance by an operator; 0 before any. */
+  epoch: number;
+}
+
 /**
- * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one that may evict keys.
+ * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one whose keys may
+ * get lost.
  * @throws StoreError in words that say what to change
  */
-export async function readFacts(nodes: RedisNodes, partitions: number): Promise<StoreFacts> {
+export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
-  const [cluster] = await Promise.all([isCluster(redis), ...nodes.all().map(requireNoEviction)]);
+  const { partitions } = rules;
+  const [cluster] = await Promise.all([
+    isCluster(redis),
+    ...nodes.all().map((node) => requireDurable(node, rules)),
+  ]);
+  rules.requireMeant?.(await foundStore(redis));
   // Before the partitions, which say that the store is not new.
   await requireLayout(redis);
   const [fixed, id] = await Promise.all([
@@ -44,6 +68,41 @@ export async function readFacts(nodes: RedisNodes, partitions: number): Promise<
 async function requireLayout(redis: Redis): Promise<void> {
   const [noted, partitions] = await redis.hmget(META, "layout", "partitions");
   requireServed(noted ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : "1"));
+}
+
+async function foundStore(redis: Redis): Promise<FoundStore> {
+  const [id, epoch] = await redis.hmget(META, "id", "epoch");
+  return { id: id ?? undefined, epoch: Number(epoch ?? 0) };
+}
+
+/** @throws StoreError in words that say what to change, if the server may lose keys */
+export async function requireDurable(
+  redis: Redis,
+  { allowNoPersistence = false }: Pick<StoreRules, "allowNoPersistence">,
+): Promise<void> {
+  await requireNoEviction(redis);
+  if (!allowNoPersistence && (await persistenceOf(redis)) === "none")
+    throw new StoreError(NOT_PERSISTENT, PERSIST);
+}
+
+const NOT_PERSISTENT =
+  "Redis keeps nothing on disk (appendonly no, and no save points) and has lost all credits after its next start";
+const PERSIST =
+  "set `appendonly yes` and `appendfsync everysec`, or store.allow_no_persistence: true for tests and demos";
+
+/** How a server keeps what it has: save points alone lose minutes. Unknown where the user may not read its configuration. */
+export type Persistence = "file" | "save points" | "none" | "unknown";
+
+export async function persistenceOf(redis: Redis): Promise<Persistence> {
+  const info = await redis.info("persistence");
+  if (/^aof_enabled:1/m.test(info)) return "file";
+  const answer: unknown = await redis.config("GET", "save").catch((error: unknown) => {
+    if (isRefusedByStore(error) || /unknown command/i.test(String(error))) return undefined;
+    throw error;
+  });
+  const points = Array.isArray(answer) ? (answer as string[])[1] : undefined;
+  if (points !== undefined) return points === "" ? "none" : "save points";
+  return /^rdb_saves:[1-9]/m.test(info) ? "save points" : "unknown";
 }
 
 /** @throws StoreError in words that say what to change, if the server may evict keys */
@@ -77,17 +136,20 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
     },
   );
 
-/** The store's number of partitions, fixed now if the store is new. */
+/** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
   const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
   if (fixed) requireServed(layout ?? "1");
-  return fixed ? Number(fixed) : (await readFacts(nodes, ofNewStore())).partitions;
+  return fixed
+    ? Number(fixed)
+    : (await readFacts(nodes, { partitions: ofNewStore(), allowNoPersistence: true })).partitions;
 }
 
 /** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */
 export async function storedFacts(
   nodes: RedisNodes,
-): Promise<Record<"partitions" | "id" | "layout", string | undefined>> {
-  const [partitions, id, layout] = await nodes.ofName(META).hmget(META, "partitions", "id", "layout");
-  return { partitions: partitions ?? undefined, id: id ?? undefined, layout: layout ?? undefined };
+): Promise<Record<"partitions" | "layout", string | undefined> & FoundStore> {
+  const [partitions, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
+  const found = await foundStore(nodes.ofName(META));
+  return { ...found, partitions: partitions ?? undefined, layout: layout ?? undefined };
 }

@@ -41,6 +41,7 @@ export async function givenArchiveStage(
       redisUrl,
       commandTimeoutMs: 10_000,
       partitions: PARTITIONS,
+      allowNoPersistence: true,
       confirm: options.confirm,
       log: createLogger("silent"),
       metrics: createMetrics(),

@@ -35,7 +35,7 @@ export async function startGateway(
 ): Promise<AttackedGateway> {
   mkdirSync(folder, { recursive: true });
   const { config = {}, env = {}, openFiles } = attack;
-  const store = { journal: join(folder, "journal"), ...config.store };
+  const store = { journal: join(folder, "journal"), allow_no_persistence: true, ...config.store };
   const configFile = join(folder, "tollgate.yaml");
   // JSON is YAML too.
   writeFileSync(configFile, JSON.stringify({ ...config, store }));

@@ -95,6 +95,7 @@ test("a script whose partition has moved is sent once more to its primary, and t
     redisUrl: cluster.redisUrl,
     commandTimeoutMs: 2000,
     partitions: PARTITIONS,
+    allowNoPersistence: true,
     // It knows of no move: each partition is on the primary of the first.
     place: (open) => {
       const all = cluster.nodes

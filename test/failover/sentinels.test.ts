@@ -140,6 +140,7 @@ describe("a gateway", () => {
       redisUrl,
       commandTimeoutMs: 1000,
       partitions: 64,
+      allowNoPersistence: true,
       log: createLogger("info", { write: (line) => void logs.push(line) }),
       metrics: createMetrics(),
     });

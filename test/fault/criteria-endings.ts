@@ -80,10 +80,14 @@ export function storesKeptApart({ history }: Ledger): Finding {
   const first = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
   const olderMs = first("store is older");
   const acceptedMs = first("older store accepted");
+  const emptyMs = first("another store");
+  const meantMs = first("empty store accepted");
   for (const { kind, requestId, sentMs, endedMs, status } of client) {
     const isWithin = sentMs > olderMs && endedMs < acceptedMs;
     if (isWithin && status === 200)
       violations.push(`a ${kind} (${requestId}) was served from an older store`);
+    if (status === 401 && sentMs > emptyMs && endedMs < meantMs)
+      violations.push(`a ${kind} (${requestId}) was told that an empty store does not know its key`);
   }
   const again = link.filter(
     ({ script, forwardedMs }) => script === "bind" && forwardedMs > acceptedMs,

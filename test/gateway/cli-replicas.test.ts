@@ -99,7 +99,12 @@ test("an import grants nothing before the replica has the key's index, and its r
 test("an action of the console says whether replicas have it", async () => {
   const { accountId } = await givenKey(pair.primary.client);
   const confirm = { replicas: 1, timeoutMs: 50 };
-  const session = createOperatorSession({ redisUrl: pair.primary.url, partitions: 64, confirm });
+  const session = createOperatorSession({
+    redisUrl: pair.primary.url,
+    partitions: 64,
+    allowNoPersistence: true,
+    confirm,
+  });
   const grant = () => session.write((nodes) => grantCredits(nodes, accountId, 5, "invoice 1"));
   pair.replica.pause();
   expect(await grant()).toMatchObject({ result: { outcome: "recharged" }, confirmed: false });

@@ -186,7 +186,11 @@ test("the command line and the console find the primaries of a cluster by asking
   expect(await asked("ledger", "verify")).toMatchObject({ ok: true });
   const { checks } = await asked("doctor");
   expect(checks).toContainEqual(expect.objectContaining({ name: "scripts", status: "ok" }));
-  const session = createOperatorSession({ redisUrl: address, partitions: PARTITIONS });
+  const session = createOperatorSession({
+    redisUrl: address,
+    partitions: PARTITIONS,
+    allowNoPersistence: true,
+  });
   expect(await session.run((found) => found.of(FROZEN).get("tg:{p07}:none"))).toBeNull();
   session.close();
 });

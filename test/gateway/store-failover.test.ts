@@ -70,6 +70,7 @@ async function givenStore(settling: { othersWithinMs?: number } = {}) {
     redisUrl: pair.primary.url,
     commandTimeoutMs: 10_000,
     partitions: 64,
+    allowNoPersistence: true,
     confirm: { replicas: 1, timeoutMs: CONFIRM_TIMEOUT_MS },
     place(opens) {
       open = opens;

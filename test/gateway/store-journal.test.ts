@@ -1,4 +1,3 @@
-import { spawnSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,6 +23,8 @@ import {
 } from "../support/store.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
+
+const RULES = { partitions: 64, allowNoPersistence: true };
 
 let other: TestRedis;
 let folder: string;
@@ -52,6 +53,7 @@ async function givenConnection(redisUrl: string, logs: string[] = [], commandTim
     redisUrl,
     commandTimeoutMs,
     partitions: 64,
+    allowNoPersistence: true,
     log,
     metrics: createMetrics(),
   });
@@ -78,7 +80,7 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
   const generation = stage.request(key);
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
-  const file = join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`);
+  const file = join(folder, `${hostname()}.closed.0123abcd.ndjson`);
   const text = lineOf({ ...deferred!, storeId: owed.facts()?.id });
   await writeFile(file, text);
 
@@ -105,10 +107,7 @@ test("a charge that the store had confirmed before it lost it is not counted aga
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
   const line = lineOf({ ...deferred!, storeId: owed.facts()?.id, isCounted: true });
-  await writeFile(
-    join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`),
-    line,
-  );
+  await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
   const gateway = await givenConnection(inject("redisUrl"));
   expect(await stage.held(generation.key)).toBe(0);
   expect(await counted(gateway)).toEqual({ bound: 0, consumed: 0 });
@@ -135,10 +134,7 @@ test.each(["this", "an earlier"])(
     const { admittedAtMs } = deferred.call;
     const call = { ...deferred.call, admittedAtMs: release === "this" ? admittedAtMs : undefined };
     const line = lineOf({ ...deferred, call, storeId: owed.facts()?.id, atMs: Date.now() });
-    await writeFile(
-      join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`),
-      line,
-    );
+    await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
     const logs: string[] = [];
     const gateway = await givenConnection(inject("redisUrl"), logs);
     expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
@@ -173,6 +169,9 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     await proxy.steer({ connections: "refuse" });
     expect(await bind(waiting)).toBeUndefined();
     proxy.pointTo(other.port);
+    // An operator has accepted it.
+    await readFacts(oneNode(other.client), RULES);
+    await other.client.hset(META, "epoch", Date.now());
     await proxy.heal();
     await connection.breaker.closed();
     expect(await bind(running)).toBeUndefined();
@@ -219,12 +218,11 @@ test("what waits says to which store it is owed", async () => {
   let text: string;
   try {
     await settlements.defer(deferred!);
-    const [name] = await readdir(folder);
-    text = await readFile(join(folder, name!), "utf8");
+    text = await journalText(folder);
   } finally {
     other.resume();
   }
-  const { id } = await readFacts(oneNode(other.client), 64);
+  const { id } = await readFacts(oneNode(other.client), RULES);
   expect(id).toEqual(expect.any(String));
   const { requestId } = generation;
   expect(JSON.parse(text)).toMatchObject({ store: id, call: { requestId }, untilMs: expect.any(Number) });
@@ -233,14 +231,14 @@ test("what waits says to which store it is owed", async () => {
 });
 
 test("a store has one id for ever; one of an earlier release gets it, even if it has no memory to spare just now", async () => {
-  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(oneNode(other.client), 64)));
+  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(oneNode(other.client), RULES)));
   expect(new Set(ids.map(({ id }) => id)).size).toBe(1);
   expect(ids[0]!.id).toMatch(/^[0-9a-f-]{36}$/);
   await other.client.hdel(META, "id");
   await other.client.config("SET", "maxmemory", "1");
   const logs: string[] = [];
   try {
-    expect(await readFacts(oneNode(other.client), 64)).toEqual({
+    expect(await readFacts(oneNode(other.client), RULES)).toEqual({
       id: undefined,
       partitions: 64,
       cluster: false,
@@ -251,11 +249,11 @@ test("a store has one id for ever; one of an earlier release gets it, even if it
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }
-  const { id } = await readFacts(oneNode(other.client), 64);
+  const { id } = await readFacts(oneNode(other.client), RULES);
   expect(id).toMatch(/^[0-9a-f-]{36}$/);
   await other.client.config("SET", "maxmemory", "1");
   try {
-    expect((await readFacts(oneNode(other.client), 64)).id, "it reads only what is there").toBe(id);
+    expect((await readFacts(oneNode(other.client), RULES)).id, "it reads only what is there").toBe(id);
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }

@@ -170,7 +170,7 @@ test("a ledger that ends before what is known of it is seen at the next look", a
 test("the console reads an older store and does not write to it", async () => {
   givenLostCharge();
   await expect(compare()).rejects.toThrow(OLDER);
-  const session = createOperatorSession({ redisUrl: redis.url, partitions: 1 });
+  const session = createOperatorSession({ redisUrl: redis.url, partitions: 1, allowNoPersistence: true });
   try {
     expect(await session.run((nodes) => nodes.ofName(META).hexists(META, "older"))).toBe(1);
     const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1"));

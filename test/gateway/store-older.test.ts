@@ -105,7 +105,7 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   expect(await readyz(gateway)).toBe(503);
   expectStatus(await generate(gateway, charged), 503);
   expect(await gateway.metric("tollgate_store_older ")).toEqual(["tollgate_store_older 1"]);
-  const session = createOperatorSession({ redisUrl: redis.url, partitions: 64 });
+  const session = createOperatorSession({ redisUrl: redis.url, partitions: 64, allowNoPersistence: true });
   const granting = session.write((nodes) => grantCredits(nodes, charged.accountId, 5, "invoice 9"));
   await expect(granting, "an action of the console").rejects.toThrow("tollgate store accept");
   session.close();

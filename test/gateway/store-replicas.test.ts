@@ -43,7 +43,7 @@ async function givenStore(
 ) {
   const metrics = createMetrics();
   const journal = await openJournal(folder, log);
-  const options = { redisUrl, commandTimeoutMs: 10_000, partitions: 64 };
+  const options = { redisUrl, commandTimeoutMs: 10_000, partitions: 64, allowNoPersistence: true };
   const connection = create({ ...options, confirm: { replicas: 1, timeoutMs }, log, metrics });
   const store = openStore(connection, { journal, log });
   await connection.usable();

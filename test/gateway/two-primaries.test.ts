@@ -216,6 +216,7 @@ describe("the store below the gateway", () => {
       redisUrl: stage.servers[0].url,
       commandTimeoutMs,
       partitions: PARTITIONS,
+      allowNoPersistence: true,
       place: stage.place,
       log: createLogger("silent"),
       metrics: createMetrics(),

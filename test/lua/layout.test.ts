@@ -43,6 +43,8 @@ import {
 import { CONVERT_MUTANTS, MOVE_MUTANTS, plant } from "./mutants.ts";
 import { contentOf } from "./stored.ts";
 
+const RULES = { partitions: 64, allowNoPersistence: true };
+
 // Layouts are a store's, so these tests have one of their own.
 
 let dir: string;
@@ -75,9 +77,9 @@ const namesOf = (pattern: string): Promise<string[]> => connection.redis.keys(pa
 describe("the layout of a store", () => {
   test("is 4 for a new one, and stays", async () => {
     await connection.redis.del(META);
-    await readFacts(nodes, 64);
+    await readFacts(nodes, RULES);
     expect(await connection.redis.hget(META, "layout")).toBe("4");
-    await readFacts(nodes, 64);
+    await readFacts(nodes, RULES);
   });
 
   // Guarantee: no release writes to a store in a way that it does not know.
@@ -91,7 +93,7 @@ describe("the layout of a store", () => {
   ])("is refused in plain words if it is %s, by gateways and commands", async (layout, words) => {
     if (layout) await connection.redis.hset(META, "layout", layout);
     else await connection.redis.hdel(META, "layout");
-    await expect(readFacts(nodes, 64)).rejects.toThrow(words);
+    await expect(readFacts(nodes, RULES)).rejects.toThrow(words);
     await expect(partitionsOf(nodes)).rejects.toThrow(words);
     if (layout === "5") await expect(migrateStore(nodes)).rejects.toThrow(words);
     expect(await connection.redis.hget(META, "layout")).toBe(layout ?? null);
@@ -199,7 +201,7 @@ describe("`store migrate`", () => {
       disputed: 0,
     });
     expect(await everything()).toEqual(before);
-    await readFacts(nodes, 64);
+    await readFacts(nodes, RULES);
     for (const one of running) expect(await stage.observe(one, "failed")).toMatchObject({ refunded: 10 });
     expect(await verifyLedger(nodes)).toMatchObject({ ok: true, accounts: keys.length });
   });
@@ -223,7 +225,7 @@ describe("`store migrate`", () => {
       await expect(migrateStore(nodes, { waitMs: 0, recordsMax: 3 })).rejects.toBe(stopped);
       spy.mockRestore();
       expect(await redis.hget(META, "layout")).toBe(">4");
-      await expect(readFacts(nodes, 64)).rejects.toThrow("is being migrated");
+      await expect(readFacts(nodes, RULES)).rejects.toThrow("is being migrated");
     }
     expect(await migrateStore(nodes, { waitMs: 0 })).toMatchObject({ from: ">4", to: "4" });
     expect(await everything()).toEqual(before);

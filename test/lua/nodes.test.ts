@@ -32,6 +32,8 @@ import { eachKey } from "../../src/store/walk-keys.ts";
 import { TIERS, times } from "../support/store.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
+const RULES = { partitions: 64, allowNoPersistence: true };
+
 const ACCOUNTS = 12;
 
 let dir: string;
@@ -55,7 +57,7 @@ afterAll(async () => {
 
 /** What operators do with a store and see in it, without what differs between two runs: ids of keys, and times. */
 async function operate(nodes: RedisNodes): Promise<object> {
-  const facts = await readFacts(nodes, 64);
+  const facts = await readFacts(nodes, RULES);
   const keys: IssuedKey[] = [];
   for (let at = 0; at < ACCOUNTS; at++) {
     keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100, token: `sk_token_${at}` }));

@@ -10,7 +10,7 @@ let server: TestRedis;
 let session: OperatorSession;
 beforeAll(async () => {
   server = await givenRedis();
-  session = createOperatorSession({ redisUrl: server.url, partitions: 4 });
+  session = createOperatorSession({ redisUrl: server.url, partitions: 4, allowNoPersistence: true });
 });
 afterAll(async () => {
   session.close();
@@ -53,7 +53,7 @@ test("what Redis answers and what its connection says is the store's, and it is 
 
 test("a store of a layout that is not served is the store's", async () => {
   await server.client.hset("tg:meta", "layout", "3");
-  const other = createOperatorSession({ redisUrl: server.url, partitions: 4 });
+  const other = createOperatorSession({ redisUrl: server.url, partitions: 4, allowNoPersistence: true });
   await expect(other.run(async () => 1)).rejects.toMatchObject({
     refusal: { name: "store_unavailable" },
     message: expect.stringContaining("store migrate"),

@@ -61,7 +61,11 @@ export async function givenGateway(
     server: { port: 0, drainDelayMs: 0 },
     admin: { port: 0 },
     tasks: { sweepIntervalMs: 3_600_000 },
-    store: { commandTimeoutMs: 5000, journal: await mkdtemp(join(tmpdir(), "tollgate-journal-")) },
+    store: {
+      commandTimeoutMs: 5000,
+      allowNoPersistence: true,
+      journal: await mkdtemp(join(tmpdir(), "tollgate-journal-")),
+    },
   };
   const config = merged(merged(loaded.config, quiet), options.config ?? {}) as Config;
   const logs: string[] = [];

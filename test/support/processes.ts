@@ -36,7 +36,11 @@ export async function startProgram(
 ) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-program-"));
   const file = join(dir, "tollgate.yaml");
-  const store = { journal: journal ?? join(dir, "journal"), ...sections.store };
+  const store = {
+    journal: journal ?? join(dir, "journal"),
+    allow_no_persistence: true,
+    ...sections.store,
+  };
   // JSON is YAML too.
   await writeFile(file, JSON.stringify({ ...sections, store }));
   const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" "$@"`, process.execPath, ...serveArguments()];

@@ -83,6 +83,7 @@ export async function openConnection(redisUrl = inject("redisUrl"), commandTimeo
     redisUrl,
     commandTimeoutMs,
     partitions: 64,
+    allowNoPersistence: true,
     log,
     metrics: createMetrics(),
   });

@@ -32,6 +32,11 @@ export const storeSchema = section("Redis, which holds limits, credits and tasks
     1_000_000_000,
     "With allow: generations and uploads of one key that one process passes through in one outage; 0 for no limit.",
   ),
+  allow_no_persistence: Type.Boolean({
+    default: false,
+    description:
+      "Uses a Redis that keeps nothing on disk, and has lost all credits after its next start; for tests and demos.",
+  }),
   journal: text(
     ".tollgate/journal",
     folderRule,
@@ -69,6 +74,8 @@ export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string |
   fallbackStrategy: store.fallback_strategy,
   /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
   allowMaxPerKey: store.allow_max_per_key,
+  /** Whether a Redis is used that keeps nothing on disk. */
+  allowNoPersistence: store.allow_no_persistence,
   /** Used at the very first start only; after that the store's own number counts. */
   partitions: store.partitions,
   /** Folder of the journal; a relative path begins at the process's working directory. */

@@ -1,13 +1,17 @@
-import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, rmSync, statSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "../../telemetry/log.ts";
 import { isLater } from "../entry-ids.ts";
-import { fileNamesIn, newFileName, SILENT_MS } from "../process-files.ts";
+import { fileNamesIn, newFileName, readRegularFile, SILENT_MS } from "../process-files.ts";
+import { StoreError } from "../reasons.ts";
+import type { FoundStore } from "../store-facts.ts";
 import type { Term } from "../terms.ts";
 
 const FORMAT = 1;
 const SUFFIX = ".marks.json";
+/** Eight stores of 1,024 partitions take some 3 MB. */
+const FILE_BYTES_MAX = 32 * 2 ** 20;
 /** Stores that are remembered; beyond, the one that was met first is forgotten. */
 const STORES_MAX = 8;
 
@@ -74,6 +78,21 @@ function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term):
   return true;
 }
 
+/** Whether a store is one that is known, the first one, or one that an operator has accepted. */
+const isMeant = ({ id, epoch }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
+  known.size === 0 || (id !== undefined && (epoch > 0 || known.has(id)));
+
+/** The same, as the files of a folder say. */
+export const isMeantBy = (folder: string | undefined, found: FoundStore): boolean =>
+  folder === undefined || isMeant(found, readLastConfirmed(folder));
+
+/** Why a store that is not meant is refused. */
+export const replacedStore = (id: string | undefined): StoreError =>
+  new StoreError(
+    `Redis ${id === undefined ? "is empty" : `holds another store (${id})`}, and the journal folder knows a store that has accounts and credits`,
+    "bring back that Redis with its data; if this one is meant, run `tollgate store accept`, or start with an empty journal folder",
+  );
+
 /** The last confirmed entries of each store over all files of a folder. Files that cannot be read are skipped. */
 export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
 
@@ -89,7 +108,7 @@ function readFolder(
     try {
       const path = join(folder, name);
       const { mtimeMs } = statSync(path);
-      const content = JSON.parse(readFileSync(path, "utf8")) as Content;
+      const content = JSON.parse(readRegularFile(path, FILE_BYTES_MAX)) as Content;
       if (content.format !== FORMAT) throw new Error(`format ${content.format} is of a later release`);
       for (const [storeId, { epoch, marks, terms: ofStore = {} }] of Object.entries(content.stores)) {
         for (const [name, term] of Object.entries(ofStore)) keepLaterTerm(terms, storeId, name, term);
@@ -109,6 +128,20 @@ function readFolder(
   return { stores, terms, read };
 }
 
+/** What is known of a store; that of the first one is forgotten where there are too many. */
+function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Terms): LastConfirmed {
+  const known = stores.get(storeId);
+  if (known) return known;
+  if (stores.size >= STORES_MAX) {
+    const first = stores.keys().next().value!;
+    stores.delete(first);
+    terms.delete(first);
+  }
+  const store = { epoch: 0, entries: new Map() };
+  stores.set(storeId, store);
+  return store;
+}
+
 /**
  * The last ledger entries that stores have confirmed, in a small file of this process beside the journal. It starts with
  * the content of all processes' files, and replaces those of processes that have ended.
@@ -124,20 +157,7 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
   /** Files whose entries are among ours. */
   let merged = found?.read ?? new Map<string, number>();
 
-  function of(storeId: string): LastConfirmed {
-    let store = stores.get(storeId);
-    if (!store) {
-      if (stores.size >= STORES_MAX) forgetStore(stores.keys().next().value!);
-      store = { epoch: 0, entries: new Map() };
-      stores.set(storeId, store);
-    }
-    return store;
-  }
-
-  function forgetStore(storeId: string): void {
-    stores.delete(storeId);
-    terms.delete(storeId);
-  }
+  const of = (storeId: string): LastConfirmed => storeOf(storeId, stores, terms);
 
   async function write(into: string): Promise<void> {
     if (!hasChanged) return;
@@ -168,10 +188,18 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     merged = new Map();
   }
 
-  return {
+  const file = {
     of,
     keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
       if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
+    },
+    isMeant: (found: FoundStore): boolean => isMeant(found, stores),
+    /** This store is used: resolves once that is on disk. */
+    async use(storeId: string): Promise<void> {
+      if (stores.has(storeId)) return;
+      of(storeId);
+      hasChanged = true;
+      await file.save();
     },
     /** The latest primary of a partition that a gateway has used, by the name of its record. */
     term: (storeId: string, name: string): Term | undefined => terms.get(storeId)?.get(name),
@@ -202,4 +230,5 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
       return saving;
     },
   };
+  return file;
 }

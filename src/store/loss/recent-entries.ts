@@ -1,8 +1,8 @@
-import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { lstatSync, mkdirSync, rmSync } from "node:fs";
 import { open, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "../../telemetry/log.ts";
-import { fileNamesIn, newFileName } from "../process-files.ts";
+import { fileNamesIn, newFileName, readRegularFile } from "../process-files.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 
 const FORMAT = 1;
@@ -87,8 +87,8 @@ function lineOf({ storeId, ...page }: LedgerPage): string {
 /** The files of running processes are the newest, and are made again if they are removed. */
 function removeOldest(folder: string): void {
   const files = fileNamesIn(folder, SUFFIX).flatMap((name) => {
-    const found = statSync(join(folder, name), { throwIfNoEntry: false });
-    return found ? [{ name, bytes: found.size, changedMs: found.mtimeMs }] : [];
+    const found = lstatSync(join(folder, name), { throwIfNoEntry: false });
+    return found?.isFile() ? [{ name, bytes: found.size, changedMs: found.mtimeMs }] : [];
   });
   let bytes = 0;
   for (const file of files.sort((a, b) => b.changedMs - a.changedMs)) {
@@ -126,7 +126,9 @@ export function readRecentEntries(
 
 function linesOf(path: string): Line[] {
   try {
-    return readFileSync(path, "utf8").split("\n").flatMap(parsed);
+    return readRegularFile(path, 2 * FILE_BYTES_MAX)
+      .split("\n")
+      .flatMap(parsed);
   } catch {
     return [];
   }

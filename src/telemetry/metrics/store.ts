@@ -80,6 +80,11 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       "1 while the store lacks data that it has confirmed; it is not used until an operator accepts it.",
       { aggregator: "max" },
     ),
+    storeReplaced: gauge(
+      "tollgate_store_replaced",
+      "1 while Redis is empty, or holds another store than the journal folder knows; it is not used until an operator accepts it.",
+      { aggregator: "max" },
+    ),
     outboxOfOtherStores: gauge(
       "tollgate_store_outbox_other_store_entries",
       "Waiting settlements that belong to another store than the one in use.",

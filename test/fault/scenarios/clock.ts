@@ -66,6 +66,7 @@ async function runClock(options: RunOptions, { rounds, collectEvery }: ClockSize
       redisUrl: `redis://127.0.0.1:${world.redis.options.port}`,
       commandTimeoutMs: 10_000,
       partitions: PARTITIONS,
+      allowNoPersistence: true,
       nowMs: () => nowMs,
       log: createLogger("silent"),
       metrics: createMetrics(),

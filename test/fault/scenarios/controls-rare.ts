@@ -99,6 +99,36 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     caughtBy: "charged exactly once, nothing lost",
   },
   {
+    name: "an empty store is a new one",
+    patches: [
+      {
+        file: "src/store/loss/last-confirmed.ts",
+        from: "known.size === 0 || (id",
+        to: "known.size >= 0 || (id",
+      },
+    ],
+    run: (options) => stores.run(options, { returns: 1, requestsEach: 24, requestsAfterCopy: 0 }),
+    caughtBy: "stores are kept apart",
+    violation: /an empty store does not know its key/,
+  },
+  {
+    name: "the journal of a living gateway is taken, which does not notice",
+    patches: [
+      {
+        file: "src/settlement/journal-lock.ts",
+        from: 'if (code !== "ENOENT") return code === "ECONNREFUSED";',
+        to: "if (code !== stem) return true;",
+      },
+      {
+        file: "src/settlement/journal-file.ts",
+        from: "if (lines.length === 0 || !(await own.leaveIfGone())) break;",
+        to: "break;",
+      },
+    ],
+    run: (options) => disks.run(options, { requestsEach: 0, lines: 0, requestsShared: 24 }),
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
     name: "an older store is served",
     patches: [
       {

@@ -10,6 +10,8 @@ import { createWorld, eventually, type RunOptions, type World } from "../world.t
 import type { Scenario } from "./scenario.ts";
 
 interface DisksSize {
+  /** Requests whose settlements are in a journal that another gateway on the folder has looked at; 0: none. */
+  requestsShared?: number;
   /** Requests whose settlements meet a full disk, in each of the three parts. */
   requestsEach: number;
   /** Requests whose log lines do: more than a process keeps in memory. */
@@ -29,23 +31,26 @@ const DROPPED = "tollgate_log_lines_dropped_total";
  */
 export const disks: Scenario<DisksSize> = {
   name: "disks",
-  title: ({ requestsEach, lines }) =>
-    `the journal's disk is full as ${requestsEach} settlements wait and are sent, and again as their gateway is killed; there is ` +
+  title: ({ requestsEach, lines, requestsShared = 0 }) =>
+    `${requestsShared} settlements wait in a journal whose folder another gateway looks at, and their gateway is killed; the journal's disk is full as ${requestsEach} settlements wait and are sent, and again as their gateway is killed; there is ` +
     `room again for ${requestsEach} of a killed gateway; the log's disk is full for ${lines} lines`,
-  full: { requestsEach: 60, lines: 20_000 },
-  short: { requestsEach: 15, lines: 5000 },
+  full: { requestsEach: 60, lines: 20_000, requestsShared: 60 },
+  short: { requestsEach: 15, lines: 5000, requestsShared: 15 },
   run: runDisks,
 };
 
-async function runDisks(options: RunOptions, { requestsEach, lines }: DisksSize): Promise<History> {
+async function runDisks(options: RunOptions, size: DisksSize): Promise<History> {
+  const { requestsEach, lines, requestsShared = 0 } = size;
   const world = await createWorld(options, 1, { commandTimeoutMs: 500 });
   const small = ["journal-disk", "log-disk"].map((name) => join(options.folder, name)) as [string, string];
   const mounted: string[] = [];
   try {
+    const customers = await Promise.all(Array.from({ length: 4 }, () => world.givenCustomer()));
+    if (requestsShared > 0) await shareFolder(world, customers, requestsShared);
+    if (lines === 0) return await world.finish();
     for (const folder of small) if (await mountSmall(folder)) mounted.push(folder);
     if (mounted.length < small.length) world.note("no right to mount: no disk was filled");
     else {
-      const customers = await Promise.all(Array.from({ length: 4 }, () => world.givenCustomer()));
       await fillJournal(world, customers, small[0], requestsEach);
       options.progress("the journal's disk was full");
       await fillLog(world, customers[0]!, small[1], lines);
@@ -103,6 +108,17 @@ async function leaveWaiting(
     world.client.push(await generate(gateway, customers[at % customers.length]!, wish));
   });
   if ((await outboxEntries(gateway)) === 0) world.note("not reached", "settlements wait");
+}
+
+/** A gateway that starts looks at the journal of one that lives and has nothing in it yet. */
+async function shareFolder(world: World, customers: readonly Customer[], count: number): Promise<void> {
+  const first = await world.startIn(1, { sweeps: false });
+  await world.startIn(2, { sweeps: false });
+  await leaveWaiting(world, first, customers, count);
+  world.kill(1, "with settlements in a shared folder");
+  world.kill(2, "that has looked at them");
+  world.proxy.steer({});
+  await world.startIn(1, { sweeps: false });
 }
 
 async function fillJournal(

@@ -51,7 +51,7 @@ async function runStores(options: RunOptions, size: StoresSize): Promise<History
     const other = await startRedis({ dir: join(options.folder, "other-redis"), persistent: false });
     try {
       for (let at = 0; at < returns; at++) {
-        await replaceStore(world, customers, other.port, requestsEach);
+        await replaceStore(world, customers, other.port, requestsEach, at === 0);
         options.progress(`${at + 1} of ${returns} returns from another store`);
       }
       const redis = new Redis(other.port, "127.0.0.1");
@@ -94,12 +94,14 @@ async function replaceStore(
   customers: readonly Customer[],
   otherPort: number,
   count: number,
+  isEmpty: boolean,
 ): Promise<void> {
   const underWay = load(world, customers, count, GENERATION_MS);
   await pause(GENERATION_MS / 2);
   world.note("another store");
   world.proxy.pointTo(otherPort);
   await underWay;
+  if (isEmpty) await refuseEmpty(world, customers, otherPort);
   // Customers' keys are unknown there.
   if (await eventually(WAIT_MAX_MS, () => allReady(world))) await load(world, customers, 4);
   else world.note("not reached", "another store is used");
@@ -126,12 +128,8 @@ async function runOlder(world: World, customers: readonly Customer[], count: num
   await pause(1500);
   await world.server.restartFrom(copy);
   world.note("store is older");
-  const untilMs = Date.now() + REFUSED_MS;
-  while (Date.now() < untilMs) {
-    await load(world, customers, 4);
-    await pause(100);
-  }
-  const accepted = await accept(world);
+  await loadFor(world, customers, REFUSED_MS);
+  const accepted = await accept(world, world.server.port);
   world.note("older store accepted");
   if (!accepted.includes('"accepted":true')) world.note("not reached", `store accept: ${accepted}`);
   if (!(await eventually(WAIT_MAX_MS, () => allReady(world))))
@@ -139,13 +137,29 @@ async function runOlder(world: World, customers: readonly Customer[], count: num
   await load(world, customers, 20);
 }
 
+async function loadFor(world: World, customers: readonly Customer[], forMs: number): Promise<void> {
+  const untilMs = Date.now() + forMs;
+  while (Date.now() < untilMs) {
+    await load(world, customers, 4);
+    await pause(100);
+  }
+}
+
+/** The gateways must refuse a Redis that is empty, and serve from it once it is accepted. */
+async function refuseEmpty(world: World, customers: readonly Customer[], port: number): Promise<void> {
+  await loadFor(world, customers, REFUSED_MS);
+  world.note("empty store accepted");
+  const accepted = await accept(world, port);
+  if (!accepted.includes('"accepted":true')) world.note("not reached", `store accept: ${accepted}`);
+}
+
 /** What an operator does. */
-async function accept(world: World): Promise<string> {
+async function accept(world: World, port: number): Promise<string> {
   const { root, folder } = world.options;
   const args = [join(root, "src/cli.ts"), "store", "accept", "--json"];
   const env = {
     ...childEnv(),
-    REDIS_URL: `redis://127.0.0.1:${world.server.port}`,
+    REDIS_URL: `redis://127.0.0.1:${port}`,
     TOLLGATE_CONFIG: join(folder, `${world.gateways[0]!.name}.yaml`),
   };
   return run(process.execPath, args, { cwd: folder, env }).then(

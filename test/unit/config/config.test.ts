@@ -68,6 +68,7 @@ test("the defaults are those of the design", () => {
       confirm: undefined,
       fallbackStrategy: "deny",
       allowMaxPerKey: 0,
+      allowNoPersistence: false,
       partitions: 64,
       journal: ".tollgate/journal",
       ledgerCheckIntervalMs: 3_600_000,

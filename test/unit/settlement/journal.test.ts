@@ -26,8 +26,11 @@ import { createLogger } from "../../../src/telemetry/log.ts";
 import { soon } from "../../support/soon.ts";
 
 const givenFolder = (): string => mkdtempSync(join(tmpdir(), "tollgate-journal-"));
+/** Beside them lie the sockets of those that are open. */
+const journalsIn = (folder: string): string[] =>
+  readdirSync(folder).filter((name) => name.endsWith(".ndjson"));
 const textIn = (folder: string): string =>
-  readdirSync(folder)
+  journalsIn(folder)
     .map((name) => readFileSync(join(folder, name), "utf8"))
     .join("");
 
@@ -47,14 +50,11 @@ describe("the reason why a folder cannot be used", () => {
   });
 });
 
-/** The id of a process that was and is no more. */
-function endedProcess(): number {
-  return spawnSync(process.execPath, ["--version"]).pid;
-}
+const OF_ENDED = `${hostname()}.closed`;
 
-/** A file that an earlier process of this host left behind. */
-function leave(folder: string, text: string, pid: number = endedProcess()): void {
-  writeFileSync(join(folder, `${hostname()}.${pid}.0123abcd.ndjson`), text);
+/** A file that an ended gateway has left behind. */
+function leave(folder: string, text: string, name = `${OF_ENDED}.0123abcd.ndjson`): void {
+  writeFileSync(join(folder, name), text);
 }
 
 const settlement = (requestId: string, storeId?: string): Settlement => ({
@@ -165,24 +165,12 @@ describe("the journal", () => {
 
   test("is taken over from another host only once it has long been silent", async () => {
     const folder = givenFolder();
-    writeFileSync(join(folder, "elsewhere.1.0123abcd.ndjson"), line("silent"));
-    silence(join(folder, "elsewhere.1.0123abcd.ndjson"));
-    writeFileSync(join(folder, "elsewhere.1.0123abce.ndjson"), line("alive"));
+    writeFileSync(join(folder, "elsewhere.0123456789ab.0123abcd.ndjson"), line("silent"));
+    silence(join(folder, "elsewhere.0123456789ab.0123abcd.ndjson"));
+    writeFileSync(join(folder, "elsewhere.0123456789ab.0123abce.ndjson"), line("alive"));
     const journal = await openJournal(folder, givenLog().log);
     expect(await adopted(journal)).toEqual(["silent"]);
     await journal.close();
-  });
-
-  test("of an earlier container with the same host name and process id is taken over once silent", async () => {
-    const folder = givenFolder();
-    leave(folder, line("r1"), process.pid);
-    const [name] = readdirSync(folder);
-    const first = await openJournal(folder, givenLog().log);
-    expect(await adopted(first)).toEqual([]);
-    silence(join(folder, name!));
-    const second = await openJournal(folder, givenLog().log);
-    expect(await adopted(second)).toEqual(["r1"]);
-    await Promise.all([first.close(), second.close()]);
   });
 
   test("survives a second end before what was taken over is settled, deadline and all", async () => {
@@ -191,7 +179,7 @@ describe("the journal", () => {
     const journal = await openJournal(folder, givenLog().log);
     await adopted(journal);
     // Everything that the process would need after another crash lies in its own file.
-    expect(readdirSync(folder)).toHaveLength(1);
+    expect(journalsIn(folder)).toHaveLength(1);
     expect(JSON.parse(textIn(folder))).toMatchObject({ call: { requestId: "r1" }, untilMs: 1234 });
     await journal.close();
   });
@@ -199,18 +187,17 @@ describe("the journal", () => {
   // Guarantee: a charge reaches the store to which it is owed, or none.
   test("of another store is left as it is, and named once in the log", async () => {
     const folder = givenFolder();
-    const pid = endedProcess();
-    const theirs = `${hostname()}.${pid}.00000000.ndjson`;
+    const theirs = `${OF_ENDED}.00000000.ndjson`;
     const text = line("r1", "store-2") + line("r2", "store-2").slice(0, 30);
     writeFileSync(join(folder, theirs), text);
-    leave(folder, line("r3", OURS), pid);
+    leave(folder, line("r3", OURS));
     const { log, lines } = givenLog();
     const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
     const found = await adopted(journal);
     expect(found).toEqual(["r3"]);
     // Some looks later, and however long it is silent.
     silence(join(folder, theirs));
-    leave(folder, line("r4", OURS), pid);
+    leave(folder, line("r4", OURS));
     await soon(() => expect(found).toEqual(["r3", "r4"]));
     await journal.close();
     expect(readFileSync(join(folder, theirs), "utf8")).toBe(text);
@@ -248,7 +235,7 @@ describe("the journal", () => {
   test("is taken over only once the store is known, while its own file gives signs of life from the start", async () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
-    const [own] = readdirSync(folder);
+    const [own] = journalsIn(folder);
     leave(folder, line("r1", OURS));
     const found: string[] = [];
     await journal.watch({
@@ -264,11 +251,11 @@ describe("the journal", () => {
     await journal.close();
   });
 
-  test("is left alone while its process lives, here or under another process id", async () => {
+  test("is left alone while another journal of this process has it open", async () => {
     const folder = givenFolder();
-    leave(folder, line("r1"), process.ppid);
     const first = await openJournal(folder, givenLog().log);
     await first.append(settlement("r2"));
+    silence(join(folder, journalsIn(folder)[0]!));
     const second = await openJournal(folder, givenLog().log);
     expect([await adopted(first), await adopted(second)]).toEqual([[], []]);
     await Promise.all([first.close(), second.close()]);
@@ -290,7 +277,7 @@ describe("the journal", () => {
     const journal = await openJournal(folder, givenLog().log);
     const handle = await open(join(folder, "probe"), "w");
     vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockImplementationOnce(async () => {
-      const [name] = readdirSync(folder).filter((file) => file.endsWith(".ndjson"));
+      const [name] = journalsIn(folder);
       appendFileSync(join(folder, name!), line("r1").slice(0, 30));
       throw new Error("ENOSPC: no space left on device");
     });
@@ -308,32 +295,20 @@ describe("the journal", () => {
     await next.close();
   });
 
-  // After a reboot, low process ids are in use again at once.
-  test("is taken over once silent though another program has the process id of its writer", async () => {
-    const folder = givenFolder();
-    leave(folder, line("r1"), process.ppid);
-    const [name] = readdirSync(folder);
-    silence(join(folder, name!));
-    const journal = await openJournal(folder, givenLog().log);
-    expect(await adopted(journal)).toEqual(["r1"]);
-    await journal.close();
-  });
-
   // Guarantee: what is wrong with the file of one dead gateway does not lose the charges of the others.
   test("is taken over though another cannot be read, which is said once and tried again", async () => {
     const folder = givenFolder();
-    const pid = endedProcess();
-    const unreadable = `${hostname()}.${pid}.00000000.ndjson`;
+    const unreadable = `${OF_ENDED}.00000000.ndjson`;
     mkdirSync(join(folder, unreadable));
-    leave(folder, line("r1"), pid);
+    leave(folder, line("r1"));
     const { log, lines } = givenLog();
     const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
     const found = await adopted(journal);
     expect(found).toEqual(["r1"]);
     // Some looks later, it has its name, and one line in the log.
-    leave(folder, line("r2"), pid);
+    leave(folder, line("r2"));
     await soon(() => expect(found).toEqual(["r1", "r2"]));
-    expect(readdirSync(folder)).toContain(unreadable);
+    expect(journalsIn(folder)).toContain(unreadable);
     expect(lines.filter((text) => text.includes(unreadable))).toHaveLength(1);
     rmdirSync(join(folder, unreadable));
     writeFileSync(join(folder, unreadable), line("r3"));
@@ -343,16 +318,13 @@ describe("the journal", () => {
 
   test("is taken over though another could not be kept on a disk that is full, which comes later", async () => {
     const folder = givenFolder();
-    const pid = endedProcess();
-    for (const at of [1, 2, 3]) {
-      writeFileSync(join(folder, `${hostname()}.${pid}.0000000${at}.ndjson`), line(`r${at}`));
-    }
+    for (const at of [1, 2, 3]) leave(folder, line(`r${at}`), `${OF_ENDED}.0000000${at}.ndjson`);
     const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
     const handle = await open(join(folder, "probe"), "w");
     vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockRejectedValueOnce(new Error("ENOSPC"));
     expect(await adopted(journal)).toEqual(expect.arrayContaining(["r1", "r2", "r3"]));
     // All of it is in the journal's own file in the end.
-    await soon(() => expect(readdirSync(folder)).toHaveLength(2));
+    await soon(() => expect(journalsIn(folder)).toHaveLength(2));
     expect(textIn(folder).match(/"requestId":"r\d"/g)).toHaveLength(3);
     await handle.close();
     await journal.close();
@@ -382,7 +354,7 @@ describe("the journal", () => {
     await journal.attach(OURS);
     await journal.append(settlement("r1", OURS));
     await journal.watch({ waiting: () => [settlement("r1", OURS)], take: () => undefined });
-    rmSync(join(folder, readdirSync(folder)[0]!));
+    rmSync(join(folder, journalsIn(folder)[0]!));
     await soon(() => expect(textIn(folder)).toContain('"requestId":"r1"'));
     await journal.append(settlement("r2", OURS));
     expect(textIn(folder)).toContain('"requestId":"r2"');
@@ -398,7 +370,7 @@ describe("the journal", () => {
     await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
     rmSync(folder, { recursive: true });
     await soon(() => expect(existsSync(folder) && textIn(folder)).toContain('"requestId":"r1"'));
-    writeFileSync(join(folder, "elsewhere.1.0123abcd.ndjson"), "");
+    writeFileSync(join(folder, "elsewhere.0123456789ab.0123abcd.ndjson"), "");
     rmSync(folder, { recursive: true });
     writeFileSync(folder, "a file in its place");
     await soon(() => expect(lines.join("")).toContain("the journal cannot be kept"));
@@ -409,12 +381,12 @@ describe("the journal", () => {
   test("that vanishes while nothing waits is made again, which is said", async () => {
     const { folder, journal, states, lines, look } = await givenWatched();
     for (const remove of [
-      () => rmSync(join(folder, readdirSync(folder)[0]!)),
+      () => rmSync(join(folder, journalsIn(folder)[0]!)),
       () => rmSync(folder, { recursive: true }),
     ]) {
       remove();
       await look();
-      expect(readdirSync(folder)).toHaveLength(1);
+      expect(journalsIn(folder)).toHaveLength(1);
     }
     expect(states).toEqual([true]);
     expect(lines.filter((each) => each.includes("were missing"))).toHaveLength(2);
@@ -470,7 +442,7 @@ describe("the journal", () => {
     await look();
     expect(lines.filter((each) => each.includes("cannot be kept: the disk is full"))).toHaveLength(1);
     datasync.mockRestore();
-    const [name] = readdirSync(folder);
+    const [name] = journalsIn(folder);
     writeFileSync(join(folder, name!), "");
     await look();
     expect(states).toEqual([true, false, true]);
@@ -514,12 +486,12 @@ describe("the journal", () => {
       journal.append(settlement("r2", "store-2")),
       journal.append(settlement("r3", "store-1")),
     ]);
-    expect(readdirSync(folder)).toHaveLength(2);
+    expect(journalsIn(folder)).toHaveLength(2);
     await journal.clear("store-1");
     expect(textIn(folder).match(/"requestId":"r\d"/g)).toEqual(['"requestId":"r2"']);
     // The file that is empty is the next store's.
     await journal.append(settlement("r4", "store-3"));
-    expect(readdirSync(folder)).toHaveLength(2);
+    expect(journalsIn(folder)).toHaveLength(2);
     await journal.clear("store-2");
     await journal.clear("store-3");
     await journal.close();
