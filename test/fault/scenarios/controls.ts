@@ -6,6 +6,7 @@ import { copySources, type Patch } from "../tree.ts";
 import type { RunOptions } from "../world.ts";
 import { ARCHIVE_CONTROLS } from "./controls-archive.ts";
 import { RARE_INTERLEAVINGS } from "./controls-rare.ts";
+import { UPSTREAM_CONTROLS } from "./controls-upstream.ts";
 import { crash } from "./crash.ts";
 import { kills } from "./kills.ts";
 import { redisLink } from "./redis-link.ts";
@@ -131,7 +132,12 @@ const GENERAL: readonly Control[] = [
   },
 ];
 
-export const CONTROLS: readonly Control[] = [...GENERAL, ...RARE_INTERLEAVINGS, ...ARCHIVE_CONTROLS];
+export const CONTROLS: readonly Control[] = [
+  ...GENERAL,
+  ...RARE_INTERLEAVINGS,
+  ...ARCHIVE_CONTROLS,
+  ...UPSTREAM_CONTROLS,
+];
 /** Of the general kind, which take a few seconds: so many at a time are in `npm test`, others each time. */
 export const SHORT_CONTROLS = 2;
 

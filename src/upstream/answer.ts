@@ -1,0 +1,58 @@
+import { isObject } from "../domain/json.ts";
+import { TASK_ID } from "../domain/task-states.ts";
+
+// How the upstream's answers are read. All of it is pure: what an answer means depends on the answer alone. Decision 0061.
+
+/** A complete answer of the upstream. */
+export interface Answer {
+  status: number;
+  retryAfter: string | undefined;
+  /** As UTF-8; our credential is redacted. */
+  body: string;
+}
+
+/** The body as a JSON object; undefined if it is none. */
+export type Envelope = Record<string, unknown> | undefined;
+
+const EXCERPT_CHARS_MAX = 200;
+/** Values in a URL's query, which often are credentials. */
+const QUERY = /([?&][\w.~%-]{1,64}=)[^\s&"'<>\\]+/g;
+/** Redirects that say that nothing was done. After a 303 the request may have run. RFC 9110 15.4. */
+const REDIRECTS = new Set([301, 302, 307, 308]);
+
+export const isSuccessStatus = (status: number): boolean => status >= 200 && status < 300;
+
+export const isRedirect = (status: number): boolean => REDIRECTS.has(status);
+
+/** The envelope's code. Some upstreams write it as a text of digits. */
+export function codeOf(envelope: Envelope): number | undefined {
+  const code = envelope?.code;
+  if (typeof code === "string" && /^\d{1,6}$/.test(code)) return Number(code);
+  return typeof code === "number" ? code : undefined;
+}
+
+/** True for codes that mean success: 200 in this API, 0 or another 2xx in others, and none at all. */
+export const isSuccessCode = (code: number | undefined): boolean =>
+  code === undefined || code === 0 || isSuccessStatus(code);
+
+/** The id of a task, if the answer has one, whatever else it says. */
+export function taskIdIn(envelope: Envelope): string | undefined {
+  const data = isObject(envelope?.data) ? envelope.data : undefined;
+  const id = data?.task_id ?? envelope?.task_id;
+  return typeof id === "string" && TASK_ID.test(id) ? id : undefined;
+}
+
+/** An answer in a line of the log, so that it can be found again at the upstream: status, code, task id and its beginning. */
+export function describeAnswer({ status, body }: Answer, envelope: Envelope): string {
+  const id = taskIdIn(envelope);
+  const code =
+    envelope?.code === undefined ? "no code" : `code ${JSON.stringify(envelope.code).slice(0, 20)}`;
+  const named = id === undefined ? "" : `, task id ${id}`;
+  return `HTTP ${status}, ${code}${named}: ${excerptOf(body)}`;
+}
+
+function excerptOf(body: string): string {
+  // Cut twice: the pattern reads a bounded text, and does not see half of a value that ends at the second cut.
+  const text = body.slice(0, 2 * EXCERPT_CHARS_MAX).replace(QUERY, "$1[redacted]");
+  return text.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
+}
