@@ -17,6 +17,10 @@ export type Envelope = Record<string, unknown> | undefined;
 const EXCERPT_CHARS_MAX = 200;
 /** Values in a URL's query, which often are credentials. */
 const QUERY = /([?&][\w.~%-]{1,64}=)[^\s&"'<>\\]+/g;
+/** A character that JSON spells by its number. */
+const ESCAPE = /\\u([0-9a-fA-F]{4})/g;
+/** Shorter runs that request and answer share say nothing. */
+const ECHO_CHARS_MIN = 6;
 /** Redirects that say that nothing was done. After a 303 the request may have run. RFC 9110 15.4. */
 const REDIRECTS = new Set([301, 302, 307, 308]);
 
@@ -42,17 +46,40 @@ export function taskIdIn(envelope: Envelope): string | undefined {
   return typeof id === "string" && TASK_ID.test(id) ? id : undefined;
 }
 
-/** An answer in a line of the log, so that it can be found again at the upstream: status, code, task id and its beginning. */
-export function describeAnswer({ status, body }: Answer, envelope: Envelope): string {
+/**
+ * An answer in a line of the log, so that it can be found again at the upstream: status, code, task id and its beginning.
+ * @param sent the request's body: what the answer repeats of it is the customer's, and is left out
+ */
+export function describeAnswer({ status, body }: Answer, envelope: Envelope, sent = ""): string {
   const id = taskIdIn(envelope);
   const code =
     envelope?.code === undefined ? "no code" : `code ${JSON.stringify(envelope.code).slice(0, 20)}`;
   const named = id === undefined ? "" : `, task id ${id}`;
-  return `HTTP ${status}, ${code}${named}: ${excerptOf(body)}`;
+  return `HTTP ${status}, ${code}${named}: ${excerptOf(body, sent)}`;
 }
 
-function excerptOf(body: string): string {
-  // Cut twice: the pattern reads a bounded text, and does not see half of a value that ends at the second cut.
-  const text = body.slice(0, 2 * EXCERPT_CHARS_MAX).replace(QUERY, "$1[redacted]");
-  return text.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
+function excerptOf(body: string, sent: string): string {
+  // Cut twice: the work is bounded, and half of a value that ends at the first cut is not shown.
+  const text = body
+    .slice(0, 2 * EXCERPT_CHARS_MAX)
+    .replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  const shown = withoutEcho(text.replace(QUERY, "$1[redacted]"), sent);
+  return shown.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
+}
+
+/** Replaces each run of characters that the request has, too. */
+function withoutEcho(text: string, sent: string): string {
+  if (sent === "") return text;
+  let shown = "";
+  for (let at = 0; at < text.length && shown.length < EXCERPT_CHARS_MAX; ) {
+    let end = at + ECHO_CHARS_MIN;
+    if (end > text.length || !sent.includes(text.slice(at, end))) {
+      shown += text[at++];
+      continue;
+    }
+    while (end < text.length && sent.includes(text.slice(at, end + 1))) end++;
+    shown += "[request]";
+    at = end;
+  }
+  return shown;
 }

@@ -79,6 +79,7 @@ async function sendUntilKnown(
     const budgetMs = Math.ceil(deadlineMs - performance.now());
     const outcome = generationOutcome(
       await client.send({ method: "POST", path, headers, body, carried, budgetMs, gate, owner: accountId }),
+      body,
       statuses,
     );
     if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
@@ -92,13 +93,17 @@ async function sendUntilKnown(
 }
 
 /** Exported for tests of each row. */
-export function generationOutcome(result: ExchangeResult, statuses?: StatusWords): GenerationOutcome {
+export function generationOutcome(
+  result: ExchangeResult,
+  sent?: string,
+  statuses?: StatusWords,
+): GenerationOutcome {
   switch (result.outcome) {
     case "not_sent":
       return { outcome: "unreachable", detail: result.detail };
     case "lost":
       return { outcome: result.timedOut ? "timed_out" : "unclear", detail: result.detail };
     case "answered":
-      return readGeneration(result, statuses);
+      return readGeneration(result, sent, statuses);
   }
 }

@@ -35,10 +35,16 @@ export type UpstreamRejection =
 /**
  * Reads a complete rejection: HTTP 4xx, a redirect, or a success with another body code.
  * @param of what a 404 is about: the task that was polled, or the request itself
+ * @param sent the request's body, of which nothing must get into the log
  */
-export function readRejection(answer: Answer, envelope: Envelope, of: "task" | "request"): UpstreamRejection {
+export function readRejection(
+  answer: Answer,
+  envelope: Envelope,
+  of: "task" | "request",
+  sent?: string,
+): UpstreamRejection {
   const { status, retryAfter } = answer;
-  const detail = describeAnswer(answer, envelope);
+  const detail = describeAnswer(answer, envelope, sent);
   const code = Number.isSafeInteger(envelope?.code) ? (envelope?.code as number) : status;
   const text = textOf(envelope);
   const isModerated = (n: number): boolean => n === 403 && isAboutContent(text);

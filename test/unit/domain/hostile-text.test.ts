@@ -70,7 +70,8 @@ const READERS: Record<string, (text: string) => unknown> = {
   },
   "readGeneration, a refusal": (text) =>
     readGeneration({ ...answered(JSON.stringify({ code: 403, error: { message: text } })), status: 403 }),
-  "readGeneration, an answer that is no JSON": (text) => readGeneration({ ...answered(text), status: 500 }),
+  "readGeneration, an answer that is no JSON": (text) =>
+    readGeneration({ ...answered(text), status: 500 }, text),
   "interpretAnswer, url and expiry": (text) => {
     const data = { url: `https://a.example/${text}`, expires_at: `2026-01-01T00:00:00.${text}` };
     return interpretAnswer({ status: 200, retryAfter: undefined, body: JSON.stringify({ code: 200, data }) });

@@ -102,9 +102,31 @@ test("the detail of an answer has its status, its code and 200 characters, witho
     });
 });
 
+// Guarantee: no line of the log has text from a customer's body, though the upstream repeats it.
+test("the detail of an answer has nothing of the request, however it is spelt", () => {
+  const sent = JSON.stringify({ prompt: "a secret garden \u00e4m Fluss", imageUrl: "https://c.example/me" });
+  for (const said of [
+    "no: a secret garden \u00e4m Fluss",
+    "near 'secret gar'",
+    "https://c.example/me is away",
+  ]) {
+    for (const text of [
+      JSON.stringify({ code: 400, id: "r-77", error: said }),
+      `{"code":400,"id":"r-77","error":"${said.replace("\u00e4", "\\u00e4")}"}`,
+    ]) {
+      const outcome = readGeneration(answered(400, text), sent);
+      const detail = outcome.outcome === "refused" ? outcome.detail : "";
+      expect(detail).toContain("r-77");
+      expect(detail).toContain("[request]");
+      expect(detail).not.toMatch(/secret|garden|Fluss|example/);
+      expect(outcome).toMatchObject({ text: said });
+    }
+  }
+});
+
 test("a status of a new task is one of the API's: a known word is read, another is left out", () => {
   const dataOf = (status: string): string => {
-    const outcome = readGeneration(ok({ task_id: "t1", status, extra: 1 }), { boarding: "pending" });
+    const outcome = readGeneration(ok({ task_id: "t1", status, extra: 1 }), "", { boarding: "pending" });
     return outcome.outcome === "accepted" ? outcome.data : outcome.outcome;
   };
   expect(dataOf("GOING")).toBe('{"task_id":"t1","extra":1}');
