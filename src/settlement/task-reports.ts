@@ -73,7 +73,7 @@ const UNKNOWN_STATUS =
   "the upstream answered with a state that is not known: say in upstream.statuses what it means, or the task fails at its maximum age";
 const REFUSED = "the upstream refused a poll";
 const MISROUTED =
-  "a poll was not answered by the upstream's API: check UPSTREAM_URL, its path and the proxies before it";
+  "a poll met a redirect, or a 404 that is not the upstream's API: check UPSTREAM_URL, its path and the proxies before it";
 const REFUSED_GATEWAY =
   "the upstream refuses the gateway: check UPSTREAM_API_KEY, UPSTREAM_URL and the account behind them";
 
