@@ -67,8 +67,9 @@ function excerptOf(body: string, sent: string): string {
   return shown.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
 }
 
-/** Replaces each run of characters that the request has, too. */
-function withoutEcho(text: string, sent: string): string {
+/** Replaces each run of characters that a value of the request has, too. */
+function withoutEcho(text: string, request: string): string {
+  const sent = valuesOf(request);
   if (sent === "") return text;
   let shown = "";
   for (let at = 0; at < text.length && shown.length < EXCERPT_CHARS_MAX; ) {
@@ -82,4 +83,18 @@ function withoutEcho(text: string, sent: string): string {
     at = end;
   }
   return shown;
+}
+
+/** The texts in a JSON body; the names beside them are the API's. */
+function valuesOf(body: string): string {
+  const texts: string[] = [];
+  try {
+    JSON.parse(body, (_name, value: unknown) => {
+      if (typeof value === "string") texts.push(value);
+      return value;
+    });
+  } catch {
+    return body;
+  }
+  return texts.join("\n");
 }
