@@ -400,7 +400,14 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
             "share of 429",
           ],
           [rate(`tollgate_upstream_refused_gateway_total{${HERE}}`), "refuses the gateway, per second"],
-          [rate(`tollgate_upstream_misrouted_polls_total{${HERE}}`), "404 that is not the API, per second"],
+          [
+            rate(`tollgate_upstream_misrouted_polls_total{${HERE}}`),
+            "404 or redirect that is not the API, per second",
+          ],
+          [
+            rate(`tollgate_upstream_unusable_states_total{${HERE}}`),
+            "states that are not understood, per second",
+          ],
           [
             rate(`tollgate_upstream_unroutable_polls_total{${HERE}}`),
             "not sent: upstream unknown, per second",

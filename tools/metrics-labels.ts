@@ -29,6 +29,7 @@ const all = <Member extends string>(members: Record<Member, true>): { values: Me
 const UPSTREAM = all<(GenerationOutcome | PollOutcome | UploadOutcome)["outcome"]>({
   accepted: true,
   task: true,
+  unknown_status: true,
   answered: true,
   rate_limited: true,
   upstream_rate_limited: true,
@@ -73,6 +74,7 @@ const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>
   finished: true,
   already_finished: true,
   task: true,
+  unknown_status: true,
   gone: true,
   misrouted: true,
   unroutable: true,
@@ -131,6 +133,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   },
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,
+  "tollgate_upstream_unusable_states_total{kind}": { values: ["unknown_status", "completed_without_video"] },
   "tollgate_upstream_waiting_requests{kind}": { values: ["generate", "poll"] },
   "tollgate_upstream_wait_duration_seconds{kind}": { values: ["generate", "poll"] },
   "tollgate_upstream_overloaded_total{kind}": { values: ["generate", "poll"] },

@@ -27,6 +27,8 @@ export const WATCH: Readonly<Record<string, string>> = {
     "any: `TollgateProxyNotTrusted`; all customers share one limit on unknown keys",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
   tollgate_upstream_misrouted_polls_total: "any: `TollgateUpstreamMisrouted`; tasks are not followed",
+  tollgate_upstream_unusable_states_total:
+    "any: `TollgateUpstreamUnusableStates`; tasks fail at their maximum age though videos may exist",
   tollgate_upstream_unroutable_polls_total:
     "any for longer than a rollout: `TollgateUpstreamUnroutable`; a former generator's tasks are not followed",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",

@@ -34,16 +34,17 @@ export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check
     });
     const tookMs = Math.round(performance.now() - startedMs);
     const { host } = new URL(url);
-    return (await unaskedContinue) ? continuing(host) : judge(exchanged, host, tookMs);
+    const check = judge(exchanged, host, tookMs);
+    return (await unaskedContinue) && check.status === "ok" ? continuing(host) : check;
   } finally {
     await client.close();
   }
 }
 
 const continuing = (host: string): Check =>
-  failed(
+  warning(
     NAME,
-    `${host} sends \`100 Continue\` without being asked; every generation would break off after it was sent`,
+    `${host} sends \`100 Continue\` without being asked; the gateway skips it, other clients may break off`,
     "turn that off in the service, or in the proxy before it: `100 Continue` is only for requests with `Expect: 100-continue`",
   );
 

@@ -8,10 +8,20 @@ const NAMES: Readonly<Record<string, ImageType>> = {
   "image/jpeg": "image/jpeg",
   "image/jpg": "image/jpeg",
   "image/pjpeg": "image/jpeg",
+  "image/x-jpeg": "image/jpeg",
+  "image/x-jpg": "image/jpeg",
+  "image/x-citrix-jpeg": "image/jpeg",
   "image/png": "image/png",
+  "image/x-png": "image/png",
+  "image/x-citrix-png": "image/png",
+  "image/x-webp": "image/webp",
+  "image/x-gif": "image/gif",
   "image/webp": "image/webp",
   "image/gif": "image/gif",
 };
+
+/** What clients write for a file whose type they do not know: curl for WebP, retrofit, S3. */
+const CLAIMS_NOTHING = new Set(["application/octet-stream", "binary/octet-stream", "image/*", "*/*"]);
 
 /**
  * The type of an image by its first bytes, whatever its name says.
@@ -29,10 +39,9 @@ export function imageTypeOf(head: Uint8Array): ImageType | undefined {
 
 /**
  * Whether what a part declares leaves room for what its bytes say.
- * @param declared media type without parameters; undefined when the part has no Content-Type. Common clients
- *   send none (Python requests) or `application/octet-stream` (curl, for WebP), so neither claims anything.
+ * @param declared media type without parameters, in lower case; undefined when the part has no Content-Type
  */
 export function declaresImage(declared: string | undefined, actual: ImageType): boolean {
-  if (declared === undefined || declared === "application/octet-stream") return true;
+  if (declared === undefined || CLAIMS_NOTHING.has(declared)) return true;
   return Object.hasOwn(NAMES, declared) && NAMES[declared] === actual;
 }

@@ -15,6 +15,45 @@ export const TASK_ID =
 export const isTaskStatus = (value: unknown): value is TaskStatus =>
   (TASK_STATUSES as readonly unknown[]).includes(value);
 
+/** Words for task states in lower case, with `_` between words, and the state that each means. */
+export type StatusWords = Readonly<Record<string, TaskStatus>>;
+
+/** Words of other APIs. `upstream.statuses` adds to them and overrides them. */
+export const STATUS_WORDS: StatusWords = {
+  ...wordsFor("pending", "pending queued in_queue waiting submitted scheduled created accepted not_started"),
+  ...wordsFor(
+    "processing",
+    "processing running in_progress inprogress generating rendering started starting working",
+  ),
+  ...wordsFor("completed", "completed complete succeeded success succeed successful done finished"),
+  ...wordsFor(
+    "failed",
+    "failed fail failure error errored cancelled canceled expired timeout timed_out aborted rejected",
+  ),
+};
+
+function wordsFor(status: TaskStatus, words: string): StatusWords {
+  return Object.fromEntries(words.split(" ").map((word) => [word, status]));
+}
+
+/** Longer texts are no state. */
+export const STATUS_WORD_CHARS_MAX = 64;
+
+/** A word as it is looked up: `In Progress` and `IN-PROGRESS` are `in_progress`. */
+export const statusWord = (text: string): string =>
+  text
+    .slice(0, STATUS_WORD_CHARS_MAX + 1)
+    .trim()
+    .toLowerCase()
+    .replace(/[ -]/g, "_");
+
+/** The state that an upstream's word means; undefined for a word that is not known. @param own of `upstream.statuses` */
+export function taskStatusOf(text: string, own?: StatusWords): TaskStatus | undefined {
+  const word = statusWord(text);
+  if (own && Object.hasOwn(own, word)) return own[word];
+  return Object.hasOwn(STATUS_WORDS, word) ? STATUS_WORDS[word] : undefined;
+}
+
 /** Completed and failed are the end of polling. */
 export const isFinal = (status: string): boolean => status === "completed" || status === "failed";
 

@@ -1,8 +1,8 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
-import { isFinal, nextPollMs, TASK_ID } from "../domain/task-states.ts";
-import { reportEnd, reportPollFault } from "../settlement/task-reports.ts";
-import { isAnswered, judge } from "../settlement/task-verdict.ts";
+import { isFinal, isTaskStatus, nextPollMs, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
+import { reportEnd, reportPoll } from "../settlement/task-reports.ts";
+import { isAnswered, judge, type LastKnown } from "../settlement/task-verdict.ts";
 import type { KnownTask } from "../store/scripts/inspect.ts";
 import type { Observed } from "../store/store.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
@@ -20,10 +20,10 @@ import {
 } from "./unmetered-fallback.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
+type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unknown_status" }>;
+
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
-type Polled =
-  | { outcome: Extract<PollOutcome, { outcome: "task" }>; refused: undefined }
-  | { outcome: FailedPoll; refused: Refusal };
+type Polled = { outcome: DescribedTask; refused: undefined } | { outcome: FailedPoll; refused: Refusal };
 
 /** What an upstream poll returned, and how OBSERVE settled it. */
 interface Settled {
@@ -144,8 +144,8 @@ async function pollUpstream(
   const step = new UpstreamStep(call, "poll");
   const sender = { accountId, requestId, carried: step.carried, createdAtMs };
   const outcome = step.end(await upstream.poll(taskId, sender));
-  reportPollFault(gateway, requestId, outcome);
-  if (outcome.outcome === "task") {
+  reportPoll(gateway, { requestId, taskId }, outcome);
+  if (outcome.outcome === "task" || outcome.outcome === "unknown_status") {
     failures.record(accountId, taskId, undefined);
     return { outcome, refused: undefined };
   }
@@ -162,7 +162,7 @@ async function settle(call: Call, task: KnownTask, polled: Polled): Promise<Sett
   const { gateway, config, key } = call;
   const { refundFailed, pollIntervalMs } = config.tasks;
   const { maxAgeMs = config.tasks.maxAgeMs } = task;
-  const verdict = judge({ ...task, maxAgeMs }, polled.outcome);
+  const verdict = judge({ ...task, maxAgeMs, last: lastKnown(task) }, polled.outcome);
   if (!verdict) return { polled, observation: undefined };
   const { accountId, partition } = key;
   const observed = gateway.store.observe({ partition, accountId, task }, verdict, {
@@ -184,8 +184,13 @@ function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Obse
   if (observation && (isFinal(observation.status) || observation.isDisputed))
     return success(observation.data);
   if (!observation && isFinal(task.status)) return cached(task);
-  return polled.refused ? answer(call, polled.refused) : success(polled.outcome.data);
+  if (polled.refused) return answer(call, polled.refused);
+  return success(polled.outcome.outcome === "task" ? polled.outcome.data : lastKnown(task).data);
 }
+
+/** What the store knew of a task at INSPECT; before the first observation that is nothing. */
+const lastKnown = ({ taskId, status, data, createdAtMs }: KnownTask): LastKnown =>
+  isTaskStatus(status) ? { status, data } : { status: "pending", data: pendingTaskJson(taskId, createdAtMs) };
 
 /**
  * True for a task that passed unmetered for the account and that is not bound in the store: an upstream may have returned the

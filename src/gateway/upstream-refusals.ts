@@ -2,6 +2,7 @@ import { retrySeconds } from "../domain/envelope.ts";
 import { type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
 import type { GenerationOutcome } from "../upstream/generation-request.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
+import type { UpstreamRejection } from "../upstream/rejection.ts";
 import type { UploadOutcome } from "../upstream/upload-stream.ts";
 import type { Call } from "./request-context.ts";
 
@@ -10,6 +11,9 @@ const RATE_LIMITED_WAIT_MAX_SECONDS = 30;
 const UNREACHABLE_WAIT_SECONDS = 10;
 const FAILED_WAIT_SECONDS = 5;
 const OVERLOADED_WAIT_SECONDS = 1;
+
+type Refused = Omit<Extract<UpstreamRejection, { outcome: "refused" }>, "outcome">;
+type Limited = Omit<Extract<UpstreamRejection, { outcome: "rate_limited" }>, "outcome">;
 
 /** The upstream has definitely not created a task. */
 export type RefusedGeneration = Exclude<
@@ -20,9 +24,9 @@ export type RefusedGeneration = Exclude<
 export function generationRefusal(call: Call, outcome: RefusedGeneration): Refusal {
   switch (outcome.outcome) {
     case "refused":
-      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+      return refusedByUpstream(outcome);
     case "rate_limited":
-      return rateLimited(outcome.retryAfterSeconds);
+      return rateLimited(outcome);
     case "refused_gateway": {
       const text = "The video generation service refused the gateway; nothing is charged";
       return gatewayRefused(call, outcome.detail, text);
@@ -35,16 +39,16 @@ export function generationRefusal(call: Call, outcome: RefusedGeneration): Refus
 }
 
 /** A poll that did not return the task. */
-export type FailedPoll = Exclude<PollOutcome, { outcome: "task" }>;
+export type FailedPoll = Exclude<PollOutcome, { outcome: "task" } | { outcome: "unknown_status" }>;
 
 export function pollRefusal(outcome: FailedPoll): Refusal {
   switch (outcome.outcome) {
     case "gone":
       return refuse("task_not_found", { detail: "the upstream does not know the task" });
     case "refused":
-      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+      return refusedByUpstream(outcome);
     case "rate_limited":
-      return rateLimited(outcome.retryAfterSeconds);
+      return rateLimited(outcome);
     case "refused_gateway":
       return failed("upstream_refused_gateway", FAILED_WAIT_SECONDS, outcome.detail);
     case "overloaded":
@@ -69,11 +73,11 @@ export function uploadRefusal(call: Call, outcome: RefusedUpload): Refusal {
     case "refused":
       return outcome.refusal;
     case "upstream_refused":
-      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+      return refusedByUpstream(outcome);
     case "refused_gateway":
       return gatewayRefused(call, outcome.detail);
     case "upstream_rate_limited":
-      return rateLimited(outcome.retryAfterSeconds);
+      return rateLimited(outcome);
     case "upstream_failed": {
       const text = "The video generation service did not take the upload";
       return failed("upstream_failed", FAILED_WAIT_SECONDS, outcome.detail, text);
@@ -85,10 +89,15 @@ export function uploadRefusal(call: Call, outcome: RefusedUpload): Refusal {
   }
 }
 
+/** The upstream refused the request itself, and says so to the customer. */
+const refusedByUpstream = ({ status, code, text, detail }: Refused): Refusal =>
+  refuse("upstream_refused", { status, code, text, detail });
+
 /** The upstream's own rate limit: its wait, clamped to 10..30 s. */
-function rateLimited(retryAfterSeconds: number | undefined): Refusal {
+function rateLimited({ retryAfterSeconds, detail }: Limited): Refusal {
   const waitSeconds = retrySeconds((retryAfterSeconds ?? 0) * 1000);
   return refuse("upstream_rate_limited", {
+    detail,
     retryAfterSeconds: Math.min(
       RATE_LIMITED_WAIT_MAX_SECONDS,
       Math.max(RATE_LIMITED_WAIT_MIN_SECONDS, waitSeconds),

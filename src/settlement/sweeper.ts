@@ -10,7 +10,7 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { createSweepLanes, JITTER_SHARE } from "./sweep-lanes.ts";
-import { reportEnd, reportPollFault } from "./task-reports.ts";
+import { reportEnd, reportPoll } from "./task-reports.ts";
 import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-verdict.ts";
 
 const BATCH = 50;
@@ -223,7 +223,7 @@ class Sweeper {
       requestId: pollId,
       createdAtMs: request.boundAtMs,
     });
-    reportPollFault(this.#options, pollId, outcome);
+    reportPoll(this.#options, { requestId: pollId, taskId: request.taskId }, outcome);
     ended(outcome);
     const verdict = judge(task, outcome);
     // Without a verdict, the task is polled again when its lease ends.

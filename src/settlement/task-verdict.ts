@@ -1,4 +1,4 @@
-import { failedTaskJson, isFinal, type Observation } from "../domain/task-states.ts";
+import { failedTaskJson, isFinal, type Observation, type TaskStatus } from "../domain/task-states.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 
 /** At this many times its maximum age a task ends even if the upstream has never answered about it. */
@@ -10,6 +10,14 @@ export interface AgingTask {
   createdAtMs: number;
   ageMs: number;
   maxAgeMs: number;
+  /** Recorded again, so that it counts as fresh, if the upstream answers with a state that is not known. */
+  last?: LastKnown;
+}
+
+/** What is known of a task; `data` as JSON. */
+export interface LastKnown {
+  status: TaskStatus;
+  data: string;
 }
 
 /** The observation that the store records. `data` is the task as JSON, `Task` in docs/openapi.json. */
@@ -41,6 +49,7 @@ export const isAnswered = (outcome: PollOutcome): boolean => !NO_ANSWER.has(outc
  * | ----------------------------------------- | ------------- | --------------- | --------------------- |
  * | completed, failed                         | as it is      | as it is        | as it is              |
  * | pending, processing                       | as it is      | expired         | expired               |
+ * | a state that is not known                 | the last one  | expired         | expired               |
  * | gone: an envelope with code 404           | gone          | gone            | expired               |
  * | a refusal of the task itself              | nothing       | expired         | expired               |
  * | no answer about the task                  | nothing       | nothing         | expired, unanswered   |
@@ -56,6 +65,9 @@ export function judge(task: AgingTask, answer: PollOutcome): Verdict | undefined
     return isOld && !isFinal(answer.status)
       ? ended(task, "expired")
       : { status: answer.status, data: answer.data, unanswered: false };
+  }
+  if (answer.outcome === "unknown_status") {
+    return isOld ? ended(task, "expired") : task.last && { ...task.last, unanswered: false };
   }
   if (answer.outcome === "overloaded") return undefined;
   if (answer.outcome === "gone") return ended(task, isOverdue(task) ? "expired" : "gone");

@@ -1,24 +1,18 @@
 import { setTimeout } from "node:timers/promises";
-import { isObject, parseObject } from "../domain/json.ts";
-import { isTaskStatus, TASK_ID } from "../domain/task-states.ts";
+import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { type Gate, overloaded } from "./gate.ts";
+import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
 import type { ExchangeResult, JsonClient } from "./json-client.ts";
-import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { dataText } from "./task-data.ts";
 
 /**
  * How a generation ended upstream. `accepted` is the definite yes; after `unclear` and `timed_out` the task may run. All
- * others are a definite no.
+ * others are a definite no; `unreachable` also where it was not sent.
  */
 export type GenerationOutcome =
-  | UpstreamRejection
+  | GenerationAnswer
   /** No connection was free in time; it was not sent. */
   | { outcome: "overloaded"; detail: string }
-  | { outcome: "accepted"; taskId: string; data: string }
-  /** It was not sent, or answered with 503. */
-  | { outcome: "unreachable"; detail: string }
-  | { outcome: "unclear"; detail: string }
   | { outcome: "timed_out"; detail: string };
 
 /** Whose request it is. */
@@ -37,6 +31,7 @@ export interface GenerationChannel {
   totalTimeoutMs: number;
   /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */
   idempotent: boolean;
+  statuses: StatusWords | undefined;
 }
 
 /** Without Accept-Encoding an upstream may choose any. RFC 9110 12.5.3. */
@@ -71,7 +66,7 @@ export async function sendGeneration(
  * deadline.
  */
 async function sendUntilKnown(
-  { client, gate, totalTimeoutMs, idempotent }: GenerationChannel,
+  { client, gate, totalTimeoutMs, idempotent, statuses }: GenerationChannel,
   path: string,
   body: string,
   { accountId, requestId, carried }: Sender,
@@ -82,8 +77,10 @@ async function sendUntilKnown(
   let unknown: GenerationOutcome | undefined;
   for (let attempt = 1; ; attempt++) {
     const budgetMs = Math.ceil(deadlineMs - performance.now());
-    const outcome = readGeneration(
+    const outcome = generationOutcome(
       await client.send({ method: "POST", path, headers, body, carried, budgetMs, gate, owner: accountId }),
+      body,
+      statuses,
     );
     if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
     // A no to a repeat says nothing about the attempt before it, which may have made the task.
@@ -95,28 +92,18 @@ async function sendUntilKnown(
   }
 }
 
-/** Reads the result of a generation. Exported for tests of each row. */
-export function readGeneration(result: ExchangeResult): GenerationOutcome {
-  if (result.outcome === "not_sent") return { outcome: "unreachable", detail: result.detail };
-  if (result.outcome === "lost") {
-    return { outcome: result.timedOut ? "timed_out" : "unclear", detail: result.detail };
+/** Exported for tests of each row. */
+export function generationOutcome(
+  result: ExchangeResult,
+  sent?: string,
+  statuses?: StatusWords,
+): GenerationOutcome {
+  switch (result.outcome) {
+    case "not_sent":
+      return { outcome: "unreachable", detail: result.detail };
+    case "lost":
+      return { outcome: result.timedOut ? "timed_out" : "unclear", detail: result.detail };
+    case "answered":
+      return readGeneration(result, sent, statuses);
   }
-  const { status } = result;
-  const envelope = parseObject(result.body);
-  if (status === 200) {
-    if (!envelope || typeof envelope.code !== "number") return unclear("HTTP 200 without an envelope");
-    if (envelope.code !== 200) return readRejection(result, envelope, "request");
-    const { data } = envelope;
-    if (!isObject(data) || typeof data.task_id !== "string" || !TASK_ID.test(data.task_id)) {
-      return unclear("HTTP 200 without a usable task_id");
-    }
-    // The task exists, so the answer counts; a status that the API does not have is left out.
-    if (!isTaskStatus(data.status)) delete data.status;
-    return { outcome: "accepted", taskId: data.task_id, data: dataText(data) };
-  }
-  if (status >= 400 && status < 500) return readRejection(result, envelope, "request");
-  if (status === 503) return { outcome: "unreachable", detail: "HTTP 503" };
-  return unclear(`HTTP ${status}`);
 }
-
-const unclear = (detail: string): GenerationOutcome => ({ outcome: "unclear", detail });

@@ -1,13 +1,15 @@
-import { type Dispatcher, Pool } from "undici";
+import { buildConnector, type Dispatcher, Pool } from "undici";
 import type { Carried } from "../telemetry/trace.ts";
+import type { Answer } from "./answer.ts";
 import type { Gate } from "./gate.ts";
+import { withoutInterimAnswers } from "./interim-answers.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { withoutSecret } from "./redact-credential.ts";
 import { SpacedWork } from "./spaced-work.ts";
 
 /** How an exchange with the upstream ended. After `not_sent` the upstream can have made no task; after `lost` it may have. */
 export type ExchangeResult =
-  | { outcome: "answered"; status: number; retryAfter: string | undefined; body: string }
+  | ({ outcome: "answered" } & Answer)
   /** No byte of the request can have reached the upstream. */
   | { outcome: "not_sent"; detail: string }
   /** The request was sent; its outcome is unknown. */
@@ -52,13 +54,17 @@ export interface JsonRequest {
 export function createJsonClient(options: JsonClientOptions) {
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
+  const connect = buildConnector({ timeout: options.connectTimeoutMs, ca: options.tlsCa, allowH2: false });
   const open = (): Pool =>
     new Pool(origin, {
       connections: options.connections,
       pipelining: 1,
       // Over HTTP/2, undici repeats a request on its own if the upstream says that it has not run it.
       allowH2: false,
-      connect: { timeout: options.connectTimeoutMs, ca: options.tlsCa },
+      connect: (to, connected) =>
+        connect(to, (...result) =>
+          result[0] ? connected(...result) : connected(null, withoutInterimAnswers(result[1])),
+        ),
       headersTimeout: options.headersTimeoutMs,
       bodyTimeout: options.totalTimeoutMs,
       keepAliveTimeout: options.keepAliveTimeoutMs,

@@ -1,4 +1,5 @@
 import { TASK } from "../domain/answers.ts";
+import { type StatusWords, type TaskStatus, taskStatusOf } from "../domain/task-states.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 /**
@@ -6,6 +7,14 @@ import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
  * each poll: 0.7 ms of Redis each time, 12 ms for 1 MiB. Decision 0034.
  */
 export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
+
+/** A number of percent as some upstreams write it, such as `45%`. */
+const PERCENT = /^(\d{1,3}(?:\.\d{1,9})?) ?%?$/;
+/** RFC 3339 in UTC, as the API has it. */
+const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)$/;
+/** A time that says how far it is from UTC. */
+const ZONED_TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)$/;
+const UNIX_TIME = /^\d{10}(?:\d{3})?(?:\.\d{1,9})?$/;
 
 const SPEC_FIELDS = Object.keys(TASK.properties);
 /** Bound of each field, with which all of them together stay within the bound of the data. */
@@ -23,3 +32,81 @@ const isShort = (value: unknown): boolean =>
   typeof value === "string"
     ? JSON.stringify(value).length <= FIELD_CHARS_MAX
     : typeof value === "number" || value === null;
+
+/** How an upstream describes a task, read as the API's task. `data` has the API's words and forms, or leaves them out. */
+export type TaskReading =
+  | { status: TaskStatus; data: Record<string, unknown>; lacksVideo?: true }
+  /** The word is not known; `data` says `processing`. */
+  | { status: undefined; word: string; data: Record<string, unknown> };
+
+/**
+ * Reads the data of a polled task, and changes them. A task without a usable `video_url` is not completed, whatever it says.
+ * @param createdAtMs when the task was bound, for data that do not say when it was created
+ */
+export function readTask(
+  data: Record<string, unknown>,
+  word: string,
+  { createdAtMs, statuses }: { createdAtMs?: number | undefined; statuses?: StatusWords | undefined },
+): TaskReading {
+  normalizeFields(data, createdAtMs);
+  const status = taskStatusOf(word, statuses);
+  data.status = status ?? "processing";
+  if (status === undefined) return { status, word: word.slice(0, WORD_CHARS_SHOWN_MAX).toWellFormed(), data };
+  if (status !== "completed" || isVideoUrl(data.video_url)) return { status, data };
+  data.status = "processing";
+  delete data.video_url;
+  delete data.completed_at;
+  return { status: "processing", data, lacksVideo: true };
+}
+
+/** Reads the data of a new task, and changes them. A state that is not known is left out. */
+export function newTask(data: Record<string, unknown>, statuses?: StatusWords): Record<string, unknown> {
+  const known = typeof data.status === "string" && taskStatusOf(data.status, statuses) !== undefined;
+  if (known) return readTask(data, data.status as string, { statuses }).data;
+  normalizeFields(data, undefined);
+  delete data.status;
+  return data;
+}
+
+const WORD_CHARS_SHOWN_MAX = 32;
+
+/** Lenient: a video that was made must not be lost because of a space in its address. */
+const isVideoUrl = (value: unknown): boolean =>
+  typeof value === "string" && /^ *https?:\/\//i.test(value) && URL.canParse(value);
+
+/** Progress and times in the API's forms: a number of percent, ISO 8601 in UTC. What cannot be read is left out. */
+function normalizeFields(data: Record<string, unknown>, createdAtMs: number | undefined): void {
+  if (data.progress !== undefined) replace(data, "progress", percent(data.progress));
+  if (data.completed_at !== undefined) replace(data, "completed_at", utcTime(data.completed_at));
+  const created = data.created_at;
+  if (typeof created === "string" && UTC_TIME.test(created)) return;
+  // The API requires it, and the time of the charge is better than a number without a unit.
+  if (createdAtMs === undefined) replace(data, "created_at", utcTime(created));
+  else {
+    const said = typeof created === "string" ? utcTime(created) : undefined;
+    data.created_at = said ?? new Date(createdAtMs).toISOString();
+  }
+}
+
+function replace(data: Record<string, unknown>, name: string, value: unknown): void {
+  if (value === undefined) delete data[name];
+  else data[name] = value;
+}
+
+function percent(value: unknown): number | undefined {
+  const number = typeof value === "string" ? Number(PERCENT.exec(value)?.[1] ?? Number.NaN) : value;
+  return typeof number === "number" && number >= 0 && number <= 100 ? number : undefined;
+}
+
+/** A time as ISO 8601 in UTC; of Unix seconds or milliseconds, too. Undefined for a time without a zone. */
+function utcTime(value: unknown): string | undefined {
+  if (typeof value === "string" && ZONED_TIME.test(value)) {
+    const time = new Date(value);
+    if (Number.isNaN(time.getTime())) return undefined;
+    return UTC_TIME.test(value) ? value : time.toISOString();
+  }
+  const text = String(value);
+  if ((typeof value !== "string" && typeof value !== "number") || !UNIX_TIME.test(text)) return undefined;
+  const number = Number(text);
+  return new Date(number < 1e11 ? number * 1000 : number).toISOString();
+}

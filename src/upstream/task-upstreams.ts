@@ -147,6 +147,6 @@ function clientOptions(
   const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs, keepAliveTimeoutMs } = settings;
   const timeouts = { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs, keepAliveTimeoutMs };
   // Nothing is generated there any more.
-  const { pollConnections, tlsCa } = settings;
-  return { url, apiKey, tlsCa, ...timeouts, connections: 1, pollConnections, idempotent: false };
+  const { pollConnections, tlsCa, statuses = {} } = settings;
+  return { url, apiKey, tlsCa, ...timeouts, connections: 1, pollConnections, idempotent: false, statuses };
 }

@@ -1,17 +1,25 @@
 import type { Refusal } from "../domain/errors.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
+import {
+  type Answer,
+  describeAnswer,
+  type Envelope,
+  isRedirect,
+  isSuccessCode,
+  isSuccessStatus,
+} from "./answer.ts";
 import { readRejection } from "./rejection.ts";
 
 /** The outcome of an upload. Each upload has exactly one. */
 export type UploadOutcome =
-  /** HTTP 200, code 200, an HTTPS URL and its expiry in UTC; `data` is all of the upstream's data, including these two. */
+  /** A success with an HTTPS URL and its expiry in UTC; `data` is all of the upstream's data, including these two. */
   | { outcome: "answered"; url: string; expiresAt: string; data: Record<string, unknown> }
   /** The client's request was invalid; no complete upload reached the upstream. */
   | { outcome: "refused"; refusal: Refusal }
   /** The upstream refused the upload itself; `status` and `code` are for the customer. */
-  | { outcome: "upstream_refused"; status: number; code: number; text: string }
-  | { outcome: "upstream_rate_limited"; retryAfterSeconds: number | undefined }
+  | { outcome: "upstream_refused"; status: number; code: number; text: string; detail: string }
+  | { outcome: "upstream_rate_limited"; retryAfterSeconds: number | undefined; detail: string }
   /** The fault is our credential, account or config; never the customer's. */
   | { outcome: "refused_gateway"; detail: string }
   /** Unreachable, reset, 5xx or an invalid answer. `detail` is for the log. */
@@ -19,26 +27,18 @@ export type UploadOutcome =
   | { outcome: "upstream_timeout"; detail: string }
   | { outcome: "client_gone" };
 
-/** A complete answer of the upstream. */
-export interface UploadAnswer {
-  status: number;
-  retryAfter: string | undefined;
-  /** The body, decoded as UTF-8. */
-  text: string;
-}
-
 /** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. */
-export function interpretAnswer(answer: UploadAnswer): UploadOutcome {
+export function interpretAnswer(answer: Answer): UploadOutcome {
   const { status } = answer;
-  const envelope = parseObject(answer.text);
-  if (status >= 400 && status < 500) return refusedUpload(answer, envelope);
-  if (status !== 200) return { outcome: "upstream_failed", detail: `status ${status}` };
-  if (envelope === undefined || !Number.isSafeInteger(envelope.code))
-    return { outcome: "upstream_failed", detail: "status 200 without an envelope" };
-  return envelope.code === 200 ? uploaded(envelope.data) : refusedUpload(answer, envelope);
+  const envelope = parseObject(answer.body);
+  if (isRedirect(status) || (status >= 400 && status < 500)) return refusedUpload(answer, envelope);
+  const code = envelope?.code;
+  if (!isSuccessStatus(status) || !Number.isSafeInteger(code))
+    return { outcome: "upstream_failed", detail: describeAnswer(answer, envelope) };
+  return isSuccessCode(code as number) ? uploaded(envelope?.data) : refusedUpload(answer, envelope);
 }
 
-function refusedUpload(answer: UploadAnswer, envelope: Record<string, unknown> | undefined): UploadOutcome {
+function refusedUpload(answer: Answer, envelope: Envelope): UploadOutcome {
   const rejection = readRejection(answer, envelope, "request");
   switch (rejection.outcome) {
     case "rate_limited":

@@ -14,6 +14,8 @@ import { cutBytes, type Splitter, splitAt } from "./upload-split.ts";
 
 const LINE_END = Buffer.from("\r\n");
 const NOTHING = Buffer.alloc(0);
+const SPACE = 0x20;
+const TAB = 0x09;
 
 /** Takes the bytes of a file, one write after the other. */
 export interface FileSink {
@@ -59,6 +61,8 @@ export class ImageForm {
   #found: FoundFile | undefined;
   #image: ImageReading | undefined;
   #withinFile = false;
+  /** White space that follows a delimiter directly is no part of the form. */
+  #isPadding = false;
   #full = false;
   #drained = () => {};
 
@@ -152,8 +156,11 @@ export class ImageForm {
     }
     this.#besideFileBytes += bytes.length;
     if (this.#isClosed) return;
-    this.#busboy.write(bytes);
-    const given = Buffer.concat([this.#before, bytes]);
+    const unpadded = this.#isPadding ? withoutPadding(bytes) : bytes;
+    if (unpadded.length === 0) return;
+    this.#isPadding = false;
+    this.#busboy.write(unpadded);
+    const given = Buffer.concat([this.#before, unpadded]);
     if (this.#found && !this.#stopped) this.#beginFile(this.#found, given);
     else {
       this.#isClosed = given.includes(this.#closing);
@@ -170,6 +177,7 @@ export class ImageForm {
     this.#withinFile = false;
     if (!this.#stopped) this.#busboy.write(this.#delimiter);
     this.#before = this.#delimiter;
+    this.#isPadding = true;
     if (!this.#found) return;
     // A file found only now is empty, or all of it looked like the beginning of a delimiter.
     const isEmpty = this.#found.stream.readableLength === 0;
@@ -204,11 +212,17 @@ export class ImageForm {
   }
 }
 
+/** The line of a delimiter may end in white space, which busboy does not know. RFC 2046, 5.1.1. */
+function withoutPadding(bytes: Buffer): Buffer {
+  const end = bytes.findIndex((byte) => byte !== SPACE && byte !== TAB);
+  return end === -1 ? NOTHING : bytes.subarray(end);
+}
+
 /** busboy reports text/plain also for a part without a readable Content-Type; the part's head tells the two apart. */
 function undeclared(preface: Buffer[], boundary: string): string | undefined {
   const text = `\r\n${Buffer.concat(preface).toString("latin1")}`;
-  const delimiter = `\r\n--${boundary}\r\n`;
-  const begin = text.indexOf(delimiter) + delimiter.length - 2;
+  const delimiter = `\r\n--${boundary}`;
+  const begin = text.indexOf(delimiter) + delimiter.length;
   const head = text.slice(begin, text.indexOf("\r\n\r\n", begin));
-  return /\r\ncontent-type:/i.test(head) ? "text/plain" : undefined;
+  return /\r\ncontent-type:[ \t]*[^\s]/i.test(head) ? "text/plain" : undefined;
 }

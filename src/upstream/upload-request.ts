@@ -4,8 +4,8 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
+import type { Answer } from "./answer.ts";
 import { withoutSecret } from "./redact-credential.ts";
-import type { UploadAnswer } from "./upload-answer.ts";
 import type { FileSink } from "./upload-form.ts";
 
 /** Longest answer that is read, bytes. */
@@ -21,7 +21,7 @@ export interface UploadTarget {
 }
 
 export interface UploadRequestEvents {
-  answer(answer: UploadAnswer): void;
+  answer(answer: Answer): void;
   /** No connection, a reset, an invalid or too long answer; `detail` is for the log. */
   failed(detail: string): void;
 }
@@ -182,7 +182,7 @@ function readAnswer(
     on.answer({
       status: response.statusCode ?? 0,
       retryAfter: response.headers["retry-after"],
-      text: clean(Buffer.concat(chunks).toString("utf8")),
+      body: clean(Buffer.concat(chunks).toString("utf8")),
     });
   });
   response.on("error", (error) => on.failed(`answer cut short: ${describeError(error)}`));

@@ -2,7 +2,8 @@ import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../domain/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import { interpretAnswer, type UploadAnswer, type UploadOutcome } from "./upload-answer.ts";
+import type { Answer } from "./answer.ts";
+import { interpretAnswer, type UploadOutcome } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
 import { formBoundary } from "./upload-head.ts";
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";
@@ -115,7 +116,7 @@ function tunnel(upload: Upload): void {
   };
   const failed = (detail: string) => settle({ outcome: "upstream_failed", detail });
   const late = (detail: string) => settle({ outcome: "upstream_timeout", detail });
-  const answer = (received: UploadAnswer) => {
+  const answer = (received: Answer) => {
     carried?.answered?.(received.status);
     const outcome = interpretAnswer(received);
     if (outcome.outcome === "answered" && !complete)

@@ -1,3 +1,4 @@
+import type { StatusWords } from "../domain/task-states.ts";
 import { Gate, type GateObserver } from "./gate.ts";
 import { type GenerationOutcome, type Sender, sendGeneration } from "./generation-request.ts";
 import { createJsonClient, type JsonClientOptions } from "./json-client.ts";
@@ -26,6 +27,8 @@ export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWor
   pollConnections: number;
   /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */
   idempotent: boolean;
+  /** Words for task states, beside those that are known anyway (`upstream.statuses`). */
+  statuses?: StatusWords;
   /** Receives what happens to requests that wait for a connection. */
   observer?: Readonly<Record<"generate" | "poll", GateObserver>>;
 }
@@ -47,7 +50,7 @@ export function waitMaxMs({
  * that none waits for another kind.
  */
 export function createUpstream(options: UpstreamOptions): Upstream {
-  const { connections, pollConnections, totalTimeoutMs, idempotent, observer } = options;
+  const { connections, pollConnections, totalTimeoutMs, idempotent, statuses, observer } = options;
   const largeAnswerWork = new SpacedWork();
   const waiting = { waitMaxMs: waitMaxMs(options) };
   const generations = {
@@ -61,6 +64,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     connections,
     totalTimeoutMs,
     idempotent,
+    statuses,
   };
   const client = createJsonClient({ ...options, connections: pollConnections, largeAnswerWork });
   const pollChannel = (share: number, who: string, inFlightPerOwnerMax: number) => ({
@@ -74,6 +78,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     }),
     limit: `${share} upstream.poll_connections for ${who}`,
     totalTimeoutMs,
+    statuses,
   });
   const sweeperShare = Math.min(SWEEP_POLLS_MAX, Math.floor(pollConnections / 2));
   const customerShare = pollConnections - sweeperShare;

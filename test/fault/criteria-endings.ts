@@ -11,6 +11,7 @@ const UNANSWERED_AGES = 2;
 export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger): Finding {
   const violations: string[] = [];
   const counts = { answered: 0, gone: 0, expired: 0, unanswered: 0 };
+  const tasks = Map.groupBy(upstream.values(), ({ taskId }) => taskId);
   for (const request of requests.values()) {
     const event = upstream.get(request.id);
     if (request.state !== "finished" || !event) continue;
@@ -20,7 +21,9 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
       const told = event.told.filter((status) => status === "gone").length;
       if (told < GONE_COUNT) violations.push(`${request.id} is gone, which the upstream said ${told} times`);
     } else if (request.endedBy === "expired") {
-      const why = expiry(request, event, meta);
+      // What is said of a task id that was given twice is not believed. Decision 0037.
+      const isBelieved = tasks.get(event.taskId)?.length === 1;
+      const why = (isBelieved && ignoredEnd(request, event, meta)) || expiry(request, event, meta);
       if (why === "answered") counts.expired++;
       else if (why === "unanswered") counts.unanswered++;
       else violations.push(why);
@@ -33,13 +36,30 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
   };
 }
 
+/** What is wrong with a task that was ended for its age though the upstream had told its end. */
+function ignoredEnd({ id, finishedMs }: RequestRecord, event: UpstreamEvent, { toleranceMs }: Meta): string {
+  const at = event.told.findIndex((status) => status === "completed" || status === "failed");
+  if (at === -1 || event.toldMs[at]! > finishedMs - toleranceMs) return "";
+  return `${id} (${event.kind}) was ended for its age, though the upstream had told that it ${event.told[at]}`;
+}
+
 /** Whether a task was old enough to be ended, and on what evidence; else what is wrong with it. */
 function expiry({ id, boundMs, finishedMs }: RequestRecord, event: UpstreamEvent, meta: Meta): string {
   const maxAgeMs = meta.maxAgesMs[event.gateway] ?? Number.POSITIVE_INFINITY;
   const ageMs = finishedMs - boundMs + meta.toleranceMs;
   if (ageMs < maxAgeMs) return `${id} was ended at an age of ${ageMs} ms; its gateway allows ${maxAgeMs} ms`;
-  if (ageMs >= UNANSWERED_AGES * maxAgeMs) return "unanswered";
   const oldFromMs = boundMs + maxAgeMs - meta.toleranceMs;
+  if (ageMs >= UNANSWERED_AGES * maxAgeMs) {
+    const isIgnored = event.toldMs.some(
+      (atMs, at) =>
+        event.told[at] !== "gone" &&
+        atMs > oldFromMs + 2 * meta.toleranceMs &&
+        atMs < finishedMs - 2 * meta.toleranceMs,
+    );
+    return isIgnored
+      ? `${id} (${event.kind}) was ended at twice its maximum age, though the upstream had answered`
+      : "unanswered";
+  }
   const endedMs = finishedMs + meta.toleranceMs;
   if (event.toldMs.some((atMs) => atMs >= oldFromMs && atMs <= endedMs)) return "answered";
   return `${id} (${event.kind}) was ended at an age of ${ageMs} ms without an answer about it`;

@@ -116,7 +116,7 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
     const status = answers.get(requestId)?.status ?? 0;
     const afterMs = (killedMs.get(gateway) ?? Number.POSITIVE_INFINITY) - answeredMs;
     // An answer to a gateway that was dead by then reached nobody, though it could be written.
-    if (status === 502 || status === 504 || timedOut.has(requestId) || afterMs < 0) {
+    if (status === 504 || timedOut.has(requestId) || afterMs < 0) {
       unknown++;
       continue;
     }

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Truth } from "./history.ts";
-import type { UpstreamTask, Wish } from "./upstream.ts";
+import type { Saying, UpstreamTask, Wish } from "./upstream.ts";
 
 /** One way in which the upstream behaves. */
 export interface Kind {
@@ -10,8 +10,11 @@ export interface Kind {
   /** The id of its task, where that is not a new one; empty: it makes none. */
   taskId?(settledTaskId: string, wish: Wish): string;
   /** In place of telling the task's state. */
-  poll?(response: ServerResponse, task: UpstreamTask, status: string, tell: (status: string) => void): void;
+  poll?(response: ServerResponse, task: UpstreamTask, status: string, tell: Tell): void;
 }
+
+/** Logs a state as told, and says it. */
+type Tell = (status: string, saying?: Saying) => void;
 
 const good = (taskId: string) => ({
   code: 200,
@@ -42,6 +45,28 @@ const saying = (text: (taskId: string) => string): Kind =>
   });
 /** Accepts, and is difficult about the first polls. */
 const polled = (poll: NonNullable<Kind["poll"]>): Kind => ({ truth: "yes", answer: accept, poll });
+
+/** Accepts, and says so and all states in this way. */
+const succeeding = (http: number, code: number): Kind => ({
+  truth: "yes",
+  answer: (response, taskId) => json(response, http, { ...good(taskId), code, error: "ok" }),
+  poll: (_response, _task, status, tell) => tell(status, { http, code }),
+});
+/** Interim answers before each answer. */
+const beginning = (interim: (response: ServerResponse) => void): Kind => ({
+  truth: "yes",
+  answer(response, taskId) {
+    interim(response);
+    accept(response, taskId);
+  },
+  poll(response, _task, status, tell) {
+    interim(response);
+    tell(status);
+  },
+});
+/** Refuses, and names a task that it may have made. */
+const refusingWithTask = (status: number): Kind =>
+  unclear((response, taskId) => json(response, status, { ...good(taskId), code: status, error: "no" }));
 
 /** Accepts, and answers polls in this way while its task is of the age that the request names. */
 const badAtAnAge = (answer: (response: ServerResponse, task: UpstreamTask) => void): Kind =>
@@ -84,27 +109,40 @@ const MISBEHAVING: Readonly<Record<string, Kind>> = {
   tells_no_task_id: saying(() => JSON.stringify({ code: 200, msg: "success", data: { status: "pending" } })),
   tells_a_bad_task_id: saying(() => JSON.stringify(good("../../etc/passwd"))),
   tells_too_much: saying((taskId) => JSON.stringify({ ...good(taskId), pad: "x".repeat(2_000_000) })),
-  redirects: unclear((response) => void response.writeHead(302, { location: "/elsewhere" }).end()),
   says_204: unclear((response) => void response.writeHead(204).end()),
   fails_500: unclear((response) => json(response, 500, { code: 500, msg: "oops" })),
   fails_502: unclear((response) => void response.writeHead(502).end("bad gateway")),
   fails_504: unclear((response) => void response.writeHead(504).end("timeout")),
   repeats_a_task_id: unclear(accept, (settledTaskId) => settledTaskId),
 
+  refuses_409_with_a_task_id: refusingWithTask(409),
+  fails_500_with_a_task_id: refusingWithTask(500),
+
   refuses_400: refusing(400, 400),
+  redirects: {
+    truth: "no",
+    answer: (response) => void response.writeHead(302, { location: "/elsewhere" }).end(),
+  },
   refuses_401: refusing(401, 401),
   refuses_503: refusing(503, 503),
   limits: refusing(429, 429, { retryAfter: 3 }),
   refuses_in_the_body: refusing(200, 422),
   blames_us_in_the_body: refusing(200, 402),
 
-  begins_with_103: {
-    truth: "yes",
-    answer(response, taskId) {
-      response.writeEarlyHints({ link: "</x>; rel=preload" });
-      accept(response, taskId);
-    },
-  },
+  succeeds_with_201: succeeding(201, 200),
+  succeeds_with_202: succeeding(202, 202),
+  succeeds_with_code_0: succeeding(200, 0),
+  begins_with_100: beginning((response) => response.writeContinue()),
+  begins_with_103: beginning((response) => response.writeEarlyHints({ link: "</x>; rel=preload" })),
+  begins_with_100_102_103_100: beginning((response) => {
+    response.writeContinue();
+    response.writeProcessing();
+    response.writeEarlyHints({ link: "</x>; rel=preload" });
+    response.writeContinue();
+  }),
+  names_states_otherwise: polled((_response, _task, status, tell) =>
+    tell(status, { word: OTHER_WORDS[status]! }),
+  ),
   answers_twice: {
     truth: "yes",
     answer(response, taskId) {
@@ -151,16 +189,35 @@ const WITHOUT_ANSWER: Readonly<Record<string, Kind>> = {
   ),
 };
 
+const OTHER_WORDS: Readonly<Record<string, string>> = {
+  processing: "IN_PROGRESS",
+  completed: "Succeeded",
+  failed: "cancelled",
+};
+
+/** States that are not the API's: of the scenario `task-ends`. */
+const STATES = {
+  names_states_otherwise: MISBEHAVING.names_states_otherwise!,
+  names_a_state_that_nobody_knows: polled((_response, _task, _status, tell) =>
+    tell("unknown", { word: "upscaling" }),
+  ),
+  completes_without_a_video: polled((_response, _task, status, tell) =>
+    tell("processing", { word: status === "processing" ? status : "completed" }),
+  ),
+} satisfies Record<string, Kind>;
+
 /** By name. */
 export const KINDS: Readonly<Record<string, Kind>> = {
   ok: { truth: "yes", answer: accept },
   ...MISBEHAVING,
   ...WITHOUT_ANSWER,
+  ...STATES,
   /** Gives the id that the request's tag names, which another request has already. */
   reuses_a_task_id: unclear(accept, (_settled, { tag }) => tag),
 };
 
 export const MISBEHAVIOURS = Object.keys(MISBEHAVING);
+export const OTHER_STATES = Object.keys(STATES);
 export const WITHOUT_ANSWERS = Object.keys(WITHOUT_ANSWER);
 /** Answers to a poll that a careless gateway takes for the task's. */
 export const WITHOUT_TASK = [

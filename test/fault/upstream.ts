@@ -20,6 +20,13 @@ export interface Wish {
   tag: string;
 }
 
+/** How a state is said: HTTP status, the envelope's code, and the word for the state. */
+export interface Saying {
+  http?: number;
+  code?: number;
+  word?: string;
+}
+
 export interface UpstreamTask {
   id: string;
   wish: Wish;
@@ -198,17 +205,15 @@ export class FaultUpstream {
     if (this.#hooks.poll?.(gateway, task) === "drop") return;
     const ended = Date.now() - task.madeMs >= task.wish.lifeMs;
     const status = !ended ? "processing" : task.wish.fails ? "failed" : "completed";
-    const tell = (told: string): void => {
+    const tell = (told: string, { http = 200, code = 200, word = told }: Saying = {}): void => {
       task.event.told.push(told);
       task.event.toldMs.push(Date.now());
       this.#settledTaskId = taskId;
-      const video = told === "completed" ? { video: task.latestRequestId } : {};
+      const video_url = `https://videos.example/${taskId}.mp4`;
+      const video = told === "completed" ? { video: task.latestRequestId, video_url } : {};
       const created_at = new Date(task.madeMs).toISOString();
-      json(response, 200, {
-        code: 200,
-        msg: "success",
-        data: { task_id: taskId, status: told, created_at, ...video },
-      });
+      const data = { task_id: taskId, status: word, created_at, ...video };
+      json(response, http, { code, msg: "success", data });
     };
     const special = KINDS[task.wish.kind]!.poll;
     if (special) special(response, task, status, tell);

@@ -228,7 +228,8 @@ describe("the end of a task", () => {
 
   test("completed does not become processing or failed again", async () => {
     const created_at = new Date().toISOString();
-    let said: object = { status: "completed", progress: 100, created_at };
+    const video_url = "https://videos.example/v.mp4";
+    let said: object = { status: "completed", progress: 100, video_url, created_at };
     const fake = createServer((request, response) => {
       request.resume();
       const made = { task_id: `fake_${randomUUID()}` };
@@ -248,7 +249,13 @@ describe("the end of a task", () => {
     for (const status of ["pending", "processing", "failed"]) {
       said = { status, progress: 1, created_at };
       const reply = await poll(own, key, id);
-      expect(reply.body.data).toEqual({ task_id: id, status: "completed", progress: 100, created_at });
+      expect(reply.body.data).toEqual({
+        task_id: id,
+        status: "completed",
+        progress: 100,
+        video_url,
+        created_at,
+      });
       expect(limitsOf(reply).active).toBe(0);
     }
     expect(await consumption(own, key)).toMatchObject({ balance: 990, totalUsed: 10 });

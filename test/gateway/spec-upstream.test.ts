@@ -157,7 +157,6 @@ describe("an unknown outcome keeps hold and slot until the due time, and charges
     ["status=500", 502],
     ["status=502", 502],
     ["status=504", 502],
-    ["status=201", 502],
     ["reset", 502],
     ["truncate", 502],
     ["garbage", 502],

@@ -296,7 +296,8 @@ async function givenOwnUpstream(status: (before: number) => Promise<string> | st
     const taskId = req.url?.split("/").at(-1) ?? "";
     const before = asked.get(taskId) ?? 0;
     asked.set(taskId, before + 1);
-    return answer({ task_id: taskId, status: await status(before), created_at: "2026-01-01T00:00:00Z" });
+    const more = { video_url: "https://videos.example/v.mp4", created_at: "2026-01-01T00:00:00Z" };
+    return answer({ task_id: taskId, status: await status(before), ...more });
   });
   upstream.listen(0, "127.0.0.1");
   await once(upstream, "listening");

@@ -22,7 +22,8 @@ const refusing = (status: number, headers = {}): Say =>
 const task =
   (status: string, withId = true): Say =>
   (response, taskId) => {
-    const data = { ...(withId ? { task_id: taskId } : {}), status, created_at: "2026-01-01T00:00:00Z" };
+    const ended = { video_url: "https://videos.example/v.mp4", created_at: "2026-01-01T00:00:00Z" };
+    const data = { ...(withId ? { task_id: taskId } : {}), status, ...ended };
     json(200, { code: 200, msg: "success", data })(response, taskId);
   };
 const html404: Say = (response) => {

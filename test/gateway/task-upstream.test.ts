@@ -52,7 +52,8 @@ async function givenUpstream({ path = "", hanging = false } = {}) {
     const status = made.get(taskId);
     if (status === undefined) return say(404, { code: 404, msg: "Task not found", error: "Task not found" });
     if (upstream.hanging) return;
-    const data = { task_id: taskId, status, created_at: "2026-01-01T00:00:00Z" };
+    const video_url = "https://videos.example/v.mp4";
+    const data = { task_id: taskId, status, video_url, created_at: "2026-01-01T00:00:00Z" };
     say(200, { code: 200, msg: "success", data });
   });
   server.listen(0, "127.0.0.1");

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { type StatusWords, statusWord, TASK_STATUSES } from "../../domain/task-states.ts";
 import { optionalFileRule, previousUrlRule, upstreamUrlRule, withoutSlash } from "../setting-rules.ts";
 import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
 
@@ -57,6 +58,23 @@ export const upstreamSchema = section("The video generation service behind the g
     description:
       "The upstream honours Idempotency-Key, so that a generation may be sent again after a failure.",
   }),
+  statuses: Type.Object(
+    {},
+    {
+      description:
+        "Words of the upstream for task states, and what each means. They add to the words that are known anyway, and " +
+        "override them. Case does not count; spaces and `-` count as `_`.",
+      default: {},
+      additionalProperties: false,
+      maxProperties: 64,
+      patternProperties: {
+        "^[A-Za-z0-9][A-Za-z0-9_ -]{0,63}$": Type.Enum([...TASK_STATUSES], {
+          description: "What the word means.",
+        }),
+      },
+      "x-keys": "is not a word for a state: at most 64 letters, digits, spaces, _ and -",
+    },
+  ),
 });
 
 /** @param material keys from the environment, and the content of the file that `tls_ca` names */
@@ -88,4 +106,8 @@ export const toUpstreamConfig = (
   /** Uploads in progress at most; each may need a socket. */
   uploadConnections: upstream.upload_connections,
   idempotencyKey: upstream.idempotency_key,
+  /** Words for task states, beside those that are known anyway. */
+  statuses: Object.fromEntries(
+    Object.entries(upstream.statuses).map(([word, status]) => [statusWord(word), status]),
+  ) as StatusWords,
 });

@@ -148,7 +148,7 @@ const upload: Operation = {
                 maxLength: FILE_BYTES_MAX,
                 description:
                   `A JPEG, PNG, WebP or GIF of 1 to ${FILE_BYTES_MAX} bytes (10 MiB). Its first bytes decide which it is; ` +
-                  "a declared type that says otherwise is refused, none or `application/octet-stream` will do.",
+                  "a declared type that names another one is refused; none, `image/*`, `*/*` or `application/octet-stream` will do.",
               },
             },
             additionalProperties: false,

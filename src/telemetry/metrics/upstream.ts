@@ -34,7 +34,12 @@ export const upstreamMetrics = ({ counter, gauge, histogram }: MetricFactory) =>
   ),
   upstreamMisrouted: counter(
     "tollgate_upstream_misrouted_polls_total",
-    "Polls answered with an HTTP 404 that is not from the upstream's API: a wrong address or path, or a proxy's page.",
+    "Polls answered with a redirect, or an HTTP 404 that is not from the upstream's API: a wrong address or path, or a proxy's page.",
+  ),
+  upstreamUnusableStates: counter(
+    "tollgate_upstream_unusable_states_total",
+    "Polls that found a task in a state that is not known, or completed without a usable video_url, by kind.",
+    ["kind"],
   ),
   upstreamUnroutable: counter(
     "tollgate_upstream_unroutable_polls_total",

@@ -156,8 +156,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a 404 without the API's envelope is believed",
     patches: [
       {
-        file: "src/upstream/poll-request.ts",
-        from: "if (code === 404 && (status === 404 || status === 200)) return",
+        file: "src/upstream/poll-answer.ts",
+        from: "if (code === 404 && (status === 404 || isSuccess)) return",
         to: "if (code === 404 || status === 404) return",
       },
     ],
@@ -176,14 +176,14 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a poll's answer without a task id is believed",
     patches: [
       {
-        file: "src/upstream/poll-request.ts",
+        file: "src/upstream/poll-answer.ts",
         from: 'if (data.task_id === undefined) return failed("the answer has no task_id");',
         to: "",
       },
       {
-        file: "src/upstream/poll-request.ts",
-        from: "if (data.task_id !== taskId) return",
-        to: "if (data.task_id !== undefined && data.task_id !== taskId) return",
+        file: "src/upstream/poll-answer.ts",
+        from: "if (data.task_id !== task.taskId) return",
+        to: "if (data.task_id !== undefined && data.task_id !== task.taskId) return",
       },
     ],
     run: ends("first questions"),

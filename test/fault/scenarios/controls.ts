@@ -7,6 +7,7 @@ import type { RunOptions } from "../world.ts";
 import { ARCHIVE_CONTROLS } from "./controls-archive.ts";
 import { RARE_INTERLEAVINGS } from "./controls-rare.ts";
 import { UNMETERED_CONTROLS } from "./controls-unmetered.ts";
+import { UPSTREAM_CONTROLS } from "./controls-upstream.ts";
 import { crash } from "./crash.ts";
 import { kills } from "./kills.ts";
 import { redisLink } from "./redis-link.ts";
@@ -138,6 +139,7 @@ export const CONTROLS: readonly Control[] = [
   ...RARE_INTERLEAVINGS,
   ...ARCHIVE_CONTROLS,
   ...UNMETERED_CONTROLS,
+  ...UPSTREAM_CONTROLS,
 ];
 /** Of the general kind, which take a few seconds: so many at a time are in `npm test`, others each time. */
 export const SHORT_CONTROLS = 2;

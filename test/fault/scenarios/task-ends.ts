@@ -5,7 +5,7 @@ import type { ClientEvent, History } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { copySources, type Patch } from "../tree.ts";
 import type { Wish } from "../upstream.ts";
-import { WITHOUT_ANSWERS, WITHOUT_TASK } from "../upstream-kinds.ts";
+import { OTHER_STATES, WITHOUT_ANSWERS, WITHOUT_TASK } from "../upstream-kinds.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -21,6 +21,7 @@ export interface TaskEndsSize {
 type Part =
   | "last questions"
   | "first questions"
+  | "other states"
   | "another maximum age"
   | "ids given twice"
   | "another address";
@@ -50,6 +51,7 @@ export const taskEnds: Scenario<TaskEndsSize> = {
   title: ({ maxAgeMs, tasksEach }) =>
     `tasks with a maximum age of ${maxAgeMs / 1000} s on 2 gateways and ${(OTHER_AGE_FACTOR * maxAgeMs) / 1000} s on a third; ` +
     `${tasksEach} each that are ${WITHOUT_ANSWERS.join(", ").replaceAll("_", " ")} around their maximum age; ` +
+    `${tasksEach} each whose upstream ${OTHER_STATES.join(", ").replaceAll("_", " ")}; ` +
     `${tasksEach} ids of ended and of running tasks given twice; ${tasksEach} tasks of an address that was changed live ` +
     `(404s of the API end a task after ${GONE_MS / 1000} s)`,
   full: {
@@ -72,6 +74,7 @@ async function runTaskEnds(options: RunOptions, size: TaskEndsSize): Promise<His
     const parts: Record<Part, Play> = {
       "last questions": askLast,
       "first questions": askFirst,
+      "other states": nameOtherStates,
       "another maximum age": ageElsewhere,
       "ids given twice": giveIdsTwice,
       "another address": changeAddress,
@@ -157,6 +160,23 @@ const askFirst: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
     const wish = { kind: plan[at]!, lifeMs: 0.8 * maxAgeMs, badFromMs: 0, badToMs: 0.8 * maxAgeMs };
     const { status, taskId } = await begin(world, at % 2, customer, wish);
     if (status === 200) await follow(world, customer, taskId, 2.5 * maxAgeMs);
+  });
+};
+
+/** States that are not the API's. The upstream has answered, so each poll is answered, and no task waits for twice its age. */
+const nameOtherStates: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
+  const plan = OTHER_STATES.flatMap((kind) => Array.from({ length: tasksEach }, () => kind));
+  await inParallel(plan.length, plan.length, async (at) => {
+    const kind = plan[at]!;
+    const customer = customers[at % customers.length]!;
+    const wish = { kind, lifeMs: 0.4 * maxAgeMs, fails: at % 3 === 0 };
+    const { status, taskId } = await begin(world, at % 2, customer, wish);
+    if (status !== 200 || at % 2 === 1) return;
+    const seen = await poll(world.gateways[0]!, customer, taskId);
+    world.client.push(seen);
+    if (seen.status !== 200)
+      world.note("not reached", `a poll of a task that ${kind} was answered ${seen.status}`);
+    await follow(world, customer, taskId, 2.5 * maxAgeMs);
   });
 };
 

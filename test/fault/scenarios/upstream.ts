@@ -10,6 +10,8 @@ interface UpstreamSize {
   requestsEach: number;
   /** Requests at a time: a machine that does more than this test at a time is late with all of them. */
   width: number;
+  /** Only these. */
+  kinds?: readonly string[];
 }
 
 /** Polls until a task has ended; the strangest kinds need three. */
@@ -29,13 +31,14 @@ export const upstream: Scenario<UpstreamSize> = {
   run: runUpstream,
 };
 
-async function runUpstream(options: RunOptions, { requestsEach, width }: UpstreamSize): Promise<History> {
+async function runUpstream(options: RunOptions, size: UpstreamSize): Promise<History> {
+  const { requestsEach, width, kinds: misbehaviours = MISBEHAVIOURS } = size;
   const world = await createWorld(options, 2, { maxAgeMs: MAX_AGE_MS });
   try {
     const { random } = world;
     const customers = await Promise.all(Array.from({ length: 8 }, () => world.givenCustomer()));
     // One in ten behaves, so that the misbehaving ones do not have the connections to themselves.
-    const kinds = [...MISBEHAVIOURS.flatMap((kind) => Array.from({ length: requestsEach }, () => kind))];
+    const kinds = [...misbehaviours.flatMap((kind) => Array.from({ length: requestsEach }, () => kind))];
     const behaving = Array.from({ length: Math.ceil(kinds.length / 10) }, () => "ok");
     const plan = random.shuffle([...kinds, ...behaving]).map((kind) => ({
       wish: { kind, lifeMs: random.int(1, 60), fails: random.chance(0.3) },
@@ -64,7 +67,7 @@ async function runUpstream(options: RunOptions, { requestsEach, width }: Upstrea
       }
     });
     const seen = Map.groupBy(world.upstream.events, ({ kind }) => kind);
-    for (const kind of MISBEHAVIOURS) {
+    for (const kind of misbehaviours) {
       const count = seen.get(kind)?.length ?? 0;
       // On a busy machine some are refused for good before they are sent.
       if (count < requestsEach / 2)

@@ -89,6 +89,7 @@ test("the defaults are those of the design", () => {
       uploadConnections: 128,
       keepAliveTimeoutMs: 4_000,
       idempotencyKey: false,
+      statuses: {},
     },
     sourceVideoHost: "https://videos.example.com",
     tasks: {
@@ -126,6 +127,13 @@ source_video_host: https://videos.example.org/
   });
   expect(config.sourceVideoHost).toBe("https://videos.example.org");
   expect(Object.keys(config.tiers)).toEqual(["standard", "trial-2"]);
+});
+
+test("words for task states are kept as they are looked up", () => {
+  const { statuses } = configOf(
+    "upstream: { statuses: { In Progress: pending, UP-scaling: processing } }",
+  ).upstream;
+  expect(statuses).toEqual({ in_progress: "pending", up_scaling: "processing" });
 });
 
 test("the configuration is frozen to the bottom", () => {

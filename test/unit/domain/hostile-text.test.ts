@@ -14,8 +14,8 @@ import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange
 import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/router.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
-import { readGeneration } from "../../../src/upstream/generation-request.ts";
-import { readPoll } from "../../../src/upstream/poll-request.ts";
+import { readGeneration } from "../../../src/upstream/generation-answer.ts";
+import { readPoll } from "../../../src/upstream/poll-answer.ts";
 import { withoutSecret } from "../../../src/upstream/redact-credential.ts";
 import { readRejection } from "../../../src/upstream/rejection.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
@@ -59,15 +59,27 @@ const READERS: Record<string, (text: string) => unknown> = {
   "readGeneration, a further field": (text) =>
     readGeneration(answered(JSON.stringify({ code: 200, data: { task_id: "t1", more: text.repeat(4) } }))),
   "readPoll, status": (text) =>
-    readPoll(answered(JSON.stringify({ code: 200, data: { status: text } })), "t1"),
+    readPoll(answered(JSON.stringify({ code: 200, data: { task_id: "t1", status: text } })), {
+      taskId: "t1",
+    }),
+  "readPoll, progress, times and address": (text) => {
+    const data = { task_id: "t1", status: "completed", progress: text, created_at: text, completed_at: text };
+    return readPoll(answered(JSON.stringify({ code: 200, data: { ...data, video_url: text } })), {
+      taskId: "t1",
+    });
+  },
+  "readGeneration, a refusal": (text) =>
+    readGeneration({ ...answered(JSON.stringify({ code: 403, error: { message: text } })), status: 403 }),
+  "readGeneration, an answer that is no JSON": (text) =>
+    readGeneration({ ...answered(text), status: 500 }, text),
   "interpretAnswer, url and expiry": (text) => {
     const data = { url: `https://a.example/${text}`, expires_at: `2026-01-01T00:00:00.${text}` };
-    return interpretAnswer({ status: 200, retryAfter: undefined, text: JSON.stringify({ code: 200, data }) });
+    return interpretAnswer({ status: 200, retryAfter: undefined, body: JSON.stringify({ code: 200, data }) });
   },
   "readRejection, text": (text) =>
-    readRejection({ status: 400, retryAfter: undefined }, { code: 1, error: text }, "request"),
+    readRejection({ status: 400, retryAfter: undefined, body: text }, { code: 1, error: text }, "request"),
   "readRejection, Retry-After": (text) =>
-    readRejection({ status: 429, retryAfter: `Mon, 01 ${text}` }, undefined, "request"),
+    readRejection({ status: 429, retryAfter: `Mon, 01 ${text}`, body: "" }, undefined, "request"),
   isWebUrl: (text) => isWebUrl(`https://${text}`),
   "isWebUrl, host and path": (text) => isWebUrl(`https://a.example/${text}\\`),
   "isHttpsUrl, user": (text) => isHttpsUrl(`https://${text}@a.example/`),

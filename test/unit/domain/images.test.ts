@@ -47,20 +47,23 @@ describe("declaresImage", () => {
       for (const declared of IMAGE_TYPES) expect(declaresImage(declared, actual)).toBe(declared === actual);
   });
 
-  test("no type and application/octet-stream claim nothing", () => {
-    for (const actual of IMAGE_TYPES) {
-      expect(declaresImage(undefined, actual)).toBe(true);
-      expect(declaresImage("application/octet-stream", actual)).toBe(true);
-    }
-  });
+  test.each([undefined, "application/octet-stream", "binary/octet-stream", "image/*", "*/*"])(
+    "%s claims nothing",
+    (declared) => {
+      for (const actual of IMAGE_TYPES) expect(declaresImage(declared, actual)).toBe(true);
+    },
+  );
 
-  test("the usual misnomers of JPEG are JPEG", () => {
+  test("the usual misnomers of a type are that type", () => {
+    expect(declaresImage("image/x-png", "image/png")).toBe(true);
+    expect(declaresImage("image/x-png", "image/jpeg")).toBe(false);
+    expect(declaresImage("image/x-citrix-jpeg", "image/jpeg")).toBe(true);
     expect(declaresImage("image/jpg", "image/jpeg")).toBe(true);
     expect(declaresImage("image/pjpeg", "image/jpeg")).toBe(true);
     expect(declaresImage("image/jpg", "image/png")).toBe(false);
   });
 
-  test.each(["text/plain", "image/svg+xml", "image/*", "", "__proto__", "constructor"])(
+  test.each(["text/plain", "image/svg+xml", "text/*", "image", "", "__proto__", "constructor"])(
     "%s is no image",
     (declared) => {
       for (const actual of IMAGE_TYPES) expect(declaresImage(declared, actual)).toBe(false);

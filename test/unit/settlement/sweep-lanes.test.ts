@@ -31,7 +31,7 @@ function givenLanes(says: Record<string, PollOutcome | "hangs">) {
 test.each<[string, PollOutcome | "hangs"]>([
   ["fails", FAILED],
   ["hangs", "hangs"],
-  ["limits us", { outcome: "rate_limited", retryAfterSeconds: 30 }],
+  ["limits us", { outcome: "rate_limited", retryAfterSeconds: 30, detail: "" }],
 ])("while a former upstream %s, the present one is asked at its whole pace", async (_, outcome) => {
   const { add, asked } = givenLanes({ old: outcome, present: ANSWERED });
   add("old", 150);

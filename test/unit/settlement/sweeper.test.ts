@@ -95,7 +95,7 @@ test("no more tasks are claimed than there is room for, and holds are ended with
 // Guarantee: every task ends in time, also when the upstream never answers about any of them.
 test.each<[string, PollOutcome]>([
   ["has failed", { outcome: "failed", detail: "" }],
-  ["has limited us", { outcome: "rate_limited", retryAfterSeconds: 30 }],
+  ["has limited us", { outcome: "rate_limited", retryAfterSeconds: 30, detail: "" }],
 ])(
   "many tasks past twice their maximum age end once the upstream %s for long; younger ones wait",
   async (_, says) => {
@@ -165,7 +165,7 @@ function givenDue(
       poll: () =>
         new Promise((resolve) => {
           hanging.push(() =>
-            resolve({ outcome: "refused", status: 400, code: 400, text: "", aboutTask: true }),
+            resolve({ outcome: "refused", status: 400, code: 400, text: "", detail: "", aboutTask: true }),
           );
         }),
     }),

@@ -20,6 +20,7 @@ const refused = (aboutTask: boolean): PollOutcome => ({
   status: 410,
   code: 410,
   text: "Too old",
+  detail: "HTTP 410",
   aboutTask,
 });
 
@@ -34,6 +35,20 @@ test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
   ["failed", task("failed"), "failed", "failed", "failed"],
   ["pending", task("pending"), "pending", "expired", "expired"],
   ["processing", task("processing"), "processing", "expired", "expired"],
+  [
+    "a state that is not known",
+    { outcome: "unknown_status", word: "x", data: "" },
+    "nothing",
+    "expired",
+    "expired",
+  ],
+  [
+    "completed without a video",
+    { ...task("processing"), lacksVideo: true } as PollOutcome,
+    "processing",
+    "expired",
+    "expired",
+  ],
   ["gone", { outcome: "gone" }, "gone", "gone", "expired"],
   ["a refusal of the task", refused(true), "nothing", "expired", "expired"],
   ["a refusal that is not of the task", refused(false), "nothing", "nothing", "expired, unanswered"],
@@ -47,7 +62,13 @@ test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
     ],
   ),
   ["never sent", { outcome: "overloaded", detail: "" }, "nothing", "nothing", "nothing"],
-  ["429", { outcome: "rate_limited", retryAfterSeconds: 7 }, "nothing", "nothing", "expired, unanswered"],
+  [
+    "429",
+    { outcome: "rate_limited", retryAfterSeconds: 7, detail: "" },
+    "nothing",
+    "nothing",
+    "expired, unanswered",
+  ],
 ])("%s ends a task only where it is evidence", (_, answer, young, old, overdue) => {
   expect(judged(AGES.young, answer), "below the maximum age").toBe(young);
   expect(judged(AGES.old, answer), "at the maximum age").toBe(old);
@@ -67,7 +88,15 @@ test("what the upstream says is recorded as it is; what ends without it is a fai
   });
 });
 
+test("a state that is not known leaves the last one, which then counts as fresh", () => {
+  const aging = { taskId: "t", createdAtMs: 0, ageMs: AGES.young, maxAgeMs: MAX_AGE_MS };
+  const last = { status: "pending", data: '{"task_id":"t","status":"pending"}' } as const;
+  const unknown: PollOutcome = { outcome: "unknown_status", word: "upscaling", data: "{}" };
+  expect(judge({ ...aging, last }, unknown)).toEqual({ ...last, unanswered: false });
+});
+
 test.each<[PollOutcome, boolean]>([
+  [{ outcome: "unknown_status", word: "upscaling", data: "{}" }, true],
   [task("pending"), true],
   [{ outcome: "gone" }, true],
   [refused(true), true],
@@ -75,7 +104,7 @@ test.each<[PollOutcome, boolean]>([
   [{ outcome: "timed_out", detail: "" }, false],
   [{ outcome: "misrouted", detail: "" }, false],
   [{ outcome: "refused_gateway", detail: "" }, false],
-  [{ outcome: "rate_limited", retryAfterSeconds: undefined }, false],
+  [{ outcome: "rate_limited", retryAfterSeconds: undefined, detail: "" }, false],
 ])("%j: answered by the API %s", (outcome, answered) => {
   expect(isAnswered(outcome)).toBe(answered);
 });

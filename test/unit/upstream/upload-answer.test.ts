@@ -3,18 +3,21 @@ import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
 import { UPLOADED } from "./upload-stage.ts";
 
 const read = (status: number, body: unknown, retryAfter?: string) =>
-  interpretAnswer({ status, retryAfter, text: typeof body === "string" ? body : JSON.stringify(body) });
+  interpretAnswer({ status, retryAfter, body: typeof body === "string" ? body : JSON.stringify(body) });
 const uploaded = (data: object) => read(200, { code: 200, data: { ...UPLOADED.data, ...data } }).outcome;
 
-test("only HTTP 200 with code 200, a URL and an expiry is a success", () => {
-  expect(read(200, UPLOADED)).toEqual({
+test("only HTTP 2xx with a code of success, a URL and an expiry is a success", () => {
+  const success = {
     outcome: "answered",
     url: UPLOADED.data.url,
     expiresAt: UPLOADED.data.expires_at,
     data: UPLOADED.data,
-  });
-  for (const status of [201, 202, 204, 206, 301, 302, 304])
-    expect(read(status, UPLOADED).outcome).toBe("upstream_failed");
+  };
+  for (const status of [200, 201, 202, 203, 206]) expect(read(status, UPLOADED)).toEqual(success);
+  for (const code of [0, 201, 202]) expect(read(200, { ...UPLOADED, code })).toEqual(success);
+  for (const status of [204, 303, 304]) expect(read(status, "").outcome).toBe("upstream_failed");
+  for (const status of [303, 304]) expect(read(status, UPLOADED).outcome).toBe("upstream_failed");
+  for (const status of [301, 302, 307, 308]) expect(read(status, UPLOADED).outcome).toBe("refused_gateway");
   expect(uploaded({ url: "https://127.0.0.1:1/a?b=%20#c" })).toBe("answered");
 });
 
@@ -98,6 +101,7 @@ describe("a refusal", () => {
       status: 415,
       code: 4150,
       text: "not an image",
+      detail: 'HTTP 415, code 4150: {"code":4150,"error":"not an image","msg":"no"}',
     });
     expect(read(400, { msg: "bad" })).toMatchObject({ status: 400, code: 400, text: "bad" });
     expect(read(422, "<html>denied</html>")).toMatchObject({
@@ -114,6 +118,7 @@ describe("a refusal", () => {
       status: 422,
       code: 422,
       text: "not an image",
+      detail: expect.stringContaining("HTTP 200, code 422: {"),
     });
     expect(read(200, { code: 500, error: "" })).toMatchObject({
       outcome: "upstream_refused",
@@ -128,6 +133,7 @@ describe("a refusal", () => {
       status: 400,
       code: 400,
       text: "x",
+      detail: 'HTTP 400, code 200: {"code":200,"error":"x"}',
     });
     expect(read(413, UPLOADED)).toMatchObject({ outcome: "upstream_refused", status: 413, code: 413 });
   });
@@ -136,7 +142,7 @@ describe("a refusal", () => {
     for (const status of [200, 400, 429, code])
       expect(read(status, { code, error: "No" })).toEqual({
         outcome: "refused_gateway",
-        detail: `HTTP ${status}, code ${code}: No`,
+        detail: `HTTP ${status}, code ${code}: {"code":${code},"error":"No"}`,
       });
     expect(read(code, "<html>").outcome).toBe("refused_gateway");
     expect(read(code, { code: 2001 }).outcome).toBe("refused_gateway");

@@ -115,13 +115,56 @@ describe("a form of one image", () => {
     expect(await parse([formOf([{ head, body: png }])])).toEqual({ type: "image/png", file: png });
   });
 
-  test.each([undefined, "application/octet-stream"])(
-    "may declare %s: its bytes say what it is",
-    async (type) => {
-      for (const actual of IMAGE_TYPES)
-        expect((await parse([formOf([{ filename: "a", type, body: tinyImage(actual) }])])).type).toBe(actual);
+  // Guarantee: RFC 2046, 5.1.1. White space may end the line of a boundary.
+  test.each([" ", "\t", " \t  ", " ".repeat(70)])(
+    "may have %j behind each boundary, wherever it is split",
+    async (padding) => {
+      const form = (type: string | undefined) => {
+        const text = formOf([{ filename: "a", type, body: png }]).toString("latin1");
+        return Buffer.from(
+          text
+            .replaceAll(`--${BOUNDARY}\r\n`, `--${BOUNDARY}${padding}\r\n`)
+            .replace(`--${BOUNDARY}--`, `--${BOUNDARY}--${padding}`),
+          "latin1",
+        );
+      };
+      for (const type of ["image/png", undefined]) {
+        const padded = form(type);
+        for (let at = 1; at < padded.length; at++)
+          expect(await parse([padded.subarray(0, at), padded.subarray(at)]), `split at ${at}`).toEqual({
+            type: "image/png",
+            file: png,
+          });
+        expect(await parse([...padded].map((byte) => Buffer.of(byte)))).toEqual({
+          type: "image/png",
+          file: png,
+        });
+      }
+      expect(await parse([form("text/plain")]), "what it declares is still read").toMatchObject({
+        refusal: { status: 415 },
+      });
     },
   );
+
+  test("white space behind a boundary counts toward what a form may have beside its file", async () => {
+    const padding = Buffer.alloc(FORM_OVERHEAD_BYTES_MAX + 1, " ");
+    const [head, ...rest] = imageForm(png).toString("latin1").split("\r\n");
+    const form = [Buffer.from(head!), padding, Buffer.from(`\r\n${rest.join("\r\n")}`, "latin1")];
+    expect(status(await parse(form))).toBe(400);
+  });
+
+  test.each([
+    undefined,
+    "",
+    "application/octet-stream",
+    "binary/octet-stream",
+    "image/*",
+    "*/*",
+    "IMAGE/*; q=1",
+  ])("may declare %s: its bytes say what it is", async (type) => {
+    for (const actual of IMAGE_TYPES)
+      expect((await parse([formOf([{ filename: "a", type, body: tinyImage(actual) }])])).type).toBe(actual);
+  });
 
   test("has a limit that is exact and inclusive", async () => {
     const largest = imageOfSize("image/gif", FILE_BYTES_MAX);

@@ -160,7 +160,6 @@ describe("an upstream that fails", () => {
   });
 
   test.each([
-    ["a redirect", http("302 Found", "", "Location: http://127.0.0.1:1/\r\n")],
     ["a body in gzip", http("200 OK", "\x1f\x8b\b\0", "Content-Encoding: gzip\r\n")],
     ["500", http("500 No", '{"code":500}')],
   ])("by answering %s", async (_, reply) => {
@@ -170,11 +169,25 @@ describe("an upstream that fails", () => {
   });
 });
 
+test("a redirect says that the upstream's address is wrong, and is not followed", async () => {
+  const redirect = http("302 Found", "", "Location: http://127.0.0.1:1/\r\n");
+  const upstream = await givenReply(redirect, { readBytes: small.length });
+  const gateway = await givenGateway(upstream.url);
+  expect((await post(gateway, small)).outcome).toBe("refused_gateway");
+});
+
 describe("an upstream that answers well in an unusual way", () => {
   test.each([
     ["until the connection closes", `HTTP/1.1 200 OK\r\n\r\n${success}`],
     ["after hints", `HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n${http("200 OK", success)}`],
     ["without being asked to go on", `HTTP/1.1 100 Continue\r\n\r\n${http("200 OK", success)}`],
+    ["with 100 twice", `${"HTTP/1.1 100 Continue\r\n\r\n".repeat(2)}${http("200 OK", success)}`],
+    [
+      "with 100, 102 and 103",
+      `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 100 Continue\r\nX: y\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n${http("200 OK", success)}`,
+    ],
+    ["with 201", http("201 Created", success)],
+    ["with 202", http("202 Accepted", success)],
     ["with as much as may be", http("200 OK", success + " ".repeat(ANSWER_BYTES_MAX - success.length))],
     ["in HTTP/1.0", `HTTP/1.0 200 OK\r\n\r\n${success}`],
   ])("%s", async (_, reply) => {

@@ -1,0 +1,100 @@
+import { isObject } from "../domain/json.ts";
+import { TASK_ID } from "../domain/task-states.ts";
+
+// How the upstream's answers are read. All of it is pure: what an answer means depends on the answer alone. Decision 0061.
+
+/** A complete answer of the upstream. */
+export interface Answer {
+  status: number;
+  retryAfter: string | undefined;
+  /** As UTF-8; our credential is redacted. */
+  body: string;
+}
+
+/** The body as a JSON object; undefined if it is none. */
+export type Envelope = Record<string, unknown> | undefined;
+
+const EXCERPT_CHARS_MAX = 200;
+/** Values in a URL's query, which often are credentials. */
+const QUERY = /([?&][\w.~%-]{1,64}=)[^\s&"'<>\\]+/g;
+/** A character that JSON spells by its number. */
+const ESCAPE = /\\u([0-9a-fA-F]{4})/g;
+/** Shorter runs that request and answer share say nothing. */
+const ECHO_CHARS_MIN = 6;
+/** Redirects that say that nothing was done. After a 303 the request may have run. RFC 9110 15.4. */
+const REDIRECTS = new Set([301, 302, 307, 308]);
+
+export const isSuccessStatus = (status: number): boolean => status >= 200 && status < 300;
+
+export const isRedirect = (status: number): boolean => REDIRECTS.has(status);
+
+/** The envelope's code. Some upstreams write it as a text of digits. */
+export function codeOf(envelope: Envelope): number | undefined {
+  const code = envelope?.code;
+  if (typeof code === "string" && /^\d{1,6}$/.test(code)) return Number(code);
+  return typeof code === "number" ? code : undefined;
+}
+
+/** True for codes that mean success: 200 in this API, 0 or another 2xx in others, and none at all. */
+export const isSuccessCode = (code: number | undefined): boolean =>
+  code === undefined || code === 0 || isSuccessStatus(code);
+
+/** The id of a task, if the answer has one, whatever else it says. */
+export function taskIdIn(envelope: Envelope): string | undefined {
+  const data = isObject(envelope?.data) ? envelope.data : undefined;
+  const id = data?.task_id ?? envelope?.task_id;
+  return typeof id === "string" && TASK_ID.test(id) ? id : undefined;
+}
+
+/**
+ * An answer in a line of the log, so that it can be found again at the upstream: status, code, task id and its beginning.
+ * @param sent the request's body: what the answer repeats of it is the customer's, and is left out
+ */
+export function describeAnswer({ status, body }: Answer, envelope: Envelope, sent = ""): string {
+  const id = taskIdIn(envelope);
+  const code =
+    envelope?.code === undefined ? "no code" : `code ${JSON.stringify(envelope.code).slice(0, 20)}`;
+  const named = id === undefined ? "" : `, task id ${id}`;
+  return `HTTP ${status}, ${code}${named}: ${excerptOf(body, sent)}`;
+}
+
+function excerptOf(body: string, sent: string): string {
+  // Cut twice: the work is bounded, and half of a value that ends at the first cut is not shown.
+  const text = body
+    .slice(0, 2 * EXCERPT_CHARS_MAX)
+    .replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  const shown = withoutEcho(text.replace(QUERY, "$1[redacted]"), sent);
+  return shown.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
+}
+
+/** Replaces each run of characters that a value of the request has, too. */
+function withoutEcho(text: string, request: string): string {
+  const sent = valuesOf(request);
+  if (sent === "") return text;
+  let shown = "";
+  for (let at = 0; at < text.length && shown.length < EXCERPT_CHARS_MAX; ) {
+    let end = at + ECHO_CHARS_MIN;
+    if (end > text.length || !sent.includes(text.slice(at, end))) {
+      shown += text[at++];
+      continue;
+    }
+    while (end < text.length && sent.includes(text.slice(at, end + 1))) end++;
+    shown += "[request]";
+    at = end;
+  }
+  return shown;
+}
+
+/** The texts in a JSON body; the names beside them are the API's. */
+function valuesOf(body: string): string {
+  const texts: string[] = [];
+  try {
+    JSON.parse(body, (_name, value: unknown) => {
+      if (typeof value === "string") texts.push(value);
+      return value;
+    });
+  } catch {
+    return body;
+  }
+  return texts.join("\n");
+}

@@ -1,0 +1,112 @@
+import type { Control } from "./controls.ts";
+import { taskEnds } from "./task-ends.ts";
+import { upstream } from "./upstream.ts";
+
+const misbehaving =
+  (...kinds: string[]): Control["run"] =>
+  (options) =>
+    upstream.run(options, { requestsEach: 6, width: 8, kinds });
+const otherStates: Control["run"] = (options) =>
+  taskEnds.run(options, { maxAgeMs: 3000, tasksEach: 2, only: ["other states"] });
+
+/** Mistakes in reading what the upstream answers. */
+export const UPSTREAM_CONTROLS: readonly Control[] = [
+  {
+    name: "a success that is not HTTP 200 is unclear",
+    patches: [
+      {
+        file: "src/upstream/answer.ts",
+        from: "(status: number): boolean => status >= 200 && status < 300;",
+        to: "(status: number): boolean => status === 200;",
+      },
+    ],
+    run: misbehaving("succeeds_with_201", "succeeds_with_202"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /was accepted and is not charged/,
+  },
+  {
+    name: "a task id beside a code that is not 200 is a refusal",
+    patches: [
+      {
+        file: "src/upstream/generation-answer.ts",
+        from: "if (taskId === undefined && isRefusal(status, envelope))",
+        to: 'if (typeof envelope?.code === "number" && envelope.code !== 200)',
+      },
+    ],
+    run: misbehaving("succeeds_with_code_0"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /was accepted and is not charged/,
+  },
+  {
+    name: "an unasked 100 Continue ends the exchange",
+    patches: [
+      {
+        file: "src/upstream/json-client.ts",
+        from: "withoutInterimAnswers(result[1])",
+        to: "result[1]",
+      },
+    ],
+    run: misbehaving("begins_with_100"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /was accepted and is not charged/,
+  },
+  {
+    name: "only the first interim answer is skipped",
+    patches: [
+      { file: "src/upstream/interim-answers.ts", from: "while (INTERIM", to: "if (INTERIM" },
+      {
+        file: "src/upstream/interim-answers.ts",
+        from: "bytes.length < STATUS_AT + 3 || INTERIM.test(statusLine(bytes));",
+        to: "bytes.length < STATUS_AT + 3;",
+      },
+      {
+        file: "src/upstream/interim-answers.ts",
+        from: "if (end === -1) break;",
+        to: "if (end === -1) return rest;",
+      },
+    ],
+    run: misbehaving("begins_with_100_102_103_100"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /was accepted and is not charged/,
+  },
+  {
+    name: "words of other APIs for states are not known",
+    patches: [
+      {
+        file: "src/domain/task-states.ts",
+        from: "return Object.hasOwn(STATUS_WORDS, word)",
+        to: "return isTaskStatus(word)",
+      },
+    ],
+    run: otherStates,
+    caughtBy: "tasks end on evidence",
+    violation: /though the upstream had told that it/,
+  },
+  {
+    name: "a state that is not known is no answer",
+    patches: [
+      {
+        file: "src/upstream/poll-answer.ts",
+        from: "if (reading.status === undefined) return",
+        to: 'if (reading.status === undefined) return failed("no known status"); else if (Date.now() === 0) return',
+      },
+    ],
+    run: otherStates,
+    // Polls that fail are repeated so rarely that none may fall between the maximum age and twice that.
+    caughtBy: "faults struck as planned",
+    violation: /a poll of a task that names_a_state_that_nobody_knows was answered 502/,
+  },
+  {
+    name: "a task has completed though it has no video",
+    patches: [
+      {
+        file: "src/upstream/task-data.ts",
+        from: 'if (status !== "completed" || isVideoUrl(data.video_url)) return',
+        to: "if (status) return",
+      },
+    ],
+    run: otherStates,
+    caughtBy: "failed tasks refunded exactly once",
+    violation: /ended as completed, which the upstream never said/,
+  },
+];
