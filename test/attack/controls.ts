@@ -24,6 +24,19 @@ const PATIENCE = { recoveryMsMax: 1000, settleMsMax: 2000 };
 
 export const CONTROLS: readonly Control[] = [
   {
+    name: "generations of an account without a share of the connections",
+    attack: "hanging-generations",
+    patches: [
+      {
+        file: "src/upstream/upstream.ts",
+        from: `inFlightMax: connections,
+      inFlightPerFreeMax: ACCOUNT_PER_FREE_MAX,`,
+        to: "inFlightMax: connections,",
+      },
+    ],
+    caughtBy: "honest p99 at most 150 ms",
+  },
+  {
     name: "uploads of a key without a bound",
     attack: "dripping-uploads",
     patches: [

@@ -83,6 +83,7 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
 }
 
 const ROOMY = { rateLimit: 1_000_000, maxConcurrent: 100_000, dailyLimit: 1_000_000 };
+const KEYS_OF_ONE_ACCOUNT = 26;
 
 async function targetOf(
   attack: Attack,
@@ -90,10 +91,16 @@ async function targetOf(
   redis: Redis,
   { seed, scale }: RunOptions,
 ): Promise<Target> {
-  const [poor, paid, unseen] = await Promise.all([
+  const shared = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY });
+  const { accountId } = shared;
+  const others = Array.from({ length: KEYS_OF_ONE_ACCOUNT - 1 }, () =>
+    issueKey(oneNode(redis), { accountId, limits: ROOMY }),
+  );
+  const [poor, paid, unseen, ...more] = await Promise.all([
     issueKey(oneNode(redis)),
     issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }),
     issueKey(oneNode(redis), { credits: 1000 }),
+    ...others,
   ]);
   return {
     attack: attack.name,
@@ -101,6 +108,7 @@ async function targetOf(
     adminUrl,
     poorKey: poor.key,
     paidKey: paid.key,
+    paidKeys: [shared, ...more].map(({ key }) => key),
     unseenKey: unseen.key,
     seed: seedFor(seed, attack.name),
     scale,
