@@ -45,6 +45,18 @@ export const CONTROLS: readonly Control[] = [
     caughtBy: "no honest request refused",
   },
   {
+    name: "an address throttled for the uploads of one of its accounts",
+    attack: "dripping-chunks",
+    patches: [
+      {
+        file: "src/gateway/upload.ts",
+        from: "gateway.uploadStarted(exchange.req, key.accountId);",
+        to: "",
+      },
+    ],
+    caughtBy: "another account's uploads through the same proxy take at most 2000 ms each",
+  },
+  {
     name: "incomplete bodies without a bound",
     attack: "endless-bodies",
     patches: [

@@ -1,7 +1,7 @@
 import type { Attack } from "../attack.ts";
 import { adminTokens } from "./admin.ts";
 import { carelessBackend } from "./backend.ts";
-import { dripping, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
+import { dripping, drippingChunks, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
 import { hangingGenerations, oneKey, unknownKeys } from "./keys.ts";
 import { allowCredits, allowWithoutKey, pipelining, unreadAnswers } from "./pipelining.ts";
@@ -17,6 +17,7 @@ export const ATTACKS: readonly Attack[] = [
   oneKey,
   hangingGenerations,
   dripping,
+  drippingChunks,
   endlessBodies,
   refusedBodies,
   smallChunks,
