@@ -2,6 +2,7 @@ import type { ArchiveWork } from "./ledger/archive/archive-work.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
 import { createRollup } from "./ledger/rollup-work.ts";
 import { verifyArchiveInChild, verifyInChild } from "./ledger/verify-process.ts";
+import { createRedisFigures } from "./operator/redis-figures.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
 import type { Connection } from "./store/connection.ts";
@@ -17,7 +18,7 @@ const SWEEP_LEASE_SLACK_MS = 15_000;
 
 /** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
-  store: { ledgerCheckIntervalMs: number };
+  store: { ledgerCheckIntervalMs: number; confirm?: { replicas: number } | undefined };
   archive: { url: string | undefined; intervalMs: number; keepMs: number };
   upstream: { totalTimeoutMs: number };
 }
@@ -43,6 +44,12 @@ export function createWork(options: {
     metrics,
     log,
   });
+  const redisFigures = createRedisFigures({
+    connection,
+    replicasWanted: () => settings().store.confirm?.replicas ?? 0,
+    metrics,
+    log,
+  });
   const { url: archiveUrl } = settings().archive;
   const ledgerCheck = createLedgerCheck({
     turn: surveys.ledgerTurn,
@@ -61,13 +68,15 @@ export function createWork(options: {
       sweeper.start();
       ledgerCheck.start();
       survey.start();
+      redisFigures.start();
       archive.start();
       rollup.start();
     },
     /** The settings have changed: the current wait is as long as the old interval. */
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
-      await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop(), archive.stop(), rollup.stop()]);
+      const parts = [sweeper, ledgerCheck, survey, redisFigures, archive, rollup];
+      await Promise.all(parts.map((part) => part.stop()));
     },
   };
 }
