@@ -2,6 +2,7 @@ import type { ArchiveWork } from "./ledger/archive/archive-work.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
 import { createRollup } from "./ledger/rollup-work.ts";
 import { verifyArchiveBeside, verifyBeside } from "./ledger/verify-beside.ts";
+import { createRedisFigures } from "./operator/redis-figures.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { chargesWaitingIn } from "./settlement/journal-files.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
@@ -19,7 +20,11 @@ const SWEEP_LEASE_SLACK_MS = 15_000;
 
 /** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
-  store: RedisEndpoint & { ledgerCheckIntervalMs: number; journal: string };
+  store: RedisEndpoint & {
+    ledgerCheckIntervalMs: number;
+    journal: string;
+    confirm?: { replicas: number } | undefined;
+  };
   archive: { url: string | undefined; intervalMs: number; keepMs: number };
   upstream: { totalTimeoutMs: number };
 }
@@ -40,6 +45,12 @@ export function createWork(options: {
   const survey = createSurvey({
     surveys,
     sweepIntervalMs: () => settings().tasks.sweepIntervalMs,
+    metrics,
+    log,
+  });
+  const redisFigures = createRedisFigures({
+    connection,
+    replicasWanted: () => settings().store.confirm?.replicas ?? 0,
     metrics,
     log,
   });
@@ -66,13 +77,15 @@ export function createWork(options: {
       sweeper.start();
       ledgerCheck.start();
       survey.start();
+      redisFigures.start();
       archive.start();
       rollup.start();
     },
     /** The settings have changed: the current wait is as long as the old interval. */
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
-      await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop(), archive.stop(), rollup.stop()]);
+      const parts = [sweeper, ledgerCheck, survey, redisFigures, archive, rollup];
+      await Promise.all(parts.map((part) => part.stop()));
     },
   };
 }

@@ -69,8 +69,15 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_sweeper_lag_seconds: "some seconds are normal; minutes: `TollgateSweeperLag`",
   tollgate_store_survey_unread_partitions:
     "above 0: open requests and lag are those of the other partitions; see `TollgatePrimaryAway` and `tollgate partitions list`",
-  tollgate_store_survey_timestamp_seconds:
-    "old: the store-wide figures are, too: `TollgateStoreNumbersStale`",
+  tollgate_store_survey_age_seconds:
+    "minutes: the store-wide figures are old, too: `TollgateStoreNumbersStale`",
+  tollgate_placement_servers_silent: "above 0 for minutes: `TollgatePlacementServersSilent`",
+  tollgate_redis_clock_ahead_seconds: "more than a second either way: `TollgateRedisClockSkewed`",
+  tollgate_redis_memory_used_bytes: "near `tollgate_redis_memory_max_bytes`: `TollgateRedisMemoryLow`",
+  tollgate_redis_memory_max_bytes: "what `TollgateRedisMemoryLow` compares with",
+  tollgate_redis_persistent: "0: `TollgateRedisNotPersistent`",
+  tollgate_redis_replicas_online: "fewer than wanted: `TollgateReplicasMissing`",
+  tollgate_redis_replicas_wanted: "what `TollgateReplicasMissing` compares with",
   tollgate_ledger_violations: "not 0: `TollgateLedgerDrift`; `tollgate ledger verify` names each",
   tollgate_ledger_check_timestamp_seconds: "old: `TollgateLedgerUnchecked`",
   tollgate_ledger_credits: "recharged - consumed + refunded is what all customers own",

@@ -40,7 +40,7 @@ export function configCommand(): Command {
 }
 
 async function checked(file: string | undefined): Promise<CommandOutput> {
-  const { config, problems: broken } = checkConfig(file);
+  const { config, hidden, problems: broken } = checkConfig(file);
   const name = configPath({ env: process.env, file });
   const inUse = config && (await tiersInUse(config, printedName(name)));
   const problems = [...broken, ...(inUse?.problems ?? [])];
@@ -49,10 +49,17 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
     ? `${shownPath(name)} is valid.`
     : `${problems.map(printed).join("\n")}\n${countOf(problems)} in ${shownPath(name)}.`;
   const notChecked = inUse?.notChecked;
-  const text = notChecked === undefined ? words : `${words}\nNot checked: ${notChecked}.`;
+  const lines = [words, ...hiddenInWords(hidden)];
+  if (notChecked !== undefined) lines.push(`Not checked: ${notChecked}.`);
   return {
-    json: { ok, file: name, problems, ...(notChecked !== undefined && { not_checked: notChecked }) },
-    text,
+    json: {
+      ok,
+      file: name,
+      problems,
+      hidden: Object.fromEntries(hidden),
+      ...(notChecked !== undefined && { not_checked: notChecked }),
+    },
+    text: lines.join("\n"),
     ok,
   };
 }
@@ -60,10 +67,21 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
 const countOf = ({ length }: readonly ConfigProblem[]): string =>
   length === 1 ? "1 problem" : `${length} problems`;
 
+/** Settings of the file that are not in force, a sentence each. */
+export const hiddenInWords = (hidden: ReadonlyMap<string, string>): string[] =>
+  [...hidden].map(
+    ([setting, name]) => `${setting} of the file is not in force: the variable ${name} replaces it.`,
+  );
+
 /** What a config file and the environment come to, or all their problems, and these as text. */
 export function checkConfig(file?: string) {
   const { loaded, problems } = readConfig({ env: process.env, file });
-  return { config: loaded?.config, problems, text: problems.map(printed).join("\n") };
+  return {
+    config: loaded?.config,
+    hidden: loaded?.hidden ?? new Map<string, string>(),
+    problems,
+    text: problems.map(printed).join("\n"),
+  };
 }
 
 interface DiffFlags {

@@ -24,11 +24,15 @@ const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;
  * @param config undefined when it is not valid
  * @param problems its problems as text
  */
-export function configCheck(config: Config | undefined, problems: string): Check {
+export function configCheck(
+  config: Config | undefined,
+  problems: string,
+  hidden: readonly string[] = [],
+): Check {
   if (!config) {
     return failed("config", `not valid:\n${problems}`, "mend the file; `tollgate config check` looks again");
   }
-  const remarks = attention(config);
+  const remarks = [...hidden, ...attention(config)];
   if (remarks.length === 0) return good("config", "valid");
   return warning("config", "valid", remarks.join("\n"));
 }

@@ -4,10 +4,11 @@ import { createAskedServers } from "../store/asked-servers.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { placeOf } from "../store/open-nodes.ts";
 import { storeReason } from "../store/reasons.ts";
+import { readInfo } from "../store/server-info.ts";
 import { storedFacts } from "../store/store-facts.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { type ClusterNode, clusterChecks, readClusterNodes } from "./doctor-cluster.ts";
-import { clockAheadMs, clocksCheck, fsyncOf, infoChecks, readInfo } from "./doctor-server.ts";
+import { clockAheadMs, clocksCheck, fsyncOf, infoChecks } from "./doctor-server.ts";
 
 /** More than this and a failover loses what operators would miss: at 1,000 generations a second, about a second of them. */
 const BEHIND_WARNING_BYTES = 1_048_576;

@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { storeReason } from "../store/reasons.ts";
 import { storeNowMs } from "../store/server-clock.ts";
+import { memoryOf, readInfo, replicasOnline } from "../store/server-info.ts";
 import { type Persistence, persistenceOf } from "../store/store-facts.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
@@ -31,11 +32,6 @@ export async function clockAheadMs(redis: Redis): Promise<number> {
   const sentMs = Date.now();
   const nowMs = await storeNowMs(redis);
   return Math.round(nowMs - (sentMs + Date.now()) / 2);
-}
-
-/** The fields of INFO. */
-export function readInfo(text: string): ReadonlyMap<string, string> {
-  return new Map([...text.matchAll(/^(\w+):([^\r\n]*)/gm)].map(([, name = "", value = ""]) => [name, value]));
 }
 
 /** `appendfsync`; undefined where CONFIG is not allowed, as with many a hosted Redis. */
@@ -72,9 +68,9 @@ export function infoChecks(
  */
 export function replicasChecks(info: ReadonlyMap<string, string>, wanted = 0): Check[] {
   if (wanted === 0) return [];
-  const online = [...info].filter(([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value));
-  const found = `${online.length} of the ${wanted} that store.confirm_replicas asks for`;
-  if (online.length >= wanted) return [good("replicas", found)];
+  const online = replicasOnline(info);
+  const found = `${online} of the ${wanted} that store.confirm_replicas asks for`;
+  if (online >= wanted) return [good("replicas", found)];
   const advice =
     "bring replicas back, or lower store.confirm_replicas; until then each charge waits for store.confirm_timeout and is written to the journal";
   return [warning("replicas", found, advice)];
@@ -118,9 +114,7 @@ const WITHOUT_FILE: Readonly<Record<Persistence, string>> = {
 
 /** Without memory to spare every generation is refused, while what is under way still settles. */
 function memoryCheck(info: ReadonlyMap<string, string>): Check {
-  const bytes = (field: string): number => Number(info.get(field) ?? 0);
-  const [used, limit, machine] = [bytes("used_memory"), bytes("maxmemory"), bytes("total_system_memory")];
-  const all = limit || machine;
+  const { used, limit, all } = memoryOf(info);
   const share = all === 0 ? 0 : used / all;
   const of =
     all === 0

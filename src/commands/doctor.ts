@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { processLimits } from "../config/process-bounds.ts";
-import { checkConfig } from "./config.ts";
+import { checkConfig, hiddenInWords } from "./config.ts";
 import { archiveChecks } from "./doctor-archive.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
 import { type Check, failed, warning } from "./doctor-check.ts";
@@ -35,14 +35,14 @@ export function doctorCommand(): Command {
 }
 
 async function allChecks(): Promise<Check[]> {
-  const { config, text } = checkConfig();
+  const { config, hidden, text } = checkConfig();
   const [store, upstream, running] = await Promise.all([
     storeChecks(config),
     config && upstreamCheck(config.upstream),
     runningChecks(config, processLimits().openFiles),
   ]);
   return [
-    configCheck(config, text),
+    configCheck(config, text, hiddenInWords(hidden)),
     config ? certificatesCheck(config, Date.now()) : warning("certificates", "not looked at", MEND),
     ...store.checks,
     config ? journalCheck(config.store.journal, store.storeId) : warning("journal", "not looked at", MEND),

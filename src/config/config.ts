@@ -5,7 +5,7 @@ import { Value } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { readAuthorities } from "./ca-files.ts";
 import { crossChecks, fileSecrets } from "./cross-checks.ts";
-import { applyOverrides, type Environment, readSecrets, variable } from "./environment.ts";
+import { applyOverrides, type Environment, NO_OVERRIDES, readSecrets, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
@@ -41,6 +41,8 @@ export interface Loaded {
   readonly extras: Extras;
   /** Dotted setting to the variable that decides it. */
   readonly origins: ReadonlyMap<string, string>;
+  /** Of these, the settings that the file sets to another value. */
+  readonly hidden: ReadonlyMap<string, string>;
   /** Where it was read from, and is read from again. */
   readonly source: { readonly env: Environment; readonly file: string };
   readonly contents: Contents;
@@ -104,7 +106,7 @@ function readSettings(
   const yaml = readYaml(file, "write {} if all defaults are meant", read);
   const data = withoutEmptySections(yaml.data);
   const secretsInFile = fileSecrets(data);
-  const origins = isObject(data) ? applyOverrides(data, env) : new Map<string, string>();
+  const { origins, hidden } = isObject(data) ? applyOverrides(data, env) : NO_OVERRIDES;
   const given = Value.Default(ConfigSchema, data);
   const { value: settings, problems: broken } = validate(ConfigSchema, given);
   const environment = readSecrets(env);
@@ -134,7 +136,7 @@ function readSettings(
     process: processLimits(),
   };
   const config = toConfig(settings, extras);
-  return { valid: { config, settings: inSchemaOrder(settings), extras, origins }, problems };
+  return { valid: { config, settings: inSchemaOrder(settings), extras, origins, hidden }, problems };
 }
 
 /** Absolute path of the config file. If none is named and the default is not found, the package's own is used. */

@@ -16,7 +16,23 @@ export function crossChecks(data: unknown): BrokenRule[] {
     ...notLonger(data, ["upstream", "connect_timeout"], ["upstream", "total_timeout"]),
     ...separateListeners(data),
     ...uploadShare(data),
+    ...unreplaced(data),
   ];
+}
+
+/** What other programs replace in their files and the gateway does not. The name is repeated, and not the rest of the value. */
+function unreplaced(value: unknown, keys: readonly string[] = [], seen = new Set<object>()): BrokenRule[] {
+  if (typeof value === "string") {
+    const found = /\$\{[A-Za-z_][^}]{0,100}\}/.exec(value)?.[0];
+    if (found === undefined) return [];
+    return [
+      { keys, message: `has ${found}, but variables are not replaced in settings; write the value itself` },
+    ];
+  }
+  // YAML's aliases name a part again, also from within itself.
+  if (typeof value !== "object" || value === null || seen.has(value)) return [];
+  seen.add(value);
+  return Object.entries(value).flatMap(([key, part]) => unreplaced(part, [...keys, key], seen));
 }
 
 function notLonger(data: unknown, part: readonly string[], whole: readonly string[]): BrokenRule[] {

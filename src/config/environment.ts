@@ -24,12 +24,20 @@ export function variable(env: Environment, name: string): string | undefined {
   return env[name] || undefined;
 }
 
+interface Overrides {
+  origins: ReadonlyMap<string, string>;
+  hidden: ReadonlyMap<string, string>;
+}
+
+export const NO_OVERRIDES: Overrides = { origins: new Map(), hidden: new Map() };
+
 /**
  * Writes the environment's overrides into the file's data.
- * @returns dotted setting to the variable that now decides it
+ * @returns dotted setting to the variable that now decides it: all of them, and those that the file sets to another value
  */
-export function applyOverrides(data: Record<string, unknown>, env: Environment): Map<string, string> {
+export function applyOverrides(data: Record<string, unknown>, env: Environment): Overrides {
   const origins = new Map<string, string>();
+  const hidden = new Map<string, string>();
   for (const [name, [sectionName, key]] of Object.entries(OVERRIDES)) {
     const value = variable(env, name);
     if (value === undefined) continue;
@@ -37,10 +45,12 @@ export function applyOverrides(data: Record<string, unknown>, env: Environment):
     const settings = data[sectionName];
     // Anything but a map is a mistake in the file, which the schema reports.
     if (!isObject(settings)) continue;
+    const setting = `${sectionName}.${key}`;
+    if (Object.hasOwn(settings, key) && String(settings[key]) !== value) hidden.set(setting, name);
     settings[key] = typed(value, sectionName, key);
-    origins.set(`${sectionName}.${key}`, name);
+    origins.set(setting, name);
   }
-  return origins;
+  return { origins, hidden };
 }
 
 function typed(value: string, sectionName: string, key: string): string | number {

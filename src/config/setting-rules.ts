@@ -24,14 +24,17 @@ export function optionalFileRule(value: string): string | undefined {
     : undefined;
 }
 
-/** Checks an address or CIDR range of a trusted proxy. */
-export function addressRangeRule(value: string): string | undefined {
+/** Checks an address or CIDR range of a trusted proxy. A range with everybody in it would let each client choose its address. */
+export function proxyRangeRule(value: string): string | undefined {
   const [address = "", bits, ...more] = value.split("/");
   // Node takes an address with a zone (fe80::1%eth0) for an IP, but a zone is valid on one machine only.
   const version = address.includes("%") ? 0 : isIP(address);
   const bitsMax = version === 6 ? 128 : 32;
   const isRange = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
-  if (version !== 0 && isRange && more.length === 0) return undefined;
+  const isValid = version !== 0 && isRange && more.length === 0;
+  if (isValid && Number(bits) === 0)
+    return "must not include every address: any client could then claim another's; name the proxies' own";
+  if (isValid) return undefined;
   return "must be an IP address or a CIDR range, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8";
 }
 
@@ -50,6 +53,8 @@ export function upstreamUrlRule(value: string): string | undefined {
   if (url.username || url.password)
     return "must hold no user or password; set UPSTREAM_API_KEY in the environment";
   if (/[?#]/.test(value)) return "must end with its path: no query and no fragment";
+  const base = /^(.*)\/api\/v1\/*$/i.exec(value)?.[1];
+  if (base !== undefined) return `must not end in /api/v1, which the gateway appends; did you mean ${base}?`;
   return undefined;
 }
 

@@ -23,6 +23,8 @@ export type AddressThrottle = ReturnType<typeof createAddressThrottle>;
  * of these connections have been read. Requests that are not pipelined cost nothing, except for chunked bodies; nor do the bytes
  * of uploads. Decision 0035.
  *
+ * An upload is read on behalf of its account: others behind the same address are not throttled for it, nor is it for them.
+ *
  * What an address sends during its pause can be read at once when the pause ends. So one address resumes per tick, and the
  * next one only after another pause: many addresses together use no more of the event loop than one does.
  */

@@ -15,6 +15,10 @@ export interface ReceivedRequest {
 export class ClientConnection implements LimitedConnection {
   readonly address: string;
   readonly trusted: boolean;
+  /** Who is throttled for what is read: its address, or the account whose upload it is sending. */
+  payer: string;
+  /** The upload that its account pays for. */
+  upload: IncomingMessage | undefined;
   /** With TLS, the decrypting socket once the handshake is complete. */
   socket: Socket;
   /**
@@ -42,6 +46,7 @@ export class ClientConnection implements LimitedConnection {
   constructor(socket: Socket, peer: { address: string; trusted: boolean }, lastActive: number) {
     this.socket = socket;
     this.address = peer.address;
+    this.payer = peer.address;
     this.trusted = peer.trusted;
     this.lastActive = lastActive;
   }

@@ -136,6 +136,12 @@ export class ClientConnections {
     if (connection) this.#reads.bodyRead(connection, bytes);
   }
 
+  /** The request is an upload of this account. */
+  uploadStarted(req: IncomingMessage, accountId: string): void {
+    const connection = this.#connections.get(req.socket);
+    if (connection) this.#reads.uploadStarted(connection, req, accountId);
+  }
+
   /** A response was written: its bytes count until the client has read them. */
   responseWritten(exchange: Exchange, bytes: number): void {
     const connection = this.#connections.get(exchange.req.socket);
@@ -242,6 +248,7 @@ export class ClientConnections {
     const { pendingResponses, socket, waitingRequests } = connection;
     pendingResponses.delete(res);
     connection.lastActive = ++this.#activity;
+    this.#reads.requestEnded(connection, res.req);
     if (waitingRequests.length > 0 && this.#connections.has(socket)) {
       this.#pipelined.startNext(connection);
       this.#reads.resume(connection);

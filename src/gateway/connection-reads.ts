@@ -14,7 +14,7 @@ export interface ConnectionReadsOptions {
   exceeded(connection: ClientConnection): void;
 }
 
-/** Decides when connections are read: not while their address is throttled or a chunked body has no reader. Decision 0035. */
+/** Decides when connections are read: not while their address, or the account whose upload they send, is throttled, or a chunked body has no reader. Decision 0035. */
 export class ConnectionReads {
   readonly #throttle: AddressThrottle;
   readonly #exceeded: ConnectionReadsOptions["exceeded"];
@@ -24,11 +24,11 @@ export class ConnectionReads {
   constructor({ connections, exceeded }: ConnectionReadsOptions) {
     this.#exceeded = exceeded;
     this.#throttle = createAddressThrottle({
-      paused(address) {
-        for (const each of connections()) if (each.address === address) each.pauseReading();
+      paused(payer) {
+        for (const each of connections()) if (each.payer === payer) each.pauseReading();
       },
-      resumed(address) {
-        for (const each of connections()) if (each.address === address) each.resumeReading();
+      resumed(payer) {
+        for (const each of connections()) if (each.payer === payer) each.resumeReading();
       },
     });
   }
@@ -55,13 +55,32 @@ export class ConnectionReads {
   }
 
   /** A request has come before the response to the one before it. */
-  pipelined({ address }: ClientConnection): void {
-    this.#throttle.pipelined(address);
+  pipelined({ payer }: ClientConnection): void {
+    this.#throttle.pipelined(payer);
   }
 
   /** A chunk of a body was read. */
-  bodyRead({ address }: ClientConnection, bytes: number): void {
-    this.#throttle.bodyRead(address, bytes);
+  bodyRead({ payer }: ClientConnection, bytes: number): void {
+    this.#throttle.bodyRead(payer, bytes);
+  }
+
+  /** Until the end of this request the account is throttled for its body, and not others behind the same address. */
+  uploadStarted(connection: ClientConnection, upload: IncomingMessage, accountId: string): void {
+    connection.upload = upload;
+    // No address contains a space.
+    this.#setPayer(connection, `account ${accountId}`);
+  }
+
+  requestEnded(connection: ClientConnection, req: IncomingMessage): void {
+    if (connection.upload !== req) return;
+    connection.upload = undefined;
+    this.#setPayer(connection, connection.address);
+  }
+
+  #setPayer(connection: ClientConnection, payer: string): void {
+    connection.payer = payer;
+    if (this.#throttle.isPaused(payer)) connection.pauseReading();
+    else connection.resumeReading();
   }
 
   /**
@@ -71,7 +90,7 @@ export class ConnectionReads {
   pauseUntilBodyRead(connection: ClientConnection, req: IncomingMessage): void {
     const { bytesRead } = req.socket;
     // A proxy may send all its clients' bodies chunked; its chunks are not small.
-    if (!connection.trusted) this.#throttle.chunked(connection.address, bytesRead - connection.bytesBefore);
+    if (!connection.trusted) this.#throttle.chunked(connection.payer, bytesRead - connection.bytesBefore);
     connection.bytesBefore = bytesRead;
     connection.unreadBody = req;
     connection.pauseReading();
@@ -87,6 +106,6 @@ export class ConnectionReads {
 
   /** Reads on, unless there is another reason not to. */
   resume(connection: ClientConnection): void {
-    if (!this.#throttle.isPaused(connection.address)) connection.resumeReading();
+    if (!this.#throttle.isPaused(connection.payer)) connection.resumeReading();
   }
 }

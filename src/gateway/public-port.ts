@@ -59,6 +59,7 @@ export function createPublicPort(options: {
       isDraining: () => isDraining,
       clientAddress: (peer, forwardedFor) => addresses(config()).client(peer, forwardedFor),
       bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
+      uploadStarted: (req, accountId) => connections.uploadStarted(req, accountId),
     },
     connections,
   );
@@ -97,7 +98,7 @@ export function createPublicPort(options: {
 /** All of `Gateway` that does not depend on the connections. */
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
-): Omit<Gateway, "bodyRead" | "clientAddress" | "isDraining"> {
+): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "isDraining"> {
   const { config, store, upstreams, metrics, log } = options;
   const { upstream, upstreamOf, uploads } = upstreams;
   return {

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Config } from "../config/config.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { KeyRef } from "../store/names.ts";
@@ -33,6 +34,8 @@ export interface Gateway {
   /** The memory for JSON bodies that are being received. */
   bodies: BodyBudget;
   bodyRead: BodyRead;
+  /** The account is throttled for the rest of this request's body, and not the address. */
+  uploadStarted(req: IncomingMessage, accountId: string): void;
   /** Counts a request of a valid key whose X-Forwarded-For is not trusted, and logs a warning. */
   noteUntrustedProxy(peer: string): void;
   overLimit: OverLimitCache;

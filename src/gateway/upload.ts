@@ -27,7 +27,8 @@ export class Uploads {
    * @returns undefined when the client went away
    */
   async upload(call: Call): Promise<ApiAnswer | undefined> {
-    const { config, exchange, key } = call;
+    const { config, exchange, gateway, key } = call;
+    gateway.uploadStarted(exchange.req, key.accountId);
     try {
       const refused = await inspectKey(call);
       if (refused) return refusal(refused, exchange.shownId);

@@ -24,17 +24,47 @@ export function createSurvey(options: {
   let stopped = false;
   let current: Promise<void> = Promise.resolve();
   let shownMs = Number.NEGATIVE_INFINITY;
+  /** When a survey was seen that was not seen before, by a clock that no step of the store's or of this machine's changes. */
+  let newestMs = performance.now();
+  let newestAtMs = 0;
 
   async function look(): Promise<void> {
-    if (await surveys.turn(COUNT_EVERY_MS)) await surveys.publish(await surveys.take());
-    const [survey, ledger] = await Promise.all([surveys.latest(), surveys.latestLedger()]);
-    if (ledger) showLedger(metrics, ledger);
-    if (!survey) return forget();
+    try {
+      const survey = await count();
+      if (survey) show(survey);
+      else forget();
+      const ledger = await surveys.latestLedger();
+      if (ledger) showLedger(metrics, ledger);
+    } finally {
+      metrics.surveyAge.set((performance.now() - newestMs) / 1000);
+    }
+  }
+
+  /**
+   * Counts if it is this gateway's turn, else reads what another has counted. Where no turn can be taken, since Redis is full or
+   * the primary that has the turns is away, each gateway counts for itself: now the figures matter most.
+   */
+  async function count(): Promise<Survey | undefined> {
+    try {
+      if (!(await surveys.turn(COUNT_EVERY_MS))) return await surveys.latest();
+    } catch {
+      return surveys.take();
+    }
+    const survey = await surveys.take();
+    await surveys
+      .publish(survey)
+      .catch((error: unknown) => log.debug({ err: error }, "survey not published"));
+    return survey;
+  }
+
+  function show(survey: Survey): void {
     shownMs = performance.now();
+    if (survey.atMs !== newestAtMs) newestMs = shownMs;
+    newestAtMs = survey.atMs;
     showSurvey(metrics, survey);
   }
 
-  /** Removes figures that are out of date. The time of the last survey stays. */
+  /** Removes figures that are out of date. */
   function forget(): void {
     for (const gauge of [metrics.openRequests, metrics.openRequestsOldest]) gauge.reset();
     metrics.sweeperLag.remove();
@@ -65,8 +95,7 @@ export function createSurvey(options: {
 }
 
 function showSurvey(metrics: Metrics, survey: Survey): void {
-  const { atMs, open, oldestMs, overdueMs, unreadPartitions = 0 } = survey;
-  metrics.surveyedAt.set(atMs / 1000);
+  const { open, oldestMs, overdueMs, unreadPartitions = 0 } = survey;
   metrics.surveyUnread.set(unreadPartitions);
   metrics.sweeperLag.set(overdueMs / 1000);
   for (const state of OPEN_STATES) {

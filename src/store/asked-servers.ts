@@ -27,6 +27,8 @@ export interface Answers<Answer> {
 export interface AskedServers {
   /** Asks all of them. Resolves soon after the first answer, or once no server can answer any more. */
   ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answers<Answer>>;
+  /** How many of them had not answered the last question by its end. */
+  silent(): number;
   /** From now on these are asked, and closes the connections to others. */
   replace(hosts: readonly RedisHost[]): void;
   close(): void;
@@ -35,6 +37,7 @@ export interface AskedServers {
 export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt): AskedServers {
   const deadlines = createDeadlines(ANSWER_MS);
   let servers = new Map<string, ReturnType<typeof createServer>>();
+  let silent = 0;
 
   function replace(next: readonly RedisHost[]): void {
     const before = servers;
@@ -60,8 +63,10 @@ export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt):
       });
       await Promise.race([Promise.all(questions), othersLate.promise]);
       clearTimeout(waiting);
+      silent = questions.length - answers.length;
       return { answers: [...answers], failures: [...failures] };
     },
+    silent: () => silent,
     close: () => replace([]),
   };
 }

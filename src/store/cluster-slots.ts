@@ -35,6 +35,7 @@ export function createClusterSource(address: RedisAddress, { tlsCa }: PlacementO
       nodes.replace(nextAsked(address.hosts, placement.primaries));
       return placement;
     },
+    silent: nodes.silent,
     close: nodes.close,
   };
 }

@@ -245,8 +245,9 @@ function followPrimaries(parts: {
   const openAt = (at: PlacedPrimary): Primary =>
     opened.get(at.name) ?? open({ redisUrl, tlsCa, at }, at.name);
 
+  const source = placementSource(address, { redisUrl, tlsCa });
   return followPlacement({
-    source: placementSource(address, { redisUrl, tlsCa }),
+    source,
     found(placement) {
       opened = new Map(placement.primaries.map((at) => [at.name, openAt(at)]));
       replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
@@ -254,7 +255,10 @@ function followPrimaries(parts: {
       if (gaps !== undefined) log.error(gaps, SLOTS_WITHOUT_PRIMARY);
     },
     isAway: () => !isWhole(),
-    asked: (outcome) => metrics.primaryQuestions.inc({ outcome }),
+    asked(outcome) {
+      metrics.primaryQuestions.inc({ outcome });
+      metrics.silentServers.set(source.silent());
+    },
     log,
   });
 }

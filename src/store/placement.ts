@@ -37,6 +37,8 @@ export interface PlacementOptions {
 export interface PlacementSource {
   /** @throws StoreError with what was asked, what came, and what to do */
   find(): Promise<Placement>;
+  /** How many servers did not answer the last question. */
+  silent(): number;
   close(): void;
 }
 
@@ -92,8 +94,8 @@ export async function findPlacement(address: RedisAddress, options: PlacementOpt
 /** What a gateway asks while it runs, for an address that names no primary itself. */
 export function placementSource(address: RedisAddress, options: PlacementOptions): PlacementSource {
   if (address.kind === "cluster") return createClusterSource(address, options);
-  const { find, close } = createSentinels(address, options);
-  return { find: async () => everythingOnOne(await find()), close };
+  const { find, ...sentinels } = createSentinels(address, options);
+  return { find: async () => everythingOnOne(await find()), ...sentinels };
 }
 
 /** @throws StoreError if the server that was named cannot be reached, or is no primary */

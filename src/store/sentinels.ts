@@ -23,6 +23,8 @@ export interface SentinelAnswer {
 export interface Sentinels {
   /** The primary that the answer of the highest epoch names. @throws StoreError if none of them names one */
   find(): Promise<PlacedPrimary>;
+  /** How many of them did not answer the last question. */
+  silent(): number;
   close(): void;
 }
 
@@ -41,6 +43,7 @@ export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptio
       sentinels.replace(nextAsked(hosts, answers));
       return best;
     },
+    silent: sentinels.silent,
     close: sentinels.close,
   };
 }

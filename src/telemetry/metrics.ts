@@ -4,7 +4,7 @@ import { metricsIn } from "./metrics/factory.ts";
 import { processMetrics } from "./metrics/process.ts";
 import { requestMetrics } from "./metrics/requests.ts";
 import { settlementMetrics } from "./metrics/settlement.ts";
-import { sharedStoreMetrics, storeMetrics } from "./metrics/store.ts";
+import { redisMetrics, sharedStoreMetrics, storeMetrics } from "./metrics/store.ts";
 import { upstreamMetrics } from "./metrics/upstream.ts";
 
 /**
@@ -23,6 +23,7 @@ export function createMetrics() {
     ...upstreamMetrics(define),
     ...settlementMetrics(define),
     ...storeMetrics(define),
+    ...redisMetrics(define),
     ...sharedStoreMetrics(define),
     ...archiveMetrics(define),
     ...processMetrics(define),

@@ -17,8 +17,8 @@ export interface GateObserver {
 export interface GateOptions {
   /** Requests in flight at most. */
   inFlightMax: number;
-  /** Of these, requests of one owner; all of them by default. */
-  inFlightPerOwnerMax?: number;
+  /** Requests of one owner in flight, for each connection that is free; without a bound by default. */
+  inFlightPerFreeMax?: number | undefined;
   /** Requests that may wait. Beyond that, the newest request of the owner with most of them waiting is refused. */
   waitingMax: number;
   /** How long one may wait. */
@@ -39,7 +39,7 @@ interface Waiter {
  */
 export class Gate {
   readonly #inFlightMax: number;
-  readonly #inFlightPerOwnerMax: number;
+  readonly #inFlightPerFreeMax: number;
   readonly #waitingMax: number;
   readonly #waitMaxMs: number;
   readonly #observer: GateObserver | undefined;
@@ -51,9 +51,9 @@ export class Gate {
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ inFlightMax, inFlightPerOwnerMax, waitingMax, waitMaxMs, observer }: GateOptions) {
+  constructor({ inFlightMax, inFlightPerFreeMax, waitingMax, waitMaxMs, observer }: GateOptions) {
     this.#inFlightMax = inFlightMax;
-    this.#inFlightPerOwnerMax = inFlightPerOwnerMax ?? inFlightMax;
+    this.#inFlightPerFreeMax = inFlightPerFreeMax ?? Number.POSITIVE_INFINITY;
     this.#waitingMax = waitingMax;
     this.#waitMaxMs = waitMaxMs;
     this.#observer = observer;
@@ -61,7 +61,7 @@ export class Gate {
 
   /** Takes a connection; false if none is free for this owner. */
   enter(owner: string): boolean {
-    if (this.#inFlight >= this.#inFlightMax || this.#closed || !this.#hasRoom(owner)) return false;
+    if (this.#closed || !this.#hasRoom(owner)) return false;
     this.occupy(owner);
     return true;
   }
@@ -108,8 +108,11 @@ export class Gate {
     for (const waiter of this.#oldestFirst) this.#refuse(waiter, "closed");
   }
 
-  readonly #hasRoom = (owner: string): boolean =>
-    (this.#inFlightOf.get(owner) ?? 0) < this.#inFlightPerOwnerMax;
+  /** A connection is free, and one that other owners may need is left. */
+  readonly #hasRoom = (owner: string): boolean => {
+    const free = this.#inFlightMax - this.#inFlight;
+    return free > 0 && (this.#inFlightOf.get(owner) ?? 0) < this.#inFlightPerFreeMax * free;
+  };
 
   #admitWaiting(): void {
     while (this.#inFlight < this.#inFlightMax) {

@@ -19,8 +19,11 @@ export interface Upstream {
 
 /** Polls of the sweeper in flight, at one upstream. */
 export const SWEEP_POLLS_MAX = 4;
-/** One account may have this share of the customers' polls in flight, so that another's find a connection at once. */
-const ACCOUNT_SHARE = 3 / 4;
+/**
+ * One account may have so many requests in flight for each connection that is free: alone three quarters of all, beside another
+ * three sevenths. However many accounts have requests that hang, one more finds a connection at once. Decision 0065.
+ */
+const ACCOUNT_PER_FREE_MAX = 3;
 
 export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWork"> {
   /** Connections for polls; `SWEEP_POLLS_MAX` of them, at most half, are the sweeper's. */
@@ -58,6 +61,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     gate: new Gate({
       ...waiting,
       inFlightMax: connections,
+      inFlightPerFreeMax: ACCOUNT_PER_FREE_MAX,
       waitingMax: connections,
       observer: observer?.generate,
     }),
@@ -67,12 +71,12 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     statuses,
   };
   const client = createJsonClient({ ...options, connections: pollConnections, largeAnswerWork });
-  const pollChannel = (share: number, who: string, inFlightPerOwnerMax: number) => ({
+  const pollChannel = (share: number, who: string, inFlightPerFreeMax?: number) => ({
     client,
     gate: new Gate({
       ...waiting,
       inFlightMax: share,
-      inFlightPerOwnerMax,
+      inFlightPerFreeMax,
       waitingMax: share,
       observer: observer?.poll,
     }),
@@ -82,8 +86,8 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   });
   const sweeperShare = Math.min(SWEEP_POLLS_MAX, Math.floor(pollConnections / 2));
   const customerShare = pollConnections - sweeperShare;
-  const sweeps = pollChannel(sweeperShare, "the sweeper", sweeperShare);
-  const polls = pollChannel(customerShare, "customers", Math.ceil(customerShare * ACCOUNT_SHARE));
+  const sweeps = pollChannel(sweeperShare, "the sweeper");
+  const polls = pollChannel(customerShare, "customers", ACCOUNT_PER_FREE_MAX);
   return {
     tag: upstreamTag(options.url, options.apiKey),
     generate: (path, body, sender) => sendGeneration(generations, path, body, sender),

@@ -10,6 +10,8 @@ export interface Target {
   poorKey: string;
   /** A good key with credits. */
   paidKey: string;
+  /** Good keys with credits, all of another account. */
+  paidKeys: readonly string[];
   /** A good key that this gateway has never seen. */
   unseenKey: string;
   /** Whatever is random follows from it. */

@@ -2,28 +2,56 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, loadavg, release, tmpdir, totalmem } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startRedis } from "../../src/sandbox/redis.ts";
+import { ROOT } from "../fault/world.ts";
+import type { Attack } from "./attack.ts";
 import { ATTACKS } from "./attacks/index.ts";
+import { type Caught, CONTROLS, type Control, runControl } from "./controls.ts";
 import { isMet, judge, type Measured, p99Of, quantile } from "./criteria.ts";
 import { page, unmetLines } from "./report.ts";
 import { runAttack, stopAll } from "./run.ts";
 
-const ROOT = resolve(import.meta.dirname, "../..");
 const PAGE = join(ROOT, "docs/attacks.md");
 
-/** The whole campaign, or one attack of it. */
-async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { attack: { type: "string" }, seed: { type: "string" } } });
+interface Chosen {
+  seed: number;
+  attacks: readonly Attack[];
+  controls: readonly Control[];
+}
+
+/** What the arguments ask for; nothing: the whole campaign. */
+function choose(): Chosen {
+  const { values } = parseArgs({
+    options: {
+      attack: { type: "string" },
+      controls: { type: "boolean", default: false },
+      control: { type: "string" },
+      seed: { type: "string" },
+    },
+  });
+  const { attack, control } = values;
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-  const chosen = ATTACKS.filter(({ name }) => values.attack === undefined || name === values.attack);
-  if (chosen.length === 0 || !Number.isSafeInteger(seed)) {
+  const onlyControls = values.controls || control !== undefined;
+  const attacks = onlyControls ? [] : named(ATTACKS, attack);
+  const controls = attack === undefined ? named(CONTROLS, control) : [];
+  if (attacks.length + controls.length === 0 || !Number.isSafeInteger(seed)) {
+    const names = (all: readonly { name: string }[]): string => all.map(({ name }) => `"${name}"`).join(", ");
     process.stderr.write(
-      `--attack is one of ${ATTACKS.map(({ name }) => name).join(", ")}; --seed a number\n`,
+      `--attack is one of ${names(ATTACKS)}; --control one of ${names(CONTROLS)}; --controls runs all of these; --seed a number\n`,
     );
     process.exit(1);
   }
+  return { seed, attacks, controls };
+}
+
+const named = <T extends { name: string }>(all: readonly T[], wanted: string | undefined): readonly T[] =>
+  all.filter(({ name }) => wanted === undefined || name === wanted);
+
+/** The whole campaign, or the attacks or seeded bugs that were asked for. */
+async function main(): Promise<void> {
+  const { seed, attacks, controls } = choose();
   if (!existsSync("/proc/self/clear_refs")) {
     process.stderr.write(
       "The campaign reads memory from /proc and needs addresses like 127.0.0.2: Linux only.\n",
@@ -35,21 +63,30 @@ async function main(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-attack-"));
   console.log(`seed ${seed}: the same is sent with --seed ${seed}`);
   const all: Measured[] = [];
-  for (const attack of chosen) {
+  for (const attack of attacks) {
     const measured = await runAttack(attack, { seed, folder, scale: 1 });
     all.push(measured);
     print(measured);
   }
-  if (values.attack === undefined) {
+  const caught: Caught[] = [];
+  for (const control of controls) {
+    const result = await runControl(control, { seed, folder });
+    caught.push(result);
+    console.log(caughtLine(result));
+  }
+  if (attacks.length === ATTACKS.length && controls.length === CONTROLS.length) {
     const minutes = Math.round((Date.now() - startedMs) / 60_000);
     const load = [loadBefore, loadavg()[0]!] as const;
-    await writeFile(PAGE, page(all, { ...(await surroundings(folder)), seed, load, minutes }));
+    await writeFile(PAGE, page(all, caught, { ...(await surroundings(folder)), seed, load, minutes }));
   }
   await rm(folder, { recursive: true, force: true });
-  const unmet = unmetLines(all);
+  const unmet = [...unmetLines(all), ...caught.filter(({ met }) => !met).map(caughtLine)];
   console.log(unmet.length === 0 ? "all criteria met" : unmet.join("\n"));
   process.exit(unmet.length === 0 ? 0 : 1);
 }
+
+const caughtLine = ({ name, met, figure }: Caught): string =>
+  `${name}: ${met ? "caught" : "NOT CAUGHT"}, ${figure}`;
 
 function print(measured: Measured): void {
   console.log(`${measured.name}: ${isMet(measured) ? "met" : "NOT MET"}`);

@@ -1,10 +1,10 @@
 import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { startChild } from "../../src/sandbox/child.ts";
+import { ROOT } from "../fault/world.ts";
 import type { Attack } from "./attack.ts";
 
-const ROOT = resolve(import.meta.dirname, "../..");
 /** Far more than it takes: only a gateway that never starts waits so long. */
 const START_TIMEOUT_MS = 60_000;
 const STOP_GRACE_MS = 10_000;
@@ -25,13 +25,21 @@ export interface AttackedGateway {
   stop(): Promise<void>;
 }
 
+interface StartOptions {
+  folder: string;
+  /** The source tree that it is run from. */
+  root?: string | undefined;
+  redisUrl: string;
+  upstreamUrl: string;
+}
+
 /**
  * Starts `src/main.ts` with the default settings but for what the attack names, and waits until it is ready. The limit of
  * open files is set by a shell that becomes the gateway.
  */
 export async function startGateway(
   attack: Attack,
-  { folder, redisUrl, upstreamUrl }: { folder: string; redisUrl: string; upstreamUrl: string },
+  { folder, root = ROOT, redisUrl, upstreamUrl }: StartOptions,
 ): Promise<AttackedGateway> {
   mkdirSync(folder, { recursive: true });
   const { config = {}, env = {}, openFiles } = attack;
@@ -43,7 +51,7 @@ export async function startGateway(
   const log = openSync(logFile, "w");
   const limit = openFiles === undefined ? "" : `ulimit -n ${openFiles} && `;
   const { PATH = "" } = process.env;
-  const command = ["-c", `${limit}exec "$0" "$1"`, process.execPath, join(ROOT, "src/main.ts")];
+  const command = ["-c", `${limit}exec "$0" "$1"`, process.execPath, join(root, "src/main.ts")];
   const child = await startChild("sh", command, {
     cwd: folder,
     env: {

@@ -1,3 +1,4 @@
+import type { Caught } from "./controls.ts";
 import {
   type Criterion,
   isMet,
@@ -24,15 +25,22 @@ export interface Circumstances {
 }
 
 /** The page of a campaign, as Markdown. */
-export function page(all: readonly Measured[], circumstances: Circumstances): string {
+export function page(
+  all: readonly Measured[],
+  caught: readonly Caught[],
+  circumstances: Circumstances,
+): string {
   const { seed, commit, node, redis, machine, load, minutes } = circumstances;
-  const unmet = all.filter((measured) => !isMet(measured)).map(({ name }) => `\`${name}\``);
+  const unmet = [...all.filter((measured) => !isMet(measured)), ...caught.filter(({ met }) => !met)].map(
+    ({ name }) => `\`${name}\``,
+  );
   const verdict = unmet.length === 0 ? "All criteria are met." : `**Not met in: ${unmet.join(", ")}.**`;
   const baseline = all.flatMap((measured) => measured.baseline);
   return `# Figures of the attack campaign
 
 Written by \`npm run test:attack\`; do not edit. ${verdict} \`npm run test:attack -- --seed ${seed}\` sends the same again;
-\`--attack NAME\` runs one attack and leaves this page as it is. The attacks are in \`test/attack/attacks\`.
+\`--attack NAME\` runs one attack and leaves this page as it is, as do \`--controls\` and \`--control NAME\`, which run seeded bugs.
+The attacks are in \`test/attack/attacks\`, the seeded bugs in \`test/attack/controls.ts\`.
 
 Each attack meets a gateway process of its own, with the default settings unless it says otherwise, a Redis of its own and
 the sandbox generator. The attacker is a process of its own at another address of the loopback, and gives way to everybody
@@ -64,6 +72,14 @@ same run. Over all runs ${baseline.length} requests without an attack had a p99 
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${all.map(row).join("\n")}
 
+## Seeded bugs
+
+Each is one change of a copy of the sources, and an attack in half its size must find it.
+
+| bug | attack | | figure |
+| --- | --- | --- | --- |
+${caught.map(caughtRow).join("\n")}
+
 ${all.map(section).join("\n")}`;
 }
 
@@ -85,6 +101,9 @@ function row(measured: Measured): string {
   ];
   return `| ${cells.join(" | ")} |`;
 }
+
+const caughtRow = ({ name, attack, met, figure }: Caught): string =>
+  `| ${name} | [${attack}](#${attack}) | ${met ? "caught" : "**not caught**"} | ${figure} |`;
 
 function section(measured: Measured): string {
   const { name, title, sent, attackSeconds, during } = measured;

@@ -35,6 +35,11 @@ export interface RunOptions {
   folder: string;
   /** Share of the full amounts and times. */
   scale: number;
+  /** The source tree that the gateway is run from; this one by default. */
+  root?: string | undefined;
+  /** How long its recovery is waited for, and the end of its open holds. */
+  recoveryMsMax?: number;
+  settleMsMax?: number;
 }
 
 /** Ended last begun first, whatever happens; also when the campaign is interrupted. */
@@ -65,12 +70,12 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
     await owned(Promise.resolve({ stop: async () => redis.disconnect() }));
     const upstream = await owned(startUpstream(attack, folder));
     const gateway = await owned(
-      startGateway(attack, { folder, redisUrl: server.url, upstreamUrl: upstream.url }),
+      startGateway(attack, { folder, root: options.root, redisUrl: server.url, upstreamUrl: upstream.url }),
     );
     const target = await targetOf(attack, gateway, redis, options);
     const honest = await owned(startHonest(folder, gateway, redis));
-    const measured = await measure(attack, target, folder, gateway, honest);
-    await settled(redis);
+    const measured = await measure(attack, target, folder, gateway, honest, options.recoveryMsMax);
+    await settled(redis, options.settleMsMax);
     return { ...measured, money: await compareMoney(redis, upstream.generator.requests) };
   } finally {
     await stopAll();
@@ -78,6 +83,7 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
 }
 
 const ROOMY = { rateLimit: 1_000_000, maxConcurrent: 100_000, dailyLimit: 1_000_000 };
+const KEYS_OF_ONE_ACCOUNT = 26;
 
 async function targetOf(
   attack: Attack,
@@ -85,10 +91,16 @@ async function targetOf(
   redis: Redis,
   { seed, scale }: RunOptions,
 ): Promise<Target> {
-  const [poor, paid, unseen] = await Promise.all([
+  const shared = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY });
+  const { accountId } = shared;
+  const others = Array.from({ length: KEYS_OF_ONE_ACCOUNT - 1 }, () =>
+    issueKey(oneNode(redis), { accountId, limits: ROOMY }),
+  );
+  const [poor, paid, unseen, ...more] = await Promise.all([
     issueKey(oneNode(redis)),
     issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }),
     issueKey(oneNode(redis), { credits: 1000 }),
+    ...others,
   ]);
   return {
     attack: attack.name,
@@ -96,6 +108,7 @@ async function targetOf(
     adminUrl,
     poorKey: poor.key,
     paidKey: paid.key,
+    paidKeys: [shared, ...more].map(({ key }) => key),
     unseenKey: unseen.key,
     seed: seedFor(seed, attack.name),
     scale,
@@ -133,6 +146,7 @@ async function measure(
   folder: string,
   gateway: AttackedGateway,
   honest: Honest,
+  recoveryMsMax?: number,
 ): Promise<Omit<Measured, "money">> {
   await pause(WARM_UP_MS);
   const baselineFromMs = Date.now();
@@ -143,7 +157,7 @@ async function measure(
   const beganMs = Date.now();
   const { sent, attackFromMs } = await runAttacker(target, folder);
   const endedMs = Date.now();
-  const recoverySeconds = await recovered(gateway, honest);
+  const recoverySeconds = await recovered(gateway, honest, recoveryMsMax);
   const windowEndMs = Math.max(endedMs, attackFromMs + WATCH_MS_MIN * target.scale);
   await pause(Math.max(0, windowEndMs - Date.now()));
   const after = gateway.residentBytes();
@@ -187,9 +201,13 @@ async function runAttacker(target: Target, folder: string): Promise<{ sent: Sent
 }
 
 /** Seconds until everything is as before the attack; undefined when that takes too long. */
-async function recovered(gateway: AttackedGateway, honest: Honest): Promise<number | undefined> {
+async function recovered(
+  gateway: AttackedGateway,
+  honest: Honest,
+  msMax = RECOVERY_MS_MAX,
+): Promise<number | undefined> {
   const fromMs = performance.now();
-  while (performance.now() - fromMs < RECOVERY_MS_MAX && gateway.alive()) {
+  while (performance.now() - fromMs < msMax && gateway.alive()) {
     const seconds = (performance.now() - fromMs) / 1000;
     if (await isBack(gateway, honest.samples)) return seconds;
     await pause(100);
@@ -198,7 +216,7 @@ async function recovered(gateway: AttackedGateway, honest: Honest): Promise<numb
 }
 
 /** Waits until no hold is open: what is charged is then charged. */
-async function settled(redis: Redis): Promise<void> {
-  const untilMs = Date.now() + SETTLE_MS_MAX;
+async function settled(redis: Redis, msMax = SETTLE_MS_MAX): Promise<void> {
+  const untilMs = Date.now() + msMax;
   while ((await openHolds(redis)) > 0 && Date.now() < untilMs) await pause(100);
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createRedisFigures } from "../../src/operator/redis-figures.ts";
 import { createSurvey } from "../../src/operator/survey.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
 import type { Run } from "../../src/store/script-definition.ts";
@@ -129,6 +130,93 @@ test("what one gateway counted, all report; without news they report nothing old
   } finally {
     await elsewhere.close();
   }
+});
+
+/** A figure as it is on the page; undefined if it is not. */
+async function shown(name: string): Promise<string | undefined> {
+  const page = await connection.metrics.registry.metrics();
+  return new RegExp(`^${name.replaceAll(/[{}]/g, "\\$&")} (.*)$`, "m").exec(page)?.[1];
+}
+
+const watching = (watched: Surveys) =>
+  createSurvey({
+    surveys: watched,
+    sweepIntervalMs: () => 1,
+    metrics: connection.metrics,
+    log: createLogger("silent"),
+  });
+
+// Guarantee: a full Redis does not hide that tasks are stuck.
+test("a full store is counted, by each gateway for itself", async () => {
+  const survey = watching(surveys);
+  await redis.client.del("tg:survey-turn", "tg:survey");
+  connection.metrics.openRequests.reset();
+  await redis.client.config("SET", "maxmemory", "1");
+  try {
+    await survey.look();
+  } finally {
+    await redis.client.config("SET", "maxmemory", "0");
+  }
+  expect(await shown('tollgate_open_requests{state="bound",age=">=30m"}')).toBe("1");
+  expect(Number(await shown("tollgate_store_survey_age_seconds"))).toBeLessThan(60);
+});
+
+test("where the primary that has the turns is away, the others are counted all the same", async () => {
+  const away = () => Promise.reject(new Error("its primary is away"));
+  const survey = watching({ ...surveys, turn: away, publish: away, latest: away });
+  connection.metrics.openRequests.reset();
+  await survey.look();
+  expect(await shown('tollgate_open_requests{state="bound",age=">=30m"}')).toBe("1");
+});
+
+// Guarantee: the age of the figures is that of the figures, whatever a clock says.
+test("a survey that stays the same grows old, and a new one is new though its clock was set back", async () => {
+  let atMs = Date.now();
+  const latest = async () => ({ ...(await surveys.take()), atMs });
+  const survey = watching({ ...surveys, turn: async () => false, latest });
+  const age = async () => Number(await shown("tollgate_store_survey_age_seconds"));
+  const startedMs = performance.now();
+  await survey.look();
+  const first = await age();
+  await survey.look();
+  const second = await age();
+  expect(second).toBeGreaterThan(first);
+  expect(second).toBeLessThanOrEqual((performance.now() - startedMs) / 1000);
+  atMs -= 3_600_000;
+  await survey.look();
+  expect(await age()).toBeLessThan(second);
+});
+
+test("what doctor warns of is a figure for each primary, and goes with it", async () => {
+  const { metrics } = connection;
+  let primaries = connection.primaries();
+  const figures = createRedisFigures({
+    connection: { primaries: () => primaries },
+    replicasWanted: () => 2,
+    metrics,
+    log: createLogger("silent"),
+  });
+  await redis.client.config("SET", "maxmemory", "1gb");
+  try {
+    await figures.look();
+  } finally {
+    await redis.client.config("SET", "maxmemory", "0");
+  }
+  const labels = '{primary="redis"}';
+  expect(await shown(`tollgate_redis_memory_max_bytes${labels}`)).toBe(String(2 ** 30));
+  expect(Number(await shown(`tollgate_redis_memory_used_bytes${labels}`))).toBeGreaterThan(100_000);
+  expect(Math.abs(Number(await shown(`tollgate_redis_clock_ahead_seconds${labels}`)))).toBeLessThan(60);
+  expect(await shown(`tollgate_redis_replicas_online${labels}`)).toBe("0");
+  expect(await shown("tollgate_redis_replicas_wanted")).toBe("2");
+  const persistent = async (value: string) => {
+    await redis.client.config("SET", "appendonly", value);
+    await figures.look();
+    return shown(`tollgate_redis_persistent${labels}`);
+  };
+  expect([await persistent("yes"), await persistent("no")]).toEqual(["1", "0"]);
+  primaries = [];
+  await figures.look();
+  expect(await shown(`tollgate_redis_persistent${labels}`)).toBeUndefined();
 });
 
 const LEDGER = { recharged: 70, consumed: 30, refunded: 10 };

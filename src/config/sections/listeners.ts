@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { type ProcessLimits, processBounds } from "../process-bounds.ts";
-import { addressRangeRule, hostRule } from "../setting-rules.ts";
+import { hostRule, proxyRangeRule } from "../setting-rules.ts";
 import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
 import type { TlsMaterial } from "../tls.ts";
 
@@ -54,7 +54,7 @@ export const serverSchema = section("The public listener.", {
     ],
     { default: 1, description: "Processes that share the port; auto: one for each core." },
   ),
-  trust_proxy: Type.Array(ruled(Type.String(), addressRangeRule), {
+  trust_proxy: Type.Array(ruled(Type.String(), proxyRangeRule), {
     default: [],
     maxItems: 256,
     description: "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed.",

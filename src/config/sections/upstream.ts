@@ -32,14 +32,14 @@ export const upstreamSchema = section("The video generation service behind the g
     256,
     1,
     65_535,
-    "Generations in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
+    "Generations in flight at most, each on a socket of its own, three quarters of them one account's; as many more wait, the rest are refused.",
   ),
   // Four are the sweeper's, so that at least half is left for customers.
   poll_connections: integer(
     64,
     8,
     65_535,
-    "Polls in flight at most, each on a socket of its own, four of them the sweeper's; as many more wait, the rest are refused.",
+    "Polls in flight at most, each on a socket of its own, four of them the sweeper's and three quarters of the others one account's; as many more wait, the rest are refused.",
   ),
   keep_alive_timeout: duration(
     "4s",

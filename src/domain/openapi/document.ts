@@ -91,7 +91,7 @@ const TITLES: Readonly<Record<string, string>> = {
   "426": "Upgrade required",
   "429": "Too many requests",
   "431": "Request header fields too large",
-  "4XX": "Refused by the generator",
+  default: "Refused by the generator",
   "500": "Internal error",
   "502": "Bad gateway",
   "503": "Service unavailable",
@@ -142,7 +142,7 @@ function responseOf(status: string, cases: readonly ErrorCase[]) {
   const further = cases.flatMap(({ headers }) => headers);
   if (!NEVER_DEGRADED.has(status)) further.push("X-Gateway-Degraded");
   // A status of the upstream's own comes with its definite refusal.
-  if (status.startsWith("4") && !NEVER_UPSTREAMS.has(status)) further.push("x-should-retry");
+  if (/^(?:4|default)/.test(status) && !NEVER_UPSTREAMS.has(status)) further.push("x-should-retry");
   const list = cases.map((each) => `- ${codeOf(each)}, \`${each.name}\`: ${each.words}`);
   return {
     description: [`${TITLES[status]}.`, "", ...list].join("\n"),

@@ -9,7 +9,7 @@ export const KINDS: readonly Kind[] = ["generation", "task", "upload", "credits"
 /** One error as one kind of operation meets it. */
 export interface ErrorCase {
   name: ErrorName;
-  /** Key of the response it belongs to: an HTTP status, or `4XX`. */
+  /** Key of the response it belongs to: an HTTP status, or `default`. */
   response: string;
   code: number;
   /** When it happens, and what to do. */
@@ -217,7 +217,7 @@ export function errorCases(kind: Kind): ErrorCase[] {
   const cases = names.flatMap((name) => {
     const { words = WORDS[name], ...extra } = { ...EXTRAS[name], ...EXTRAS_OF[kind][name] };
     if (name !== "upstream_refused") return [errorCase(name, words, extra)];
-    return [errorCase(name, words, UPSTREAM_SAYS, "4XX"), errorCase(name, words, UPSTREAM_SAYS)];
+    return [errorCase(name, words, UPSTREAM_SAYS, "default"), errorCase(name, words, UPSTREAM_SAYS)];
   });
   return cases.sort((a, b) => a.code - b.code);
 }

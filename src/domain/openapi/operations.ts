@@ -34,7 +34,6 @@ const IDEMPOTENCY = {
     "Kept for 24 hours, per account. The same key with the same request gets the first answer again and is charged once; " +
     "with another path or body it is 422; while the first has no outcome it is 409. After a refusal it may be used again.",
   schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
-  example: "order-1734-video-1",
 };
 
 /** The six generations in words. */

@@ -109,7 +109,45 @@ const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gau
     "Questions to Sentinels or cluster nodes where the primaries are; `outdated`: an answer of before a failover, not used.",
     ["outcome"],
   ),
+  silentServers: gauge(
+    "tollgate_placement_servers_silent",
+    "Sentinels or cluster nodes that did not answer the last question where the primaries are.",
+    { aggregator: "max" },
+  ),
 });
+
+/** What one process of each gateway reads of each Redis primary. */
+export function redisMetrics({ gauge }: MetricFactory) {
+  const perPrimary = { labelNames: ["primary"], aggregator: "max" } as const;
+  return {
+    redisClockAhead: gauge(
+      "tollgate_redis_clock_ahead_seconds",
+      "How far the clock of a Redis primary is ahead of this machine's; negative: behind.",
+      perPrimary,
+    ),
+    redisMemory: gauge("tollgate_redis_memory_used_bytes", "Memory that a Redis primary uses.", perPrimary),
+    redisMemoryMax: gauge(
+      "tollgate_redis_memory_max_bytes",
+      "`maxmemory` of a Redis primary, or the memory of its machine if that is not set.",
+      perPrimary,
+    ),
+    redisPersistent: gauge(
+      "tollgate_redis_persistent",
+      "1 while the append-only file of a Redis primary is on and can be written, else 0.",
+      perPrimary,
+    ),
+    redisReplicas: gauge(
+      "tollgate_redis_replicas_online",
+      "Replicas that are connected to a Redis primary and in step.",
+      perPrimary,
+    ),
+    redisReplicasWanted: gauge(
+      "tollgate_redis_replicas_wanted",
+      "`store.confirm_replicas`: replicas that each charge waits for.",
+      { aggregator: "max" },
+    ),
+  };
+}
 
 /**
  * Figures of the whole store. One gateway counts them and leaves them in the store; every gateway that shares it reports
@@ -138,9 +176,9 @@ export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
       "Partitions that the last survey did not count, since their primary was away or they were frozen; 0 if it is whole.",
       { aggregator },
     ),
-    surveyedAt: gauge(
-      "tollgate_store_survey_timestamp_seconds",
-      "Unix time at which a gateway last counted open requests; 0 if none did.",
+    surveyAge: gauge(
+      "tollgate_store_survey_age_seconds",
+      "Time since this gateway last saw a new count of open requests, or since it started.",
       { aggregator },
     ),
     ledgerViolations: gauge(

@@ -1,10 +1,23 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { createRandom } from "../../fault/random.ts";
-import { type Attack, TEXT_TO_VIDEO } from "../attack.ts";
+import { ATTACKER_ADDRESS, type Attack, type Target, TEXT_TO_VIDEO } from "../attack.ts";
 import { atOnce, Connection, deadlineOf, post, postHead, scaled, Tally } from "../wire.ts";
 
 const STORYBOARD = "/api/v1/gen2-pro/storyboard";
 const UPLOAD_BYTES = 5_000_000;
+const PART =
+  '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n';
+const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+
+/** The head of an upload, without the empty line behind it. */
+const uploadHead = (key: string, bodyHeader: string): string =>
+  [
+    "POST /api/v1/upload HTTP/1.1",
+    "Host: a",
+    `Authorization: Bearer ${key}`,
+    "Content-Type: multipart/form-data; boundary=b",
+    bodyHeader,
+  ].join("\r\n");
 
 /** Uploads that hold what they have taken. */
 export const dripping: Attack = {
@@ -14,15 +27,7 @@ export const dripping: Attack = {
   async send(target) {
     const tally = new Tally();
     const untilMs = deadlineOf(target);
-    const head = [
-      "POST /api/v1/upload HTTP/1.1",
-      "Host: a",
-      `Authorization: Bearer ${target.paidKey}`,
-      "Content-Type: multipart/form-data; boundary=b",
-      `Content-Length: ${UPLOAD_BYTES}`,
-      "",
-      '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n',
-    ].join("\r\n");
+    const head = `${uploadHead(target.paidKey, `Content-Length: ${UPLOAD_BYTES}`)}\r\n\r\n${PART}`;
     await atOnce(scaled(target, 260), async () => {
       while (performance.now() < untilMs) {
         const connection = await Connection.open(tally, target.url);
@@ -39,6 +44,62 @@ export const dripping: Attack = {
     return tally;
   },
 };
+
+const DRIPS_EACH_MS = 20;
+const DRIPS = Buffer.from("1\r\na\r\n".repeat(100));
+const UPLOAD_MS_MAX = 2000;
+
+/** Uploads in the smallest of chunks, by one of several customers behind a proxy. */
+export const drippingChunks: Attack = {
+  name: "dripping-chunks",
+  title:
+    "60 uploads of one key in chunks of one byte, 5,000 a second each, for 9 s, and uploads of 5 MB by another account through the same proxy",
+  durationMs: 9000,
+  config: { server: { trust_proxy: [ATTACKER_ADDRESS] } },
+  async send(target) {
+    const tally = new Tally();
+    const untilMs = deadlineOf(target);
+    const head = uploadHead(target.paidKey, "Transfer-Encoding: chunked");
+    const [, tookMs] = await Promise.all([
+      atOnce(60, async () => {
+        while (performance.now() < untilMs) {
+          const connection = await Connection.open(tally, target.url);
+          await connection?.send(`${head}\r\n\r\n`, 1, untilMs);
+          while (await connection?.send(DRIPS, 0, untilMs)) await pause(DRIPS_EACH_MS);
+          connection?.destroy();
+        }
+      }),
+      uploadsOf(tally, target, untilMs),
+    ]);
+    tally.check(
+      `another account's uploads through the same proxy take at most ${UPLOAD_MS_MAX} ms each`,
+      tookMs.length > 0 && Math.max(...tookMs) <= UPLOAD_MS_MAX,
+      `${tookMs.length} uploads, the slowest ${Math.round(Math.max(0, ...tookMs))} ms`,
+    );
+    return tally;
+  },
+};
+
+/** Uploads one file after the other. @returns how long each took, ms */
+async function uploadsOf(tally: Tally, { url, paidKeys }: Target, untilMs: number): Promise<number[]> {
+  const end = "\r\n--b--\r\n";
+  const file = Buffer.concat([PNG, Buffer.alloc(UPLOAD_BYTES)]);
+  const length = PART.length + file.length + end.length;
+  const head = uploadHead(paidKeys[0] ?? "", `Content-Length: ${length}`);
+  const form = Buffer.concat([Buffer.from(`${head}\r\n\r\n${PART}`), file, Buffer.from(end)]);
+  const tookMs: number[] = [];
+  const connection = await Connection.open(tally, url);
+  while (connection && performance.now() < untilMs) {
+    const fromMs = performance.now();
+    // The last one may end after the attack.
+    const status = await connection.ask(form, untilMs + UPLOAD_MS_MAX);
+    tookMs.push(status === 200 ? performance.now() - fromMs : Number.POSITIVE_INFINITY);
+    if (status !== 200) break;
+    await pause(250);
+  }
+  connection?.destroy();
+  return tookMs;
+}
 
 const BODY_BYTES = 255 * 1024;
 

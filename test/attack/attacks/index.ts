@@ -1,9 +1,9 @@
 import type { Attack } from "../attack.ts";
 import { adminTokens } from "./admin.ts";
 import { carelessBackend } from "./backend.ts";
-import { dripping, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
+import { dripping, drippingChunks, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
-import { oneKey, unknownKeys } from "./keys.ts";
+import { hangingGenerations, oneKey, unknownKeys } from "./keys.ts";
 import { allowCredits, allowWithoutKey, pipelining, unreadAnswers } from "./pipelining.ts";
 import { credentialEcho, escapedEcho, nestedAnswer } from "./upstreams.ts";
 
@@ -15,7 +15,9 @@ export const ATTACKS: readonly Attack[] = [
   pipelining,
   unreadAnswers,
   oneKey,
+  hangingGenerations,
   dripping,
+  drippingChunks,
   endlessBodies,
   refusedBodies,
   smallChunks,

@@ -23,6 +23,36 @@ export const oneKey: Attack = {
   },
 };
 
+const CALLS_PER_KEY = 10;
+
+/** One account whose generations the upstream takes its time for: more of them than there are connections. */
+export const hangingGenerations: Attack = {
+  name: "hanging-generations",
+  title:
+    "260 generations at a time of 26 keys of one account, each of which the upstream answers after 3 s, for 9 s",
+  durationMs: 9000,
+  async send(target) {
+    const tally = new Tally();
+    const untilMs = deadlineOf(target);
+    const body = JSON.stringify({ prompt: `${MARK} [sandbox: delay=3s]` });
+    const { paidKeys } = target;
+    // Not scaled: fewer would not fill the connections.
+    await atOnce(paidKeys.length * CALLS_PER_KEY, async (nth) => {
+      const connection = await Connection.open(tally, target.url);
+      const request = post(TEXT_TO_VIDEO, paidKeys[nth % paidKeys.length]!, body);
+      while (connection && !connection.closed && performance.now() < untilMs)
+        await connection.ask(request, untilMs);
+      connection?.destroy();
+    });
+    tally.check(
+      "its own generations are carried out",
+      tally.count(200) > 100,
+      `${tally.count(200)} answered`,
+    );
+    return tally;
+  },
+};
+
 const TRIES_MAX = 2;
 const RETRY_MS = 1000;
 

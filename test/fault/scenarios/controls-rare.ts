@@ -226,7 +226,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/gate.ts",
-        from: "if (this.#inFlight >= this.#inFlightMax || this.#closed || !this.#hasRoom(owner)) return false;",
+        from: "if (this.#closed || !this.#hasRoom(owner)) return false;",
         to: "if (this.#closed) return false;",
       },
     ],

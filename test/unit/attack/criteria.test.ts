@@ -102,7 +102,9 @@ test("a quantile is one of the values, rounded up", () => {
 
 test("the page names what is unmet, and every attack has a row, a section and its figures", () => {
   const failed = measured({ name: "bad-attack", recoverySeconds: undefined });
-  const text = page([measured(), failed], {
+  const bug = { name: "some bug", attack: "some-attack", met: true, figure: "all are refused: 2 answered" };
+  const missed = { ...bug, name: "another bug", met: false };
+  const text = page([measured(), failed], [bug, missed], {
     seed: 7,
     commit: "abc",
     node: "Node 1",
@@ -111,12 +113,13 @@ test("the page names what is unmet, and every attack has a row, a section and it
     load: [1, 2],
     minutes: 3,
   });
-  expect(text).toContain("**Not met in: `bad-attack`.**");
+  expect(text).toContain("**Not met in: `bad-attack`, `another bug`.**");
   expect(text).toContain(
     "| [some-attack](#some-attack) | 5 ms | 5 ms | 0 of 100 | 100, 150, 120 | 0.4 s | 0 | 0 | met |",
   );
   expect(text).toContain("Sent in 5.0 s: 1,000 requests, 43,000 bytes, 10 connections. Answered: 990 × 401.");
   expect(text).toContain("## bad-attack");
+  expect(text).toContain("| some bug | [some-attack](#some-attack) | caught | all are refused: 2 answered |");
   expect(unmetLines([measured(), failed])).toEqual([
     "bad-attack: not met: everything back within 10 s: not back",
   ]);

@@ -8,7 +8,8 @@ import {
   promotableCheck,
 } from "../../../src/commands/doctor-nodes.ts";
 import { type AskedSentinel, judgeSentinels } from "../../../src/commands/doctor-sentinels.ts";
-import { clocksCheck, readInfo } from "../../../src/commands/doctor-server.ts";
+import { clocksCheck } from "../../../src/commands/doctor-server.ts";
+import { readInfo } from "../../../src/store/server-info.ts";
 
 const found = (checks: readonly Check[]) => checks.map(({ status, message }) => `${status}: ${message}`);
 const allSayWhatToDo = (checks: readonly Check[]) =>

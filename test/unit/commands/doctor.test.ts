@@ -2,15 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import {
-  clockCheck,
-  infoChecks,
-  latencyCheck,
-  readInfo,
-  replicasChecks,
-} from "../../../src/commands/doctor-server.ts";
+import { clockCheck, infoChecks, latencyCheck, replicasChecks } from "../../../src/commands/doctor-server.ts";
 import { judge, upstreamCheck } from "../../../src/commands/doctor-upstream.ts";
 import { readConfig, requireLoaded } from "../../../src/config/config.ts";
+import { readInfo } from "../../../src/store/server-info.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
 
 test("doctor names an old, evicting, forgetful or read-only Redis", () => {

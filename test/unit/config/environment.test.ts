@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { readConfig, requireLoaded } from "../../../src/config/config.ts";
+import { fromDisk } from "../../../src/config/yaml-file.ts";
 import { configOf, errorOf } from "./support.ts";
 
 const FILE = `
@@ -128,4 +130,15 @@ test("a password in the file is refused even where the environment overrides it"
   expect(error.problems.map(({ path }) => path)).toEqual(["store.redis_url"]);
   expect(error.message).toContain("set REDIS_URL in the environment");
   expect(error.message).not.toContain("hunter2");
+});
+
+// Guarantee: nobody changes a setting in the file and wonders why nothing happens.
+test("settings of the file that a variable replaces with another value are named", () => {
+  const file = "/etc/tollgate.yaml";
+  const read = (name: string): Buffer =>
+    name === file ? Buffer.from("server: { port: 8080 }\nlog: { level: info }\n") : fromDisk(name);
+  const env = { PORT: "9000", LOG_LEVEL: "info", HOST: "127.0.0.1" };
+  const { hidden, origins } = requireLoaded(readConfig({ env, file, read }));
+  expect([...hidden]).toEqual([["server.port", "PORT"]]);
+  expect([...origins.values()]).toEqual(["HOST", "PORT", "LOG_LEVEL"]);
 });

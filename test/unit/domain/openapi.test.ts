@@ -30,6 +30,18 @@ describe("the API description", () => {
           expect(headers[common]?.required, `${common} on ${name}`).toBe(true);
   });
 
+  // Guarantee: clients can be generated from it, and nobody sends a key of the examples with each video.
+  test("has no range of statuses, and no example of an Idempotency-Key", () => {
+    const keys = description.operations.flatMap(({ answers }) => Object.keys(answers));
+    expect(keys.filter((key) => !/^(?:\d{3}|default)$/.test(key))).toEqual([]);
+    expect(keys).toContain("default");
+    const parameters = Object.values<{ name: string; example?: unknown; examples?: unknown }>(
+      document.components.parameters,
+    ).filter(({ name }) => name === "Idempotency-Key");
+    expect(parameters).toHaveLength(1);
+    expect(parameters.filter((each) => "example" in each || "examples" in each)).toEqual([]);
+  });
+
   test("shows every error of the table, each with its code and text", () => {
     const shown = description.operations.flatMap(({ answers }) =>
       Object.values(answers).flatMap(({ examples }) => Object.keys(examples)),

@@ -13,6 +13,8 @@ const HONEST = "127.0.0.1";
 
 /** Connections that have brought something, by the address of the client. */
 let served: { address: string; port: number }[];
+/** Ports of the clients whose requests have come whole. */
+let ended: number[];
 /** Stacks of the errors that requests ended with. */
 let aborted: string[];
 let stage: Awaited<ReturnType<typeof givenListener>>;
@@ -20,6 +22,7 @@ let clients: Socket[];
 
 beforeEach(async () => {
   served = [];
+  ended = [];
   aborted = [];
   clients = [];
   stage = await givenListener({}, ({ req, res }, connections) => {
@@ -28,6 +31,9 @@ beforeEach(async () => {
     req.on("error", ({ stack }) => aborted.push(stack ?? ""));
     if (req.headers["x-answer"]) res.end();
     if (req.headers["transfer-encoding"]) connections.pauseUntilBodyRead(req);
+    const account = req.headers["x-uploads-for"];
+    if (typeof account === "string") connections.uploadStarted(req, account);
+    req.on("end", () => void ended.push(port));
     const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
     // As answers, which go out at the end of a tick.
     setImmediate(() => drainBody(req, bodyRead, () => connections.endAfterResponse(res)));
@@ -76,6 +82,41 @@ test.each([
   expect(from(ATTACKER), "connections that were read before the rest").toBeLessThan(CONNECTIONS / 2);
   await until(() => from(ATTACKER) === CONNECTIONS, "all others, in their turn");
 });
+
+// Guarantee: customers behind one address, such as a proxy's, are throttled for their own uploads.
+test.each([
+  ["another account's", "other", true],
+  ["its own other", "dripping", false],
+])(
+  "while an account is throttled for its upload, %s upload from the same address goes on or not",
+  async (_whose, account, goesOn) => {
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    const started = async (owner: string): Promise<Socket> => {
+      const client = await connected(HONEST);
+      const before = served.length;
+      client.write(`POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nX-Uploads-For: ${owner}\r\n\r\n`);
+      while (served.length === before) await ticks(1);
+      await ticks();
+      return client;
+    };
+    const dripping = await started("dripping");
+    const other = await started(account);
+    dripping.write("1\r\na\r\n".repeat(9000));
+    while (stage.connections.counts().rests === 0) await ticks(1);
+    other.write("5\r\nabcde\r\n");
+    await ticks();
+    other.write("0\r\n\r\n");
+    await ticks(500);
+    // No rest ends: time stands still.
+    expect(ended.includes(other.localPort ?? 0)).toBe(goesOn);
+    // Once its upload is over, the connection is the address's again, which does not rest.
+    if (goesOn) {
+      served = [];
+      other.write("GET / HTTP/1.1\r\n\r\n");
+      while (from(HONEST) === 0) await ticks(1);
+    }
+  },
+);
 
 test("requests that come one after the other let nobody rest", async () => {
   // No rest would end.

@@ -135,7 +135,7 @@ describe("README", () => {
     // An environment in which every variable is set gives away all that are read.
     const everything = new Proxy<Record<string, string>>({}, { get: () => "1" });
     const settings = parse(read("config/tollgate.yaml"));
-    const overrides = [...applyOverrides({}, everything)].map(([setting, name]) => {
+    const overrides = [...applyOverrides({}, everything).origins].map(([setting, name]) => {
       const [section = "", key = ""] = setting.split(".");
       return [name, setting, String(settings[section][key])];
     });

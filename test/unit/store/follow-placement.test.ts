@@ -23,6 +23,7 @@ function givenFollower(...answers: (Placement | Error)[]) {
         if (answer instanceof Error) throw answer;
         return answer;
       },
+      silent: () => 0,
       close: () => undefined,
     },
     found: ({ primaries }) => void found.push(primaries.map(({ name }) => name).join()),

@@ -157,7 +157,7 @@ describe("owners who share the upstream", () => {
 
   // Guarantee: requests of one account that hang leave connections to the others.
   test("one has no more in flight than its share, and waits for its own while others pass", async () => {
-    const { gate } = givenGate({ inFlightMax: 4, inFlightPerOwnerMax: 3 });
+    const { gate } = givenGate({ inFlightMax: 4, inFlightPerFreeMax: 3 });
     const { served, note } = order();
     expect([1, 2, 3, 4].map(() => gate.enter("flood"))).toEqual([true, true, true, false]);
     void gate.wait("flood").then(note("flood 4"));
@@ -171,8 +171,20 @@ describe("owners who share the upstream", () => {
     expect(served).toEqual(["other 2", "flood 4"]);
   });
 
+  // Guarantee: neither do requests of several accounts that hang.
+  test("several that take all they may leave a connection to the next", () => {
+    const { gate } = givenGate({ inFlightMax: 256, inFlightPerFreeMax: 3 });
+    const taken = ["one", "two", "three"].map((owner) => {
+      let count = 0;
+      while (gate.enter(owner)) count++;
+      return count;
+    });
+    expect(taken).toEqual([192, 48, 12]);
+    expect(gate.enter("another")).toBe(true);
+  });
+
   test("an owner whose requests have left has its whole share again", () => {
-    const { gate } = givenGate({ inFlightMax: 4, inFlightPerOwnerMax: 2 });
+    const { gate } = givenGate({ inFlightMax: 4, inFlightPerFreeMax: 1 });
     for (let round = 0; round < 3; round++) {
       expect([gate.enter("a"), gate.enter("a"), gate.enter("a")]).toEqual([true, true, false]);
       gate.leave("a");

@@ -1,0 +1,20 @@
+/** The fields of INFO. */
+export type ServerInfo = ReadonlyMap<string, string>;
+
+export function readInfo(text: string): ServerInfo {
+  return new Map([...text.matchAll(/^(\w+):([^\r\n]*)/gm)].map(([, name = "", value = ""]) => [name, value]));
+}
+
+/** Bytes: in use, `maxmemory` (0: not set), and what there is at most; 0 where INFO does not say. */
+export function memoryOf(info: ServerInfo): { used: number; limit: number; all: number } {
+  const bytes = (field: string): number => Number(info.get(field) ?? 0);
+  const limit = bytes("maxmemory");
+  return { used: bytes("used_memory"), limit, all: limit || bytes("total_system_memory") };
+}
+
+export const replicasOnline = (info: ServerInfo): number =>
+  [...info].filter(([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value)).length;
+
+/** The append-only file is on and can be written. */
+export const isPersistent = (info: ServerInfo): boolean =>
+  info.get("aof_enabled") === "1" && info.get("aof_last_write_status") !== "err";

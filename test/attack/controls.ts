@@ -1,0 +1,102 @@
+import { join } from "node:path";
+import { copySources, type Patch } from "../fault/tree.ts";
+import { ROOT } from "../fault/world.ts";
+import { ATTACKS } from "./attacks/index.ts";
+import { type Criterion, judge } from "./criteria.ts";
+import { type RunOptions, runAttack } from "./run.ts";
+
+/** A seeded bug, and the attack that must find it. */
+export interface Control {
+  name: string;
+  /** Name of the attack that is run against the sources with the bug. */
+  attack: string;
+  patches: readonly Patch[];
+  /** The criterion, or the check of the attack, that must be unmet. */
+  caughtBy: string;
+  /** Share of the attack's full amounts and times; `SCALE` by default. */
+  scale?: number;
+}
+
+/** Half of an attack is enough for a bug that it can find. */
+const SCALE = 0.5;
+/** A gateway with a bug need not recover. */
+const PATIENCE = { recoveryMsMax: 1000, settleMsMax: 2000 };
+
+export const CONTROLS: readonly Control[] = [
+  {
+    name: "generations of an account without a share of the connections",
+    attack: "hanging-generations",
+    patches: [
+      {
+        file: "src/upstream/upstream.ts",
+        from: `inFlightMax: connections,
+      inFlightPerFreeMax: ACCOUNT_PER_FREE_MAX,`,
+        to: "inFlightMax: connections,",
+      },
+    ],
+    caughtBy: "honest p99 at most 150 ms",
+  },
+  {
+    name: "uploads of a key without a bound",
+    attack: "dripping-uploads",
+    patches: [
+      { file: "src/gateway/upload.ts", from: "if (ofKey >= config.server.uploadsPerKey)", to: "if (false)" },
+    ],
+    caughtBy: "no honest request refused",
+  },
+  {
+    name: "an address throttled for the uploads of one of its accounts",
+    attack: "dripping-chunks",
+    patches: [
+      {
+        file: "src/gateway/upload.ts",
+        from: "gateway.uploadStarted(exchange.req, key.accountId);",
+        to: "",
+      },
+    ],
+    caughtBy: "another account's uploads through the same proxy take at most 2000 ms each",
+  },
+  {
+    name: "incomplete bodies without a bound",
+    attack: "endless-bodies",
+    patches: [
+      {
+        file: "src/gateway/json-body-budget.ts",
+        from: "const bound = reached(keyId, bytes);",
+        to: "const bound = undefined;",
+      },
+    ],
+    caughtBy: "resident memory at most 200 MiB above idle",
+  },
+  {
+    name: "no look-up behind an address that guesses keys",
+    attack: "unknown-keys",
+    patches: [
+      {
+        file: "src/gateway/unknown-keys.ts",
+        from: "if (entry.lookUps.left < 1 || total.left < 1) return false;",
+        to: "return false;",
+      },
+    ],
+    caughtBy: "a good key that the gateway has not seen is taken, at once or a second later",
+  },
+];
+
+/** Whether a seeded bug was caught, and by which figure. */
+export interface Caught extends Criterion {
+  attack: string;
+}
+
+/** Runs the control's attack against a copy of the sources that has the bug; met when the attack finds it. */
+export async function runControl(control: Control, options: Omit<RunOptions, "scale">): Promise<Caught> {
+  const { name, attack: attackName, patches, caughtBy, scale = SCALE } = control;
+  const attack = ATTACKS.find((each) => each.name === attackName);
+  if (attack === undefined) throw new Error(`${name}: there is no attack ${attackName}`);
+  const folder = join(options.folder, name.replace(/\W+/g, "-"));
+  const root = copySources(ROOT, join(folder, "tree"), patches);
+  const criteria = judge(await runAttack(attack, { ...options, ...PATIENCE, folder, root, scale }));
+  const found = criteria.find((criterion) => criterion.name === caughtBy);
+  if (found === undefined) throw new Error(`${name}: ${attackName} has no criterion "${caughtBy}"`);
+  const figure = `${caughtBy}: ${found.figure}`;
+  return { name, attack: attackName, met: !found.met, figure };
+}
