@@ -71,7 +71,7 @@ export function createAccess(options: {
     const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
     const isApiToken = given !== undefined && API_TOKEN.test(given);
     const wrong = isApiToken ? unknown : guesses;
-    const blockedMs = wrong.blockedMs(address);
+    const blockedMs = Math.max(wrong.blockedMs(address), guesses.blockedMs(address));
     const isAdmin =
       given !== undefined && expected !== undefined && timingSafeEqual(digestOf(given), expected);
     return {

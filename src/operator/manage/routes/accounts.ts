@@ -64,7 +64,11 @@ const listRoute = ({ session }: Services) =>
   });
 
 /** Accounts: before their first key, and for their whole life. */
-export const accountRoutes = (services: Services) => [listRoute(services), ...oneAccountRoutes(services)];
+export const accountRoutes = (services: Services) => [
+  listRoute(services),
+  ...oneAccountRoutes(services),
+  changeRoute(services),
+];
 
 /** A call that only suspends or closes an account. */
 const isRestriction = (body: unknown): boolean => {
@@ -107,6 +111,9 @@ const oneAccountRoutes = ({ session }: Services) => [
     run: async ({ params }) =>
       shown(await session.run((nodes) => readAccountObject(nodes, params.account!)), 200),
   }),
+];
+
+const changeRoute = ({ session }: Services) =>
   route({
     method: "PATCH",
     path: "/accounts/{account}",
@@ -139,5 +146,4 @@ const oneAccountRoutes = ({ session }: Services) => [
       );
       return shown(result, 200, confirmed);
     },
-  }),
-];
+  });
