@@ -26,7 +26,7 @@ interface Count {
   sinceMs: number;
 }
 
-/** Bounds what tokens of the management API write: a small one must not fill the store. A refused write does not count. */
+/** Bounds what tokens of the management API write: a small one must not fill the store. What they refuse does not count. */
 export function createWriteBudget(bounds: () => WriteBounds, nowMs: () => number = Date.now) {
   const families = new Map<string, Used>();
 

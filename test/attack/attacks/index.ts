@@ -1,6 +1,6 @@
 import type { Attack } from "../attack.ts";
-import { adminTokens } from "./admin.ts";
-import { carelessBackend } from "./backend.ts";
+import { adminTokens, loudStrangers } from "./admin.ts";
+import { carelessBackend, smallToken } from "./backend.ts";
 import { dripping, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
 import { oneKey, unknownKeys } from "./keys.ts";
@@ -24,6 +24,8 @@ export const ATTACKS: readonly Attack[] = [
   escapedEcho,
   unknownKeys,
   adminTokens,
+  loudStrangers,
   carelessBackend,
+  smallToken,
   oddHeads,
 ];
