@@ -78,7 +78,7 @@ export const CONTROLS: readonly Control[] = [
   {
     name: "children that outlive their token",
     attack: "small-token",
-    patches: [{ file: "lua/revoke-token.lua", from: "in ipairs(descendants()) do", to: "in ipairs({}) do" }],
+    patches: [{ file: "lua/revoke-token.lua", from: "= descendants()", to: "= {}" }],
     caughtBy: "the token ends with all that it made",
   },
   {

@@ -1762,7 +1762,9 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   without("a revoked one keeps its place", "revoke-token", '  redis.call("ZREM", KEYS[4], id)\n'),
   without("a revoked one keeps its operators' place", "revoke-token", '  redis.call("ZREM", KEYS[5], id)\n'),
   mutant("one that is not there is revoked", "revoke-token", "if not record[1] then", "if false then"),
-  mutant("children outlive their parent", "revoke-token", "in ipairs(descendants()) do", "in ipairs({}) do"),
-  mutant("only children end", "revoke-token", "      at = parents[at]\n", "      at = nil\n"),
+  mutant("children outlive their parent", "revoke-token", "= descendants()", "= {}"),
+  mutant("all end in one call", "revoke-token", "REVOKED_MAX = 40", "REVOKED_MAX = 500"),
+  mutant("those that are left are not said", "revoke-token", "math.max(0, #found - REVOKED_MAX)", "0"),
+  mutant("only children end", "revoke-token", "at = redis.call", "at = #path < 2 and redis.call"),
   mutant("the whole family ends", "revoke-token", "at and is_descendant[at] or false", "true"),
 ];

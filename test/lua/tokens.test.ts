@@ -224,6 +224,7 @@ test("a token ends with all that it made, and makes no more than it may, nor one
     audited: { root: 0, child: 1, grandchild: 1, sibling: 0, later: 0 },
     relatives: [2, 0],
     operators: [true, false],
+    slices: { left: 10, good: 0, repeated: 1 },
   });
 });
 
@@ -282,6 +283,7 @@ async function familyLife(nodes: RedisNodes): Promise<unknown> {
     async ({ record: { tokenId } }) =>
       records.filter(({ target, action }) => target === tokenId && action === "token.revoke").length,
   );
+  const slices = await sliced(nodes);
   const isTheirs = async () => (await redis.client.zscore(operators, root.record.tokenId)) !== null;
   const listed = [await isTheirs()];
   await revokeToken(nodes, root.record.tokenId, ANN);
@@ -303,6 +305,29 @@ async function familyLife(nodes: RedisNodes): Promise<unknown> {
     audited,
     relatives,
     operators: listed,
+    slices,
+  };
+}
+
+/** Ends a chain of 50 tokens: how many are left after the first call, are good after all, and were audited as revoked twice. */
+async function sliced(nodes: RedisNodes): Promise<unknown> {
+  const wanted = { label: "chain", scopes: SCOPES };
+  const first = await createToken(nodes, wanted, ANN);
+  const chain = [first];
+  for (const _ of Array.from({ length: 50 }))
+    chain.push(await createToken(nodes, wanted, ANN, { ...chain.at(-1)!.record, familyMost: 99 }));
+  const { tokenId } = first.record;
+  const call = { tokenId, root: tokenId, actor: ANN };
+  const reply = await scriptsOf(nodes.of(0)).run(revokeTokenScript, call);
+  for (const _ of [1, 2]) await revokeToken(nodes, tokenId, ANN);
+  const found = await Promise.all(chain.map(({ token: secret }) => findToken(nodes, secret)));
+  const { records } = await pageAudit(nodes, { limit: 100 });
+  const ids = new Set(chain.map(({ record }) => record.tokenId));
+  const revoked = records.filter(({ target, action }) => action === "token.revoke" && ids.has(target));
+  return {
+    left: reply.outcome === "revoked" && reply.left,
+    good: found.filter((one) => one !== undefined).length,
+    repeated: revoked.length / chain.length,
   };
 }
 

@@ -11,9 +11,12 @@ export interface RevokeTokenCall {
   actor: Actor;
 }
 
-export type RevokeTokenReply = { outcome: "revoked"; record: StoredToken } | { outcome: "missing" };
+/** `left`: how many of those that were made with it have not ended yet. */
+export type RevokeTokenReply =
+  | { outcome: "revoked"; record: StoredToken; left: number }
+  | { outcome: "missing" };
 
-/** Revokes a token with all that were made with it, also while Redis has no memory left. */
+/** Revokes a token, and some of those that were made with it, also while Redis has no memory left. */
 export const revokeToken: Script<RevokeTokenCall, RevokeTokenReply> = {
   name: "revoke-token",
   isBatched: false,
@@ -22,8 +25,8 @@ export const revokeToken: Script<RevokeTokenCall, RevokeTokenReply> = {
     return [token, tokenIds, endedTokens, tokenNames(root).family, tokenNames("").family];
   },
   args: ({ tokenId, actor }) => [tokenId, actorText(actor)],
-  read: ([outcome, , record]) =>
+  read: ([outcome, , record, left]) =>
     outcome === "revoked"
-      ? { outcome, record: recordOf(record as string[]) }
+      ? { outcome, record: recordOf(record as string[]), left: Number(left) }
       : { outcome: outcome as "missing" },
 };
