@@ -66,6 +66,7 @@ export const CONTROLS: readonly Control[] = [
       },
     ],
     caughtBy: "a token and those that it made write no more than they may",
+    scale: 1,
   },
   {
     name: "tokens that a token makes without a bound",
@@ -74,12 +75,14 @@ export const CONTROLS: readonly Control[] = [
       { file: "lua/token.lua", from: "relatives >= family_most", to: "relatives >= family_most + 30" },
     ],
     caughtBy: "a token and those that it made make no more than they may",
+    scale: 1,
   },
   {
     name: "children that outlive their token",
     attack: "small-token",
     patches: [{ file: "lua/revoke-token.lua", from: "= descendants()", to: "= {}" }],
     caughtBy: "the token ends with all that it made",
+    scale: 1,
   },
   {
     name: "a line for each refused call",
@@ -91,7 +94,7 @@ export const CONTROLS: readonly Control[] = [
         to: "if (false)",
       },
     ],
-    caughtBy: "lines about them take at most 128 KiB",
+    caughtBy: "lines about them take at most 64 KiB",
   },
   {
     name: "lines as long as what was sent",

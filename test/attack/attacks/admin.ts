@@ -49,7 +49,7 @@ export const adminTokens: Attack = {
 
 const LINE_BYTES_MAX = 1024;
 /** Some kinds of refusals, each with 20 lines a minute. */
-const LINES_BYTES_MAX = 128 * 1024;
+const LINES_BYTES_MAX = 64 * 1024;
 
 /** The log, by web pages and strangers who need no token to fill it. */
 export const loudStrangers: Attack = {
@@ -80,7 +80,7 @@ export const loudStrangers: Attack = {
     const longest = Math.max(0, ...lines.map((line) => Buffer.byteLength(line)));
     const all = lines.reduce((sum, line) => sum + Buffer.byteLength(line), 0);
     tally.check("no line about them has more than 1 KiB", longest <= LINE_BYTES_MAX, longest);
-    tally.check("lines about them take at most 128 KiB", all <= LINES_BYTES_MAX, all);
+    tally.check("lines about them take at most 64 KiB", all <= LINES_BYTES_MAX, all);
     tally.check("there are lines about them", lines.length > 0, lines.length);
     return tally;
   },

@@ -76,8 +76,8 @@ export const carelessBackend: Attack = {
   },
 };
 
-const WRITES_PER_MINUTE = 100;
-const TOKENS = 10;
+const WRITES_PER_MINUTE = 30;
+const TOKENS = 3;
 
 /** A small token that makes tokens, keys and large metadata without a pause, with all that it has made. */
 export const smallToken: Attack = {
@@ -89,7 +89,6 @@ export const smallToken: Attack = {
   config: { admin: { token_writes_per_minute: WRITES_PER_MINUTE, tokens_per_token: TOKENS } },
   async send(target) {
     const tally = new Tally();
-    const untilMs = deadlineOf(target);
     const manage = async (path: string, body: object, token = TOKEN, method = "POST", key = "one") => {
       const headers = {
         Authorization: `Bearer ${token}`,
@@ -106,6 +105,7 @@ export const smallToken: Attack = {
     const tokens = [root.token!];
     const done = { writes: 0, tokens: 0 };
     const metadata = Object.fromEntries(Array.from({ length: 36 }, (_, at) => [`m${at}`, "x".repeat(100)]));
+    const untilMs = deadlineOf(target);
     await atOnce(20, async (worker) => {
       for (let nth = worker; performance.now() < untilMs; nth++) {
         const token = tokens[nth % tokens.length]!;
