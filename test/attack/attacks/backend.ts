@@ -76,8 +76,8 @@ export const carelessBackend: Attack = {
   },
 };
 
-const WRITES_PER_MINUTE = 30;
-const TOKENS = 3;
+const WRITES_PER_MINUTE = 12;
+const TOKENS = 1;
 
 /** A small token that makes tokens, keys and large metadata without a pause, with all that it has made. */
 export const smallToken: Attack = {
