@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua
 -- ADJUST: an operator corrects an account's balance by hand, up or down, once per reference. What is held stays covered.
 -- The fields of its records stand in src/store/records.ts.
 --

@@ -8,11 +8,12 @@
 --       7 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 key id  3 account id  4 credits (0: none)  5 their reference
 --       6 who: request id, a space, who  7 whether the account must exist (1 or 0)
---       8.. field, value pairs of the key's record
+--       8 how many keys an account may have  9.. field, value pairs of the key's record
 -- RETURNS outcome, balance (credits that can be spent)
 --   issued
 --   known             a key of this id exists; nothing happens
 --   unknown_account   the account must exist, and does not; nothing happens
+--   too_many_keys     the account has as many as it may have, also revoked ones; nothing happens
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@include audit
 --@include changed
@@ -30,6 +31,7 @@ local balance = tonumber(money[1] or 0)
 local available = balance - tonumber(money[2] or 0)
 if redis.call("EXISTS", key) == 1 then return { "known", int(available) } end
 if ARGV[7] == "1" and not money[1] then return { "unknown_account", "0" } end
+if redis.call("ZCARD", KEYS[3]) >= tonumber(ARGV[8]) then return { "too_many_keys", int(available) } end
 if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 
 note_changed(key, "account " .. account_id)
@@ -40,7 +42,7 @@ if not money[1] then
 end
 redis.call("ZADD", KEYS[4], 0, account_id)
 redis.call("ZADD", KEYS[3], int(now), ARGV[2])
-redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 8))
+redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 9))
 count_tier(key, KEYS[7])
 if credits > 0 then
   redis.call("HSET", KEYS[6], ARGV[5], ARGV[4])
@@ -49,7 +51,7 @@ if credits > 0 then
   index_reference(key, ARGV[5], account_id, entry)
 end
 local after = { credits = credits > 0 and ARGV[4] or nil }
-for at = 8, #ARGV, 2 do
+for at = 9, #ARGV, 2 do
   if not string.find(" sha256 fingerprint spends_in ", " " .. ARGV[at] .. " ", 1, true) then
     after[ARGV[at]] = ARGV[at + 1]
   end

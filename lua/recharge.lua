@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua
 -- RECHARGE: credits an account, once per reference.
 -- The fields of its records stand in src/store/records.ts.
 --

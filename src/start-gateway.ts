@@ -228,6 +228,7 @@ function createFirstWorkerJobs(options: {
     },
     notReady: options.notReady,
     managementCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
+    signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
     log,
   });
   const work = createWork({

@@ -10,7 +10,7 @@ import { SCRIPTS } from "../src/store/scripts/all.ts";
 import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";
 import type { Observed } from "../src/store/store.ts";
 import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
-import { OVERLOADS } from "../src/telemetry/metrics/requests.ts";
+import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
 import { GATE_REFUSALS } from "../src/upstream/gate.ts";
@@ -103,6 +103,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
     values: ["unknown", ...createRoutes(NO_SERVICES).map(({ method, path }) => `${method} ${path}`)],
   },
   "tollgate_management_requests_total{status}": "HTTP status",
+  "tollgate_sign_ins_refused_total{reason}": { values: SIGN_IN_REFUSALS },
   class: { values: ["2xx", "4xx", "5xx"] },
   tier: TIER,
   limit: { values: ["window", "slots"] },

@@ -7,6 +7,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_requests_in_flight: "rises without end: the generator or the store hangs",
   tollgate_management_requests_total:
     '`status="401"` or `429` climbing: somebody guesses tokens, or a backend has an old one; 503: Redis, or more calls at a time than are served',
+  tollgate_sign_ins_refused_total:
+    "`wrong_token`, `too_many_wrong_tokens`, `other_site`, `wrong_host`: `TollgateSignInsRefused`",
   tollgate_overload_total:
     "`requests_in_flight`, `body_bytes`, `connections`: `TollgateOverloaded`; the others are about one client each",
   tollgate_connections: "near `server.max_connections`: add a gateway, or look who holds them",

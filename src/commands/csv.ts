@@ -3,11 +3,15 @@ export const csvLine = (cells: readonly (string | number | null)[]): string =>
   `${cells.map(csvCell).join(",")}\r\n`;
 
 /**
- * A value that is not known is empty. A text that a spreadsheet would take for a formula is led by an apostrophe, as in the console's
- * files (console/page/csv.js).
+ * Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. The
+ * console's files are made alike (console/page/csv.js).
  */
+const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
+
+/** A text is quoted, and an apostrophe leads what could be a formula. A value that is not known is empty. */
 function csvCell(value: string | number | null): string {
-  const text = value === null ? "" : String(value);
-  const harmless = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+  if (value === null || value === "") return "";
+  if (typeof value === "number") return String(value);
+  const lead = /^[\t\r\n]/.test(value) ? "'" : "";
+  return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
 }

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { processLimits } from "../config/process-bounds.ts";
+import { visibleLines } from "../domain/visible-text.ts";
 import { checkConfig, hiddenInWords } from "./config.ts";
 import { archiveChecks } from "./doctor-archive.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
@@ -58,9 +59,11 @@ function inWords(checks: readonly Check[]): string {
   const indent = names + 8;
   const lines = checks.map(({ name, status, message, advice }) => {
     const { word, style } = SHOWN[status];
-    const finding = wrapped(message, width, indent);
+    const finding = wrapped(visibleLines(message), width, indent);
     const todo =
-      advice === undefined ? "" : `\n${" ".repeat(indent)}${wrapped(`-> ${advice}`, width, indent + 3)}`;
+      advice === undefined
+        ? ""
+        : `\n${" ".repeat(indent)}${wrapped(`-> ${visibleLines(advice)}`, width, indent + 3)}`;
     return `${paint(style, word)}  ${name.padEnd(names)}  ${finding}${todo}`;
   });
   return `${lines.join("\n")}\n\n${summary(checks)}`;

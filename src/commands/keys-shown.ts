@@ -1,6 +1,6 @@
 import type { KeyRecord } from "../store/keys.ts";
 import type { AccountRefusals } from "../store/refusals.ts";
-import { iso, paint, table } from "./terminal.ts";
+import { iso, type PaintedCell, table } from "./terminal.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
@@ -14,7 +14,10 @@ export function statusOf({ revokedAtMs, expiresAtMs }: KeyRecord): KeyStatus {
 const COLOURS = { active: "green", expired: "yellow", revoked: "red" } as const;
 
 /** The same for a table. */
-export const statusText = (key: KeyRecord): string => paint(COLOURS[statusOf(key)], statusOf(key));
+export const statusText = (key: KeyRecord): PaintedCell => ({
+  style: COLOURS[statusOf(key)],
+  text: statusOf(key),
+});
 
 /** Rows of refusals that are printed. */
 const REFUSALS_SHOWN_MAX = 20;

@@ -1,3 +1,4 @@
+import { visible } from "../domain/visible-text.ts";
 import { type LedgerEntry, transactionId } from "../store/ledger-entries.ts";
 import { csvLine } from "./csv.ts";
 import { iso } from "./terminal.ts";
@@ -29,7 +30,7 @@ export const CSV_HEADER = `${COLUMNS.join(",")}\r\n`;
 /** Entries as lines of text, each with its end. */
 export function linesOf(entries: readonly LedgerEntry[], format: LedgerFormat): string {
   const line = (row: LedgerRow): string =>
-    format === "csv" ? csvLine(COLUMNS.map((name) => row[name])) : `${JSON.stringify(row)}\n`;
+    format === "csv" ? csvLine(COLUMNS.map((name) => row[name])) : `${visible(JSON.stringify(row))}\n`;
   return entries.map((entry) => line(ledgerRow(entry))).join("");
 }
 

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import path from "node:path";
+import { visible } from "../domain/visible-text.ts";
 import { type Unread, unreadInWords } from "../store/partition-reads.ts";
 import { hasColours, plain } from "./terminal.ts";
 
@@ -25,7 +26,7 @@ export interface CommandOutput {
 export function print(answer: CommandOutput, options: { json?: boolean }): void {
   const { confirmed, ifUnconfirmed = REPEAT } = answer;
   const json = confirmed === undefined ? answer.json : { ...answer.json, confirmed };
-  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${answer.text}\n`);
+  process.stdout.write(options.json ? `${visible(JSON.stringify(json))}\n` : `${answer.text}\n`);
   if (answer.unread) noteUnread(answer.unread);
   if (confirmed === false) {
     process.exitCode = PARTLY_EXIT_CODE;
@@ -49,12 +50,12 @@ export function jsonList(name: string) {
   return {
     async write(items: readonly object[]): Promise<void> {
       if (items.length === 0) return;
-      await writeOut(before + items.map((item) => JSON.stringify(item)).join());
+      await writeOut(before + items.map((item) => visible(JSON.stringify(item))).join());
       before = ",";
     },
     /** Writes the members after the list, without those that are undefined. */
     end(members: object): Promise<void> {
-      const text = JSON.stringify(members).slice(1);
+      const text = visible(JSON.stringify(members)).slice(1);
       return writeOut(`${before === "," ? "" : before}]${text === "}" ? "" : ","}${text}\n`);
     },
   };

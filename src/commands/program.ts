@@ -1,6 +1,7 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
 import manifest from "../../package.json" with { type: "json" };
+import { visibleLines } from "../domain/visible-text.ts";
 import { inCommandWords } from "../store/operator-error.ts";
 import { accountsCommand } from "./accounts.ts";
 import { archiveCommand } from "./archive.ts";
@@ -63,7 +64,9 @@ export async function run(words: readonly string[]): Promise<number> {
   } catch (error) {
     // Wrong usage; Commander has said so.
     if (error instanceof CommanderError) return error.exitCode;
-    process.stderr.write(`${paint("red", "error:", process.stderr)} ${withoutKeys(inCommandWords(error))}\n`);
+    process.stderr.write(
+      `${paint("red", "error:", process.stderr)} ${visibleLines(withoutKeys(inCommandWords(error)))}\n`,
+    );
     return 1;
   }
 }

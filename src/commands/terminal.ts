@@ -1,5 +1,6 @@
 import { stripVTControlCharacters, styleText } from "node:util";
 import { Help } from "commander";
+import { visible } from "../domain/visible-text.ts";
 
 /** Columns of a table never get narrower than this. */
 const COLUMN_CHARS_MIN = 8;
@@ -15,6 +16,20 @@ export type Screen = NodeJS.WritableStream & { isTTY?: boolean; columns?: number
  */
 export const paint = (style: Style, text: string, screen: Screen = process.stdout): string =>
   styleText(style, text, { stream: screen });
+
+/** A cell of a table in a style. */
+export interface PaintedCell {
+  style: Style;
+  text: string;
+}
+
+/** A cell as it is shown. What others wrote reaches no terminal as it is: it may hold escape sequences. */
+function shownCell(cell: unknown, screen: Screen): string {
+  if (cell === undefined) return "-";
+  if (typeof cell !== "object" || cell === null || !("style" in cell)) return visible(String(cell));
+  const { style, text } = cell as PaintedCell;
+  return paint(style, visible(text), screen);
+}
 
 /** Whether `paint` would change anything. */
 export const hasColours = (screen: Screen): boolean => paint("bold", "x", screen) !== "x";
@@ -65,9 +80,8 @@ export function table(
   options: { gives?: readonly string[]; drops?: readonly string[]; screen?: Screen } = {},
 ): string {
   const { gives = [], drops = [], screen = process.stdout } = options;
-  const cells = [headings.map((heading) => paint("bold", heading, screen)), ...rows].map((row) =>
-    row.map((cell) => (cell === undefined ? "-" : String(cell))),
-  );
+  const titles = headings.map((text): PaintedCell => ({ style: "bold", text }));
+  const cells = [titles, ...rows].map((row) => row.map((cell) => shownCell(cell, screen)));
   const widths = headings.map((_, at) =>
     cells.reduce((most, row) => Math.max(most, shownChars(row[at] ?? "")), 0),
   );
@@ -119,7 +133,7 @@ export function listing(fields: Record<string, unknown>, screen: Screen = proces
   return shown
     .map(([name, value]) => {
       const away = name.endsWith("_at") && screen.isTTY ? ` (${fromNow(Date.parse(String(value)))})` : "";
-      return `${paint("bold", name.padEnd(width), screen)}  ${String(value)}${paint("dim", away, screen)}`;
+      return `${paint("bold", name.padEnd(width), screen)}  ${visible(String(value))}${paint("dim", away, screen)}`;
     })
     .join("\n");
 }

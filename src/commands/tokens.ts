@@ -62,7 +62,7 @@ function listCommand(): Command {
 }
 
 function revokeCommand(): Command {
-  return changing("revoke", "end a token at once and for good")
+  return changing("revoke", "end a token, with all that were made with it, at once and for good")
     .argument("<token-id>", "the token's id, tok_...")
     .action(async (id: string, flags: ActorFlags & { json?: boolean }) => {
       const { result, confirmed } = await withRedisToWrite((nodes) => revokeToken(nodes, id, actorOf(flags)));
@@ -71,11 +71,12 @@ function revokeCommand(): Command {
     });
 }
 
-const shown = ({ tokenId, label, scopes, accounts, ...times }: TokenRecord) => ({
+const shown = ({ tokenId, label, scopes, accounts, parent, ...times }: TokenRecord) => ({
   token_id: tokenId,
   label,
   scopes: scopes.join(","),
   accounts: accounts?.join(","),
+  parent,
   created_at: iso(times.createdAtMs),
   expires_at: times.expiresAtMs === undefined ? undefined : iso(times.expiresAtMs),
   revoked_at: times.revokedAtMs === undefined ? undefined : iso(times.revokedAtMs),

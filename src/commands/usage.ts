@@ -113,7 +113,8 @@ interface Shown {
 }
 
 async function show(flags: Flags, { json, columns, lines, text }: Shown): Promise<void> {
-  if (!flags.json && flags.format === "csv") return writeOut([columns, ...lines].map(csvLine).join(""));
+  if (!flags.json && flags.format === "csv")
+    return writeOut(`${columns.join(",")}\r\n${lines.map(csvLine).join("")}`);
   const headings = columns.map((name) => name.toUpperCase().replaceAll("_", " "));
   const inTable = (rows: readonly (readonly unknown[])[]): string =>
     table(headings, rows, { gives: ["ENDPOINT", "KEY ID"] });

@@ -2,6 +2,7 @@
 export const SCOPES = [
   "accounts:read",
   "accounts:write",
+  "accounts:reinstate",
   "keys:read",
   "keys:write",
   "credits:read",
@@ -22,7 +23,7 @@ interface Rights {
   expiresAtMs?: number | undefined;
 }
 
-/** Why a token may not make one with these rights: it lacks one of them itself; undefined if it may. */
+/** Why a token may not make, see or end one with these rights: it lacks one of them itself; undefined if it may. */
 export function exceededRight(own: Rights, wanted: Rights): string | undefined {
   const scope = wanted.scopes.find((one) => !own.scopes.includes(one));
   if (scope !== undefined)

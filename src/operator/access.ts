@@ -3,14 +3,15 @@ import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { dropOldest } from "../domain/bounded.ts";
 import { clientAddress } from "../gateway/address.ts";
-import type { Logger } from "../telemetry/log.ts";
+import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 
 const WRONG_TOKENS_PER_MINUTE = 10;
 /** From all addresses together; those that have shown the right token are exempt. */
 const ALL_WRONG_TOKENS_PER_MINUTE = 100;
 const ADDRESSES_MAX = 10_000;
-const TOKENS_MAX = 10_000;
 const MINUTE_MS = 60_000;
+/** A token of the management API, whose 32 random bytes nobody guesses. */
+const API_TOKEN = /^tgm_[\w-]{43}$/;
 
 /** What is asked for: a file of the console, which holds no data; or anything else. */
 export type Wanted = "page" | "data";
@@ -20,22 +21,23 @@ export type AccessDecision = { outcome: "allowed" } | Denied;
 export interface Denied {
   outcome: "denied";
   status: 401 | 403 | 421 | 429;
-  /** Why; never holds the token. */
+  reason: SignInRefusal;
+  /** Why, in words; never holds the token. */
   error: string;
-  wrongToken?: true;
   headers: Record<string, string>;
 }
 
 /** The token that a request brings. */
 export interface TokenAttempt {
-  /** How long its address has to wait after too many wrong ones; 0: not at all. */
-  waitSeconds: number;
   /** Undefined without one. */
   token: string | undefined;
-  /** It is the gateway's ADMIN_TOKEN. */
+  /** It has the form of a token of the management API: that is looked up before anything else. */
+  isApiToken: boolean;
+  /** It is the gateway's ADMIN_TOKEN, and its address has not tried too many others. */
   isAdmin: boolean;
   wasRight(): void;
-  wasWrong(): void;
+  /** Counts a wrong one. @returns how long its address has to wait after too many; 0: not at all */
+  wasWrong(): number;
 }
 
 /** One for the whole admin port: wrong tokens count together, wherever they are tried. */
@@ -57,55 +59,58 @@ export function createAccess(options: {
 }) {
   const { token, host, hosts = () => [] } = options;
   const expected = token === undefined ? undefined : digestOf(token);
-  const tokens = createWrongTokens(options.nowMs ?? Date.now);
-  const known = createKnownTokens();
+  const nowMs = options.nowMs ?? Date.now;
+  // People may have chosen ADMIN_TOKEN, so guesses at it lock it out. An API token is none, and what was wrong locks out no right one.
+  const guesses = createWrongTokens(nowMs);
+  const unknown = createWrongTokens(nowMs);
   const isClosed = expected === undefined && !isLoopback(host);
 
   /** The token of a request, and how its address has fared before. */
   function attempt(req: IncomingMessage): TokenAttempt {
     const address = blockOf(req.socket.remoteAddress, undefined);
     const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
-    const blockedMs = tokens.blockedMs(address);
+    const isApiToken = given !== undefined && API_TOKEN.test(given);
+    const wrong = isApiToken ? unknown : guesses;
+    const blockedMs = Math.max(wrong.blockedMs(address), guesses.blockedMs(address));
     const isAdmin =
       given !== undefined && expected !== undefined && timingSafeEqual(digestOf(given), expected);
     return {
-      waitSeconds: blockedMs > 0 && !known.has(given) ? Math.ceil(blockedMs / 1000) : 0,
       token: given,
-      isAdmin,
-      wasRight() {
-        tokens.wasRight(address);
-        if (!isAdmin) known.add(given);
-      },
+      isApiToken,
+      isAdmin: isAdmin && (isApiToken || blockedMs === 0),
+      wasRight: () => guesses.wasRight(address),
       wasWrong() {
-        tokens.wasWrong(address);
-        known.delete(given);
+        if (blockedMs === 0) wrong.wasWrong(address);
+        return Math.ceil(blockedMs / 1000);
       },
     };
   }
 
   function checkToken(req: IncomingMessage): AccessDecision {
-    const { waitSeconds, token, isAdmin, wasRight, wasWrong } = attempt(req);
-    if (waitSeconds > 0) {
-      const retry = { "Retry-After": String(waitSeconds) };
-      return { ...denied(429, "too many wrong tokens; wait a minute"), headers: retry };
-    }
-    if (token === undefined) return denied(401, "this needs the gateway's ADMIN_TOKEN");
+    const { token, isAdmin, wasRight, wasWrong } = attempt(req);
+    if (token === undefined) return denied(401, "no_token", "this needs the gateway's ADMIN_TOKEN");
     if (isAdmin) {
       wasRight();
       return { outcome: "allowed" };
     }
-    wasWrong();
-    return { ...denied(401, "this is not the gateway's ADMIN_TOKEN"), wrongToken: true };
+    const waitSeconds = wasWrong();
+    if (waitSeconds === 0) return denied(401, "wrong_token", "this is not the gateway's ADMIN_TOKEN");
+    const headers = { "Retry-After": String(waitSeconds) };
+    return { ...denied(429, "too_many_wrong_tokens", "too many wrong tokens; wait a minute"), headers };
   }
 
   /** Refuses a request for another name, one of another site, and all while the port is closed; undefined for any other. */
   function checkSource(req: IncomingMessage): Denied | undefined {
     const name = nameIn(req.headers.host);
     if (!isOwnName(name, host) && !hosts().some((own) => own.toLowerCase() === name)) {
-      return denied(421, "this answers to IP addresses, localhost and the names in admin.hosts only");
+      return denied(
+        421,
+        "wrong_host",
+        "this answers to IP addresses, localhost and the names in admin.hosts only",
+      );
     }
-    if (fromAnotherSite(req)) return denied(403, "requests of other sites are refused");
-    return isClosed ? denied(403, CLOSED) : undefined;
+    if (fromAnotherSite(req)) return denied(403, "other_site", "requests of other sites are refused");
+    return isClosed ? denied(403, "no_admin_token", CLOSED) : undefined;
   }
 
   return {
@@ -124,26 +129,6 @@ export function createAccess(options: {
 
 const SET_TOKEN = "set ADMIN_TOKEN (16 characters or more) in the gateway's environment and restart it";
 const CLOSED = `the admin port is bound beyond loopback and has no token, so only /livez, /readyz and /metrics are served: ${SET_TOKEN}, or bind admin.host to 127.0.0.1`;
-
-/**
- * Tokens of the management API that were right before: others' attempts from the same address, as behind a proxy, do not lock them
- * out. These are random and cannot be guessed. An ADMIN_TOKEN that people chose could be, so it is never among them.
- */
-function createKnownTokens() {
-  const digests = new Map<string, true>();
-  const key = (token: string): string => digestOf(token).toString("base64");
-  return {
-    has: (token: string | undefined): boolean => token !== undefined && digests.has(key(token)),
-    add(token: string | undefined): void {
-      if (token === undefined || digests.has(key(token))) return;
-      dropOldest(digests, TOKENS_MAX);
-      digests.set(key(token), true);
-    },
-    delete(token: string | undefined): void {
-      if (token !== undefined) digests.delete(key(token));
-    },
-  };
-}
 
 /** Counts wrong tokens, per client address and in total. */
 function createWrongTokens(nowMs: () => number) {
@@ -210,20 +195,11 @@ const isOwnName = (name: string | undefined, own: string): boolean =>
 const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 
-/** @param place of the admin port where the token was given */
-export function reportWrongToken(
-  { wrongToken }: Denied,
-  req: IncomingMessage,
-  log: Logger,
-  place: string,
-): void {
-  if (wrongToken) log.warn({ remote_address: req.socket.remoteAddress }, `${place}: a wrong ADMIN_TOKEN`);
-}
-
 const digestOf = (text: string): Buffer => createHash("sha256").update(text).digest();
-const denied = (status: Denied["status"], error: string): Denied => ({
+const denied = (status: Denied["status"], reason: SignInRefusal, error: string): Denied => ({
   outcome: "denied",
   status,
+  reason,
   error,
   headers: status === 401 ? { "WWW-Authenticate": "Bearer" } : {},
 });

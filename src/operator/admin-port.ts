@@ -10,6 +10,7 @@ import { countOpen } from "../store/operator-views.ts";
 import { createSurveys } from "../store/survey.ts";
 import type { TierCounts } from "../store/tier-counts.ts";
 import type { Logger } from "../telemetry/log.ts";
+import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createConsole } from "./console/console.ts";
@@ -18,6 +19,7 @@ import { createLive, type Reading } from "./live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
 import { createManagement } from "./manage/serve.ts";
 import type { GatewayState } from "./manage/services.ts";
+import { createRefusalLog } from "./refusal-log.ts";
 
 export type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 
@@ -39,6 +41,8 @@ export function createAdminPort(options: {
   notReady(): string | undefined;
   /** Counts a call of the management API: its route's template, and the status. */
   managementCounted(route: string, status: number): void;
+  /** Counts a refused sign-in. */
+  signInRefused(reason: SignInRefusal): void;
   log: Logger;
 }) {
   const { config, live, connection, metricsPage, notReady, log } = options;
@@ -63,22 +67,25 @@ export function createAdminPort(options: {
     notReady,
     log,
   });
-  const logLevel = createLogLevel({ access, log, set: options.setLevel });
+  const refusals = createRefusalLog({ log, counted: options.signInRefused });
+  const logLevel = createLogLevel({ access, refusals, log, set: options.setLevel });
   const archive = lazyArchive(config.archive.url);
   const management = createManagement({
     access,
     session,
     services: { ...servicesOf(options), archive, live: figures },
     counted: options.managementCounted,
+    refusals,
     log,
   });
   const server = createAdminServer({
     metricsPage,
     notReady,
     access,
+    refusals,
     logLevel,
     management,
-    console: createConsole({ access }),
+    console: createConsole({ access, refusals }),
     config: () => ({ ...live.describe(), ...tierCountsJson(options.tierCounts()) }),
     tls: config.admin.tls,
     log,
@@ -118,6 +125,7 @@ const servicesOf = ({
   tiers: () => live.config().tiers,
   prices: () => live.config().prices,
   packages: () => live.config().packages,
+  bounds: () => live.config().admin.bounds,
   tierCounts,
   describeConfig: live.describe,
   describeFiles: live.describeFiles,

@@ -4,11 +4,12 @@ import type { TlsMaterial } from "../config/tls.ts";
 import { openApiText } from "../domain/openapi/document.ts";
 import { createHttpServer } from "../gateway/http-server.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { type Access, reportWrongToken } from "./access.ts";
+import type { Access } from "./access.ts";
 import { limitAdminConnections } from "./admin-connections.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 import type { Management } from "./manage/serve.ts";
+import { type RefusalLog, requestLine } from "./refusal-log.ts";
 import { type Reply, send, text } from "./reply.ts";
 
 /** Prometheus, probes and a few browsers need far fewer. */
@@ -27,6 +28,7 @@ interface AdminServerOptions {
   /** The configuration in force, without secrets. */
   config(): object;
   access: Pick<Access, "check">;
+  refusals: Pick<RefusalLog, "signIn">;
   console: Pick<Console, "owns" | "serve">;
   logLevel: LogLevel;
   management: Pick<Management, "owns" | "serve">;
@@ -52,7 +54,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
     if (req.socket.destroyed) return;
     // An unhandled rejection would end the gateway.
     answer(req, res).catch((error: unknown) => {
-      options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
+      options.log.error({ err: error, ...requestLine(req) }, "admin: internal fault");
       if (res.headersSent) res.destroy();
       else send(res, text(500, "internal fault; the log says more"));
     });
@@ -101,7 +103,7 @@ function createPages(options: AdminServerOptions) {
     if (probed) return probed;
     const entry = options.access.check(req, "data");
     if (entry.outcome === "denied") {
-      reportWrongToken(entry, req, options.log, "admin");
+      options.refusals.signIn(entry.reason, req);
       return text(entry.status, entry.error, entry.headers);
     }
     if (!isRead) return text(405, "method not allowed", { Allow: "GET, HEAD" });

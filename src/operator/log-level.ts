@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { LOG_LEVELS } from "../config/sections/telemetry.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
-import { type Access, reportWrongToken } from "./access.ts";
+import type { Access } from "./access.ts";
+import type { RefusalLog } from "./refusal-log.ts";
 import { json, type Reply, readBody, send } from "./reply.ts";
 
 export const LOG_LEVEL_PATH = "/log-level";
@@ -14,8 +15,13 @@ export type LogLevel = (req: IncomingMessage, res: ServerResponse) => Promise<vo
  * or the next change of `log.level`. With an ADMIN_TOKEN, both need the token.
  * @param options.set puts a level in force, in all processes of this gateway
  */
-export function createLogLevel(options: { access: Access; log: Logger; set(level: string): void }): LogLevel {
-  const { access, log } = options;
+export function createLogLevel(options: {
+  access: Access;
+  refusals: Pick<RefusalLog, "signIn">;
+  log: Logger;
+  set(level: string): void;
+}): LogLevel {
+  const { access, refusals, log } = options;
   // The log must say why it fell silent.
   const audit = createAudit(log);
 
@@ -23,7 +29,7 @@ export function createLogLevel(options: { access: Access; log: Logger; set(level
     const reads = req.method === "GET" || req.method === "HEAD";
     const entry = access.check(req, "data");
     if (entry.outcome === "denied") {
-      reportWrongToken(entry, req, log, "log level");
+      refusals.signIn(entry.reason, req);
       return json(entry.status, { error: entry.error }, entry.headers);
     }
     if (reads) return json(200, { level: log.level });

@@ -1,6 +1,7 @@
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { styleText } from "node:util";
+import { visible } from "../domain/visible-text.ts";
 
 const STYLES = { warn: "yellow", error: "red", fatal: "red" } as const;
 /** What each line has, what its other parts say better, and the whole configuration. */
@@ -32,16 +33,20 @@ export function printReadably(
   });
 }
 
-/** One line of the log in short; a line that is no JSON stays as it is. */
+/**
+ * One line of the log in short; a line that is no JSON stays as it is. What others sent, such as a path, reaches no terminal as it is: it may
+ * hold escape sequences.
+ */
 export function readable(line: string): string {
   const fields = fieldsOf(line);
-  if (!fields) return line;
+  if (!fields) return visible(line);
   const { level = "", time = "", msg } = fields;
   const at = String(time).slice(11, 19);
   const shown = fields.route === undefined ? eventOf(fields) : requestOf(fields);
+  const text = visible(`${msg === undefined ? "" : `${msg} `}${shown}`);
   const style = STYLES[level as keyof typeof STYLES];
-  const word = String(level).padEnd(5);
-  return `${at} ${style ? styleText(style, word) : word} ${msg === undefined ? "" : `${msg} `}${shown}`.trimEnd();
+  const word = visible(String(level)).padEnd(5);
+  return `${visible(at)} ${style ? styleText(style, word) : word} ${text}`.trimEnd();
 }
 
 function fieldsOf(line: string): Record<string, unknown> | undefined {

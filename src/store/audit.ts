@@ -185,5 +185,14 @@ function readable(name: string, text: string): unknown {
   if (NUMBERS.has(name)) return Number(text);
   // An earlier release has stored expiries that are no time.
   if (TIMES.has(name)) return isMomentMs(Number(text)) ? new Date(Number(text)).toISOString() : null;
-  return JSON_TEXTS.has(name) ? JSON.parse(text) : text;
+  return JSON_TEXTS.has(name) ? parsed(text) : text;
+}
+
+/** JSON as a value; as it is where the record has it cut. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }

@@ -21,7 +21,7 @@ export interface KeyChanges {
 
 /**
  * Changes a key, from its next request on. What is like that already changes nothing, and leaves no audit record.
- * @param ifRevision the revision that the caller has seen
+ * @param ifRevisions the revisions that the caller has seen
  * @throws OperatorError `invalid` for a value that makes no sense or another expiry that has passed, `conflict` for a revoked key,
  * `stale` when the key has another revision
  */
@@ -30,7 +30,7 @@ export async function changeKey(
   key: KeyRecord,
   changes: KeyChanges,
   actor: Actor = cliActor(),
-  ifRevision?: number,
+  ifRevisions?: readonly number[],
 ): Promise<"changed" | "unchanged"> {
   requireUnrevoked(key);
   const { tier, label, monthlyCredits, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
@@ -61,7 +61,7 @@ export async function changeKey(
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,
     unless: "revoked_at",
-    ifRevision,
+    ifRevisions,
     fields: Object.fromEntries(given),
     actor,
   });

@@ -54,6 +54,8 @@ export interface KeyOptions {
   token?: string;
   /** The key with which it counts what it spends: the first of those that it replaces. */
   spendsIn?: string | undefined;
+  /** How many keys the account may have, revoked ones included; no bound when left out. */
+  keysMax?: number | undefined;
 }
 
 export interface IssuedKey {
@@ -110,14 +112,16 @@ export async function issueKey(
     key: keyRef(keyId, accountId, partition),
     digest,
     spendsIn: options.spendsIn,
+    keysMax: options.keysMax,
     credits,
     reference: `key:${keyId}`,
     actor,
   });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
-  if (outcome === "too_large") {
+  if (outcome === "too_large" || outcome === "too_many_keys") {
     const name = indexName(digest);
     await nodes.ofName(name).del(name);
+    if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
     throw new OperatorError("the balance would be too large to be exact", "conflict");
   }
   return { key, keyId, accountId };
@@ -185,13 +189,21 @@ export async function issueKeyOnce(
     credits: 0,
     reference: "",
     accountMustExist: true,
+    keysMax: options.keysMax,
     actor,
   });
   if (outcome === "issued") return { keyId, accountId, key };
   await nodes.ofName(index).del(index);
   if (outcome === "unknown_account") throw noAccount(accountId);
+  if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
   return repeated(await redis.hget(record, "fingerprint"));
 }
+
+const tooManyKeys = (accountId: string, { keysMax }: KeyOptions): OperatorError =>
+  new OperatorError(
+    `account ${accountId} has ${keysMax} keys, as many as admin.keys_per_account lets it have; revoked keys count`,
+    "conflict",
+  );
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 

@@ -87,6 +87,8 @@ export const tokenNames = (tokenId: string) => ({
   tokenIds: `${tag(0)}:token-ids`,
   /** Token ids by when they expire or were revoked (sorted set). */
   endedTokens: `${tag(0)}:ended-tokens`,
+  /** Tokens that were made with it, directly or not, by when they expire; without an id those that operators made (sorted set). */
+  family: `${tag(0)}:token-family:${tokenId}`,
 });
 
 /** Names of a partition that a store with an archive has. */

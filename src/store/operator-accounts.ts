@@ -9,6 +9,7 @@ import { type AccountRecord, type AccountStatus, statusOf } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
 import { gatherAll } from "./scripts/gather.ts";
+import { suspend } from "./scripts/suspend.ts";
 import { partitionsOf } from "./store-facts.ts";
 import { keyIdPages } from "./walk-keys.ts";
 
@@ -95,24 +96,36 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
   return accountObject(accountId, record);
 }
 
+/** How an account may be changed. */
+export interface ChangeRules {
+  /** The revisions that the caller has seen; undefined: any. */
+  ifRevisions?: readonly number[] | undefined;
+  /** Whether a suspension may be lifted, and a closed account opened; true when left out. */
+  mayReinstate?: boolean;
+}
+
 /**
  * Changes an account from its next request on. What is like that already changes nothing, and leaves no audit record.
- * @param ifRevision the revision that the caller has seen
- * @throws OperatorError `not_found`, `stale` when the account has another revision
+ * An account is also suspended and closed while Redis has no memory left.
+ * @throws OperatorError `not_found`, `stale` when the account has another revision, `forbidden` for who may not lift a suspension
  */
 export async function patchAccount(
   nodes: RedisNodes,
   accountId: string,
   changes: AccountChanges,
   actor: Actor,
-  ifRevision?: number,
+  { ifRevisions, mayReinstate = true }: ChangeRules = {},
 ): Promise<AccountObject> {
   requireAccountId(accountId);
   const fields = fieldsOf(changes);
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   nodes.requireWritable?.([nodes.of(partition)]);
-  const call = { partition, accountId, action: "account.patch", ifRevision, actor, fields } as const;
-  const reply = await scriptsOf(nodes.of(partition)).run(account, call);
+  const call = { partition, accountId, ifRevisions, mayReinstate, actor };
+  const { run } = scriptsOf(nodes.of(partition));
+  const status = onlyRestriction(fields);
+  const reply = status
+    ? await run(suspend, { ...call, status })
+    : await run(account, { ...call, action: "account.patch", fields });
   switch (reply.outcome) {
     case "changed":
     case "unchanged":
@@ -125,9 +138,21 @@ export async function patchAccount(
         `account ${accountId} was changed meanwhile; read it again, then change it`,
         "stale",
       );
+    case "restricted":
+      throw new OperatorError(
+        "only a token with the scope accounts:reinstate lifts a suspension or opens a closed account",
+        "forbidden",
+      );
     default:
       throw noAccount(accountId);
   }
+}
+
+/** What an account is made, if nothing else is changed and it is not made active. */
+function onlyRestriction(fields: Readonly<Record<string, unknown>>): "suspended" | "closed" | undefined {
+  const { status, ...others } = fields;
+  if (Object.keys(others).length > 0) return undefined;
+  return status === "suspended" || status === "closed" ? status : undefined;
 }
 
 /** Adds the open slots of an account's keys to those of the account, in pages, while all of them change. */

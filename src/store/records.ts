@@ -114,6 +114,8 @@ export const TOKEN_FIELDS = {
   expires_at: "from when on it is invalid",
   revoked_at: "since when it is invalid for good",
   by: "who made it",
+  parent: "the token that it was made with; operators made one without",
+  root: "the first of these, which operators made",
 } as const;
 export type StoredToken = RecordOf<typeof TOKEN_FIELDS>;
 

@@ -3,8 +3,7 @@ import type { KeyRecord } from "./keys.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
 import { scriptsOf } from "./script-runner.ts";
-import { change } from "./scripts/change.ts";
-import { storeNowMs } from "./server-clock.ts";
+import { revoke } from "./scripts/revoke.ts";
 
 /** Revokes a key permanently, from its next request on. */
 export async function revokeKey(
@@ -14,15 +13,9 @@ export async function revokeKey(
 ): Promise<"revoked" | "already_revoked"> {
   const redis = nodes.of(key.partition);
   nodes.requireWritable?.([redis]);
-  const { outcome } = await scriptsOf(redis).run(change, {
-    ...key,
-    unless: "revoked_at",
-    fields: { revoked_at: await storeNowMs(redis) },
-    action: "key.revoke",
-    actor,
-  });
+  const outcome = await scriptsOf(redis).run(revoke, { ...key, actor });
   if (outcome === "missing") throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
-  return outcome === "changed" ? "revoked" : "already_revoked";
+  return outcome;
 }
 
 /** @throws OperatorError `conflict` for a revoked key */

@@ -13,6 +13,7 @@ import { storeNowMs } from "./server-clock.ts";
  * Replaces a key by a new one with the same account, tier, own limits, cap and expiry. The old key expires after the overlap. The
  * new one has a window, slots and day of its own. What both spend counts together toward the cap of the month. A key is rotated once: a repeated command must not leave two new keys.
  * @param overlapMs how long the old key remains valid; 0 revokes it at once
+ * @param keysMax how many keys the account may have; no bound when left out
  * @returns the new key, and when the old one ends, Unix ms
  * @throws OperatorError for a key that is revoked, expired or rotated
  */
@@ -21,6 +22,7 @@ export async function rotateKey(
   old: KeyRecord,
   overlapMs: number,
   actor: Actor = cliActor(),
+  keysMax?: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
   // Before anything else: without an overlap the rotation has revoked it.
   if (old.rotatedTo !== undefined) throw await whyRotated(nodes, old, old.rotatedTo);
@@ -36,7 +38,7 @@ export async function rotateKey(
   }
   // The new key first: after a crash in between there are two valid keys, not none.
   const spendsIn = old.spendsIn ?? old.keyId;
-  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits, spendsIn };
+  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits, spendsIn, keysMax };
   const issued = await issueKey(nodes, options, actor);
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };

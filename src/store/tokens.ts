@@ -10,12 +10,15 @@ import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator
 import { many } from "./pipelines.ts";
 import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
+import { revokeToken as revokeTokenScript } from "./scripts/revoke-token.ts";
 import { token as tokenScript } from "./scripts/token.ts";
 import { storeNowMs } from "./server-clock.ts";
 
-/** Tokens of a store that have not ended. TOKEN removes those that have. */
+/** Tokens of a store that have not ended, and of these those that operators may have made. TOKEN removes those that have ended. */
 const TOKENS_MAX = 10_000;
 const ACCOUNTS_MAX = 100;
+/** Calls that end one family: several times as many as the largest needs. */
+const REVOKING_CALLS_MAX = 50;
 /** 32 random bytes. */
 const TOKEN = /^tgm_[\w-]{43}$/;
 
@@ -26,6 +29,10 @@ export interface TokenRecord {
   scopes: readonly Scope[];
   /** The only accounts that it may use; undefined: all. */
   accounts: readonly string[] | undefined;
+  /** The token that it was made with; undefined for one that operators made. Whoever revokes that one revokes this one. */
+  parent: string | undefined;
+  /** The first token of its family, which operators made: itself, if it has no parent. */
+  root: string;
   /** Unix ms, as the others. */
   createdAtMs: number;
   expiresAtMs: number | undefined;
@@ -39,13 +46,16 @@ export interface TokenOptions {
   expiresAtMs?: number | undefined;
 }
 
-/** What whoever makes a token may do; undefined: everything. */
-export type Maker = Pick<TokenRecord, "scopes" | "accounts" | "expiresAtMs"> | undefined;
+/** The token that another one is made with, and how many it may have made with all that came from it. */
+export type Maker = Pick<TokenRecord, "tokenId" | "root" | "scopes" | "accounts" | "expiresAtMs"> & {
+  familyMost: number;
+};
 
 /**
  * Makes a token. The store keeps its SHA-256 only.
- * @param maker no token can make one with more than it has
- * @throws OperatorError `invalid` for a value that makes no sense, `forbidden` for a right that the maker lacks
+ * @param maker no token can make one with more than it has; undefined: operators make it
+ * @throws OperatorError `invalid` for a value that makes no sense, `forbidden` for a right that the maker lacks, `conflict` where there
+ * is no room
  */
 export async function createToken(
   nodes: RedisNodes,
@@ -64,9 +74,10 @@ export async function createToken(
   if (expiresAtMs !== undefined) requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
   const reply = await scriptsOf(redis).run(tokenScript, {
     tokenId,
-    action: "token.create",
     actor,
+    parent: maker,
     most: TOKENS_MAX,
+    familyMost: maker?.familyMost ?? TOKENS_MAX,
     fields: {
       label,
       scopes: JSON.stringify([...new Set(scopes)]),
@@ -76,8 +87,13 @@ export async function createToken(
     },
   });
   if (reply.outcome === "created") return { token: secret, record: tokenRecord(tokenId, reply.record) };
+  if (reply.outcome === "parent_ended") {
+    throw new OperatorError("this token has ended meanwhile", "forbidden");
+  }
+  const most = reply.outcome === "family_full" ? maker?.familyMost : TOKENS_MAX;
+  const whose = reply.outcome === "family_full" ? " made with one token (admin.tokens_per_token)" : "";
   throw new OperatorError(
-    `there are ${TOKENS_MAX} tokens that have not ended; revoke some of them`,
+    `there are ${most} tokens${whose} that have not ended; revoke some of them`,
     "conflict",
   );
 }
@@ -142,15 +158,28 @@ export async function listTokens(
 
 const LIST = ["tokens"];
 
-/** Ends a token at once and for good. @throws OperatorError `not_found` */
+/**
+ * Ends a token, with all that were made with it, at once and for good. If it is interrupted, a repeat ends the rest.
+ * @throws OperatorError `not_found`
+ */
 export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Actor): Promise<TokenRecord> {
+  const { root } = await readToken(nodes, tokenId);
   const redis = nodes.ofName(tokenNames(tokenId).token);
   nodes.requireWritable?.([redis]);
-  const call = { tokenId, action: "token.revoke", actor, most: TOKENS_MAX, fields: {} } as const;
-  const reply = await scriptsOf(redis).run(tokenScript, call);
-  if (reply.outcome === "revoked") return tokenRecord(tokenId, reply.record);
-  throw new OperatorError(`there is no token ${tokenId}`, "not_found");
+  // Each call ends some, and what these made meanwhile; a family is small (admin.tokens_per_token).
+  for (let calls = 0; calls < REVOKING_CALLS_MAX; calls++) {
+    const reply = await scriptsOf(redis).run(revokeTokenScript, { tokenId, root, actor });
+    if (reply.outcome === "missing") throw noToken(tokenId);
+    if (reply.left === 0) return tokenRecord(tokenId, reply.record);
+  }
+  throw new OperatorError(
+    `token ${tokenId} is revoked, but not all that were made with it; repeat this`,
+    "unavailable",
+  );
 }
+
+const noToken = (tokenId: string): OperatorError =>
+  new OperatorError(`there is no token ${tokenId}`, "not_found");
 
 /** The record of one token by its id; undefined for an unknown one. */
 export async function tokenOfId(nodes: RedisNodes, tokenId: string): Promise<TokenRecord | undefined> {
@@ -162,7 +191,7 @@ export async function tokenOfId(nodes: RedisNodes, tokenId: string): Promise<Tok
 /** The same. @throws OperatorError `not_found` */
 export async function readToken(nodes: RedisNodes, tokenId: string): Promise<TokenRecord> {
   const token = await tokenOfId(nodes, tokenId);
-  if (!token) throw new OperatorError(`there is no token ${tokenId}`, "not_found");
+  if (!token) throw noToken(tokenId);
   return token;
 }
 
@@ -174,6 +203,8 @@ function tokenRecord(tokenId: string, stored: StoredToken): TokenRecord {
     label: stored.label ?? "",
     scopes: JSON.parse(stored.scopes ?? "[]") as Scope[],
     accounts: stored.accounts === undefined ? undefined : (JSON.parse(stored.accounts) as string[]),
+    parent: stored.parent,
+    root: stored.root ?? tokenId,
     createdAtMs: Number(stored.created_at ?? 0),
     expiresAtMs: time(stored.expires_at),
     revokedAtMs: time(stored.revoked_at),

@@ -296,12 +296,12 @@ describe("what people see", () => {
   test("CSV as RFC 4180 has it, without a total", async () => {
     const { stdout } = await runHere(["statement", "acme", "2025-10", "--format", "csv"], envOf("archive"));
     expect(stdout).toBe(
-      "account_id,month,opening,purchases,charges,refunds,adjustments,closing\r\nacme,2025-10,480,200,150,80,0,610\r\n",
+      'account_id,month,opening,purchases,charges,refunds,adjustments,closing\r\n"acme","2025-10",480,200,150,80,0,610\r\n',
     );
     const usage = await runHere(["usage", "--by", "account", "--format", "csv"], envOf("archive"));
     expect(usage.stdout.split("\r\n").slice(0, 2)).toEqual([
       "account_id,requests,credits,refunds,completed,failed,seconds",
-      "acme,10,220,120,7,3,7",
+      '"acme",10,220,120,7,3,7',
     ]);
   });
 

@@ -6,6 +6,8 @@ export interface Target {
   attack: string;
   url: string;
   adminUrl: string;
+  /** What the gateway writes to its standard output. */
+  logFile: string;
   /** A good key without credits. */
   poorKey: string;
   /** A good key with credits. */

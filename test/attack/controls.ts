@@ -80,6 +80,59 @@ export const CONTROLS: readonly Control[] = [
     ],
     caughtBy: "a good key that the gateway has not seen is taken, at once or a second later",
   },
+  {
+    name: "a token without a rate",
+    attack: "small-token",
+    patches: [
+      {
+        file: "src/operator/manage/write-budget.ts",
+        from: "if (minute.sum + 1 > writesPerMinute)",
+        to: "if (false)",
+      },
+    ],
+    caughtBy: "a token and those that it made write no more than they may",
+    scale: 1,
+  },
+  {
+    name: "tokens that a token makes without a bound",
+    attack: "small-token",
+    patches: [
+      { file: "lua/token.lua", from: "relatives >= family_most", to: "relatives >= family_most + 30" },
+    ],
+    caughtBy: "a token and those that it made make no more than they may",
+    scale: 1,
+  },
+  {
+    name: "children that outlive their token",
+    attack: "small-token",
+    patches: [{ file: "lua/revoke-token.lua", from: "= descendants()", to: "= {}" }],
+    caughtBy: "the token ends with all that it made",
+    scale: 1,
+  },
+  {
+    name: "a line for each refused call",
+    attack: "loud-strangers",
+    patches: [
+      {
+        file: "src/operator/refusal-log.ts",
+        from: "if (kind.lines >= LINES_PER_MINUTE)",
+        to: "if (false)",
+      },
+    ],
+    caughtBy: "lines about them take at most 64 KiB",
+  },
+  {
+    name: "lines as long as what was sent",
+    attack: "loud-strangers",
+    patches: [
+      {
+        file: "src/operator/refusal-log.ts",
+        from: 'path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),',
+        to: 'path: withoutSecrets(decodedPath(req.url?.split("?")[0] ?? "")),',
+      },
+    ],
+    caughtBy: "no line about them has more than 1 KiB",
+  },
 ];
 
 /** Whether a seeded bug was caught, and by which figure. */

@@ -33,6 +33,9 @@ interface StartOptions {
   upstreamUrl: string;
 }
 
+/** Where the log of a gateway in this folder is. */
+export const logFileIn = (folder: string): string => join(folder, "gateway.ndjson");
+
 /**
  * Starts `src/main.ts` with the default settings but for what the attack names, and waits until it is ready. The limit of
  * open files is set by a shell that becomes the gateway.
@@ -47,7 +50,7 @@ export async function startGateway(
   const configFile = join(folder, "tollgate.yaml");
   // JSON is YAML too.
   writeFileSync(configFile, JSON.stringify({ ...config, store }));
-  const logFile = join(folder, "gateway.ndjson");
+  const logFile = logFileIn(folder);
   const log = openSync(logFile, "w");
   const limit = openFiles === undefined ? "" : `ulimit -n ${openFiles} && `;
   const { PATH = "" } = process.env;

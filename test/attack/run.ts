@@ -9,7 +9,7 @@ import { oneNode } from "../../src/store/nodes.ts";
 import { seedFor } from "../fault/random.ts";
 import type { Attack, Sent, Target } from "./attack.ts";
 import type { Measured } from "./criteria.ts";
-import { type AttackedGateway, startGateway } from "./gateway.ts";
+import { type AttackedGateway, logFileIn, startGateway } from "./gateway.ts";
 import type { HonestJob, Sample } from "./honest.ts";
 import { compareMoney, openHolds } from "./ledger.ts";
 import { startProcess } from "./process.ts";
@@ -72,7 +72,7 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
     const gateway = await owned(
       startGateway(attack, { folder, root: options.root, redisUrl: server.url, upstreamUrl: upstream.url }),
     );
-    const target = await targetOf(attack, gateway, redis, options);
+    const target = await targetOf(attack, gateway, redis, { ...options, folder });
     const honest = await owned(startHonest(folder, gateway, redis));
     const measured = await measure(attack, target, folder, gateway, honest, options.recoveryMsMax);
     await settled(redis, options.settleMsMax);
@@ -89,7 +89,7 @@ async function targetOf(
   attack: Attack,
   { url, adminUrl }: AttackedGateway,
   redis: Redis,
-  { seed, scale }: RunOptions,
+  { seed, scale, folder }: RunOptions,
 ): Promise<Target> {
   const shared = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY });
   const { accountId } = shared;
@@ -106,6 +106,7 @@ async function targetOf(
     attack: attack.name,
     url,
     adminUrl,
+    logFile: logFileIn(folder),
     poorKey: poor.key,
     paidKey: paid.key,
     paidKeys: [shared, ...more].map(({ key }) => key),

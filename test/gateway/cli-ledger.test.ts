@@ -58,7 +58,7 @@ describe("ledger", () => {
     const csv = await runHere([...later, "--format", "csv"]);
     expect(csv.stdout.split("\r\n")).toEqual([
       "id,account_id,type,amount,balance_after,endpoint,reason,reference,task_id,request_id,key_id,created_at,by,note",
-      expect.stringContaining(',recharge,5,975,,,"a ""b"", c",,,,'),
+      expect.stringContaining(',"recharge",5,975,,,"a ""b"", c",,,,'),
       "",
     ]);
     expect(await json("ledger", "export", "--account", accountId, "--after", cursor ?? "")).toEqual({
@@ -205,7 +205,7 @@ describe("ledger export to a file with a cursor file", () => {
     expect(first.stdout.split("\r\n")).toHaveLength(5);
     await post(3, 1);
     const second = await runHere([...args, "--no-header"]);
-    expect(second.stdout).toMatch(/^[^\r\n]*,recharge,3,1006,[^\r\n]*\r\n$/);
+    expect(second.stdout).toMatch(/^[^\r\n]*,"recharge",3,1006,[^\r\n]*\r\n$/);
     const third = await runHere([...args, "--json"]);
     expect(JSON.parse(third.stdout)).toMatchObject({ entries: [] });
   });

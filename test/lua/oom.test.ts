@@ -4,10 +4,17 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { adjustCredits } from "../../src/store/adjustments.ts";
+import { changeKey } from "../../src/store/change-key.ts";
 import { createClient } from "../../src/store/client.ts";
 import { markAndWait } from "../../src/store/confirmation.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
+import { findKey } from "../../src/store/keys.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";
+import { revokeKey } from "../../src/store/revoke-key.ts";
 import { rollUp } from "../../src/store/rolling-up.ts";
 import { createScriptRunner } from "../../src/store/script-runner.ts";
 import { archived } from "../../src/store/scripts/archived.ts";
@@ -18,6 +25,7 @@ import { trim } from "../../src/store/scripts/trim.ts";
 import { turn } from "../../src/store/scripts/turn.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { takeTurn } from "../../src/store/take-turn.ts";
+import { createToken, findToken, revokeToken } from "../../src/store/tokens.ts";
 import {
   createStage,
   HOLD_MS,
@@ -48,7 +56,7 @@ afterAll(async () => {
 });
 
 // Guarantee: without memory to spare nothing new begins, and whatever has begun can be settled.
-test("a full store refuses admissions, while settlements, grants, reads and sweeps go on", async () => {
+test("a full store refuses admissions, while settlements, reads and sweeps go on", async () => {
   const key = await stage.givenKey({ credits: 100 });
   const [toBind, toVoid, toEnd, toSweep] = times(4, () => stage.request(key));
   for (const generation of [toBind!, toVoid!, toSweep!]) await stage.admit(generation);
@@ -67,7 +75,7 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     expect(await stage.void(stage.request(key), "unsent")).toBe("missing");
     expect(await stage.observe(toEnd!, "processing")).toMatchObject({ outcome: "observed" });
     expect(await stage.observe(toEnd!, "failed")).toMatchObject({ outcome: "finished", refunded: 10 });
-    expect(await stage.recharge(key, 5, "order 1")).toEqual(["recharged", "85"]);
+    await expect(stage.recharge(key, 5, "order 1")).rejects.toThrow(/OOM/);
     expect(await stage.store.inspect(key, stage.tiers)).toMatchObject({ outcome: "known" });
 
     stage.clock.nowMs += HOLD_MS;
@@ -79,7 +87,7 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     expect(await connection.scripts.run(probe, { name: "tg:probe:oom" })).toMatchObject({
       storeNowMs: expect.any(Number),
     });
-    expect(await stage.credits(key)).toMatchObject({ balance: 95, totalUsed: 10, state: { active: 1 } });
+    expect(await stage.credits(key)).toMatchObject({ balance: 90, totalUsed: 10, state: { active: 1 } });
   } finally {
     await connection.redis.config("SET", "maxmemory", "64mb");
   }
@@ -154,6 +162,44 @@ test("what makes room is never refused for want of room", async () => {
 
 test.each(FULL_MUTANTS)("the mistake is found: $what", async (mutant) => {
   expect(await refusedWhenFull(mutant)).toEqual([mutant.file]);
+});
+
+// Guarantee: whoever has filled the store is stopped, and adds nothing more to it.
+test("a full store revokes keys and tokens, suspends and closes accounts, and grants nothing", async () => {
+  const nodes = oneNode(connection.redis);
+  const actor = { by: "admin_token", requestId: "req_1" };
+  const { keyId, accountId } = await issueKey(nodes, {}, actor);
+  const wanted = { label: "small", scopes: ["accounts:write" as const] };
+  const root = await createToken(nodes, wanted, actor);
+  const child = await createToken(nodes, wanted, actor, { ...root.record, familyMost: 9 });
+  const key = await findKey(nodes, keyId);
+  await connection.redis.config("SET", "maxmemory", "1");
+  try {
+    for (const work of [
+      () => createToken(nodes, wanted, actor),
+      () => createAccount(nodes, {}, actor),
+      () => patchAccount(nodes, accountId, { metadata: { a: "b" } }, actor),
+      () => patchAccount(nodes, accountId, { status: "suspended", label: "x" }, actor),
+      () => changeKey(nodes, key, { label: "x" }, actor),
+      () => grantCredits(nodes, accountId, 5, "order 1", actor),
+      () => adjustCredits(nodes, accountId, { amount: 5, reference: "order 2", reason: "x" }, actor),
+    ])
+      await expect(work()).rejects.toThrow(/OOM/);
+    expect(await revokeKey(nodes, key, actor)).toBe("revoked");
+    expect(await patchAccount(nodes, accountId, { status: "suspended" }, actor)).toMatchObject({
+      revision: 1,
+    });
+    expect(await patchAccount(nodes, accountId, { status: "closed" }, actor)).toMatchObject({
+      status: "closed",
+    });
+    expect((await revokeToken(nodes, root.record.tokenId, actor)).revokedAtMs).toBeGreaterThan(0);
+    expect(await findToken(nodes, child.token)).toBeUndefined();
+  } finally {
+    await connection.redis.config("SET", "maxmemory", "64mb");
+  }
+  await expect(patchAccount(nodes, accountId, { status: "active" }, actor)).resolves.toMatchObject({
+    status: "active",
+  });
 });
 
 // Guarantee: during an incident the ledger can be checked, and what is wrong in it is found.

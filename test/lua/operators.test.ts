@@ -23,6 +23,7 @@ import { revokeKey } from "../../src/store/revoke-key.ts";
 import { rotateKey } from "../../src/store/rotate-key.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import { change } from "../../src/store/scripts/change.ts";
+import { revoke } from "../../src/store/scripts/revoke.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { givenRequests } from "../support/two-nodes.ts";
@@ -71,16 +72,20 @@ test("an account is created, changed and read, and a stale revision changes noth
   expect(await readAccountObject(nodes, accountId)).toEqual(created);
   await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject({ code: "conflict" });
   const limits = { rateLimit: 9, dailyLimit: 100 };
-  const changed = await patchAccount(nodes, accountId, { status: "suspended", limits }, BOB, 0);
+  const changed = await patchAccount(nodes, accountId, { status: "suspended", limits }, BOB, {
+    ifRevisions: [0],
+  });
   expect(changed).toMatchObject({
     status: "suspended",
     limits: { ...limits, maxConcurrent: null },
     revision: 1,
   });
-  await expect(patchAccount(nodes, accountId, { label: "x" }, BOB, 0)).rejects.toMatchObject({
+  await expect(
+    patchAccount(nodes, accountId, { label: "x" }, BOB, { ifRevisions: [0] }),
+  ).rejects.toMatchObject({
     code: "stale",
   });
-  const same = await patchAccount(nodes, accountId, { status: "suspended" }, BOB, 1);
+  const same = await patchAccount(nodes, accountId, { status: "suspended" }, BOB, { ifRevisions: [1] });
   expect(same).toEqual(changed);
   const removed = { label: null, metadata: null, status: "active", limits: { rateLimit: null } } as const;
   expect(await patchAccount(nodes, accountId, removed, BOB)).toMatchObject({
@@ -211,8 +216,12 @@ test("each change has one audit record with what it was before and after, and a 
       { state: "finished", status: "failed", refunded: 10 },
     ],
     ["key.create", ANN.by, "req_ann", "key", {}, { tier: "iron" }],
-    ["key.rotate", ANN.by, "req_ann", "key", { rotated_to: null, expires_at: null }, expect.any(Object)],
-    ["key.revoke", BOB.by, "", "key", { revoked_at: null }, { revoked_at: expect.any(String) }],
+    [
+      ...["key.rotate", ANN.by, "req_ann", "key"],
+      { rotated_to: null, expires_at: null },
+      { rotated_to: "key", expires_at: "a time" },
+    ],
+    ["key.revoke", BOB.by, "", "key", { revoked_at: null }, { revoked_at: "a time" }],
   ]);
   expect(seen).toEqual({
     refusals: ["conflict", "not_found", "stale", "not_found", "stale", "conflict"],
@@ -222,7 +231,35 @@ test("each change has one audit record with what it was before and after, and a 
     listed: true,
     by: [ANN.by, undefined, ANN.by, BOB.by],
     kept: [false, true],
+    revoked: { ghost: ["missing", 0], revisions: [1, 1], keys: [1, 0] },
+    restricted: {
+      refusals: ["conflict", "stale", "stale", "not_found", "forbidden", "forbidden"],
+      audited: ["suspended", "closed", "active", "suspended"],
+      revisions: [1, 2, 3, 4],
+      inactive: [`suspended account`],
+    },
+    metadata: expect.any(Array),
   });
+});
+
+// Guarantee: no PATCH of 4 KB writes more than that into the audit, and what it changed is still to be read.
+test("the audit keeps the members of metadata that differ, long ones cut, and counts those for which there is no room", async () => {
+  const [first, second, third] = await metadataAudited(nodes);
+  expect(first).toEqual([
+    {},
+    { metadata: { a: 1, 'q"{,': [1, [2], { b: "]}" }], long: expect.any(String) } },
+  ]);
+  expect(second).toEqual([
+    { metadata: { a: 1, 'q"{,': [1, [2], { b: "]}" }] } },
+    { metadata: { a: "2", 'q"{,': [1, [3], { b: "]}" }] } },
+  ]);
+  const { long } = first![1]!.metadata as { long: string };
+  expect(long).toMatch(/^"xé{49}…$/);
+  const before = third![0]!.metadata as Record<string, unknown>;
+  const after = third![1]!.metadata as Record<string, unknown>;
+  expect(before).toEqual({ a: "2", 'q"{,': [1, [3], { b: "]}" }], long: expect.stringMatching(/^ "xé+…$/) });
+  expect(after["…"]).toBe(500 - Object.keys(after).length + 1);
+  expect(JSON.stringify(third).length).toBeLessThan(1500);
 });
 
 test.each([".", ".."])("no new account is called %s; one that there is goes on", async (accountId) => {
@@ -305,6 +342,10 @@ test("the audit of all accounts is paged newest first, without gaps or repeats",
     });
 });
 
+test("two runs without a mistake are the same", async () => {
+  expect(await operated()).toEqual(await operated());
+});
+
 // Guarantee: everything that was done has a name and a time; a mistake in that shows.
 test.each(OPERATOR_MUTANTS)("the mistake is found: $what", async (mutant) => {
   const found = await operated(mutant).catch((error: Error) => error.message);
@@ -329,6 +370,82 @@ async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Recor
   }
 }
 
+/** What the audit has of three changes of an account's metadata: before and after. */
+async function metadataAudited(nodes: RedisNodes): Promise<Readonly<Record<string, unknown>>[][]> {
+  const long = `x${"é".repeat(500)}`;
+  const list = [1, [2], { b: "]}" }];
+  const metadata = { a: 1, 'q"{,': list, long };
+  const { accountId } = await createAccount(nodes, { metadata }, ANN);
+  const other = [1, [3], { b: "]}" }];
+  await patchAccount(nodes, accountId, { metadata: { a: "2", 'q"{,': other, long } }, ANN);
+  const many = Object.fromEntries(times(500, (at) => [`${100 + at}`, at % 10]));
+  // As a store that came from an archive has it: with spaces.
+  const { account } = accountNames(partitionOf(accountId, 64), accountId);
+  const spaced = `{"a": "2", "q\\"{,": [1, [3], {"b": "]}"}], "long": ${JSON.stringify(long)}}`;
+  await nodes.ofName(account).hset(account, "metadata", spaced);
+  await patchAccount(nodes, accountId, { metadata: many }, ANN);
+  const { records } = await pageAudit(nodes, { accountId, limit: 10 });
+  return records.reverse().map(({ before, after }) => [before, after]);
+}
+
+/** Suspends, closes and opens an account, each also where it is refused. */
+async function restricted(nodes: RedisNodes): Promise<unknown> {
+  const accountId = randomId("acc");
+  await createAccount(nodes, { accountId }, ANN);
+  const { inactive } = partitionNames(partitionOf(accountId, 64));
+  await issueKey(nodes, { accountId, keysMax: 2 }, ANN);
+  await issueKey(nodes, { accountId, keysMax: 2 }, ANN);
+  const revisions: number[] = [];
+  const set = async (changes: Parameters<typeof patchAccount>[2], rules = {}) => {
+    revisions.push((await patchAccount(nodes, accountId, changes, BOB, rules)).revision);
+  };
+  const refusals = [await refusal(issueKey(nodes, { accountId, keysMax: 2 }, ANN))];
+  const stale = { ifRevisions: [9, 10] };
+  refusals.push(await refusal(set({ status: "suspended" }, stale)));
+  await set({ status: "suspended" }, { ifRevisions: [7, 0], mayReinstate: false });
+  await patchAccount(nodes, accountId, { status: "suspended" }, BOB);
+  refusals.push(await refusal(set({ status: "closed" }, { ifRevisions: [11] })));
+  await set({ status: "closed" }, { mayReinstate: false });
+  refusals.push(await refusal(patchAccount(nodes, randomId("acc"), { status: "closed" }, BOB)));
+  refusals.push(await refusal(set({ status: "suspended" }, { mayReinstate: false })));
+  refusals.push(await refusal(set({ status: "active", label: "x" }, { mayReinstate: false })));
+  await set({ status: "active" });
+  await set({ status: "suspended" }, { mayReinstate: false });
+  const { records } = await pageAudit(nodes, { accountId, limit: 100 });
+  const listed = await nodes.ofName(inactive).zrange(inactive, "0", "-1");
+  return {
+    refusals,
+    audited: records
+      .reverse()
+      .filter(({ action }) => action === "account.patch")
+      .map(({ after }) => after.status),
+    revisions,
+    inactive: listed.filter((one) => one.includes(accountId)).map((one) => one.replace(accountId, "account")),
+  };
+}
+
+/** Revokes a key twice, and one that there is not. */
+async function revokedKeys(nodes: RedisNodes): Promise<unknown> {
+  const { keyId, accountId } = await issueKey(nodes, { tier: randomId("tier") }, ANN);
+  const key = await findKey(nodes, keyId);
+  const ghost = randomId("key");
+  const call = { keyId: ghost, partition: key.partition, actor: BOB };
+  const outcome = await scriptsOf(nodes.of(key.partition)).run(revoke, call);
+  const { tiers } = partitionNames(key.partition);
+  const counted = async () => Number((await nodes.ofName(tiers).hget(tiers, key.tier)) ?? 0);
+  const keys = [await counted()];
+  const revisions: (number | undefined)[] = [];
+  for (const _ of [1, 2]) {
+    await revokeKey(nodes, key, BOB);
+    revisions.push((await readKey(nodes, keyId, accountId))?.revision);
+  }
+  keys.push(await counted());
+  const { key: name } = keyNames(key.partition, ghost);
+  const left = await nodes.ofName(name).exists(name);
+  await nodes.ofName(name).del(name);
+  return { ghost: [outcome, left], revisions, keys };
+}
+
 async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Record<string, unknown>> {
   const accountId = randomId("acc");
   const partition = partitionOf(accountId, 64);
@@ -340,15 +457,15 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
   refusals.push(await refusal(createAccount(nodes, { accountId }, BOB)));
   refusals.push(await refusal(patchAccount(nodes, randomId("acc"), { label: "x" }, BOB)));
   for (const _ of [1, 2]) await patchAccount(nodes, accountId, { label: null }, BOB);
-  refusals.push(await refusal(patchAccount(nodes, accountId, { label: "two" }, BOB, 0)));
+  refusals.push(await refusal(patchAccount(nodes, accountId, { label: "two" }, BOB, { ifRevisions: [0] })));
   const listed = (await pageOfAccounts(client, accounts)).includes(accountId);
 
   const options = { accountId, tier: "gold", label: "web", credits: 500 };
   const issued = await issueKey(nodes, options, ANN);
   refusals.push(await refusal(issueKeyOnce(nodes, { accountId: randomId("acc"), idempotencyKey: "k" }, ANN)));
   const key = await findKey(nodes, issued.keyId);
-  for (const _ of [1, 2]) await changeKey(nodes, key, { tier: "iron", label: null }, BOB, _ === 1 ? 0 : 1);
-  refusals.push(await refusal(changeKey(nodes, key, { tier: "gold" }, BOB, 0)));
+  for (const _ of [1, 2]) await changeKey(nodes, key, { tier: "iron", label: null }, BOB, [_ === 1 ? 0 : 1]);
+  refusals.push(await refusal(changeKey(nodes, key, { tier: "gold" }, BOB, [0])));
   const ghost = randomId("key");
   const { outcome } = await scriptsOf(client).run(change, { keyId: ghost, partition, fields: { tier: "x" } });
   const noKey = [outcome, await client.exists(keyNames(partition, ghost).key)];
@@ -374,12 +491,26 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
   names[`req_held_${accountId}`] = "request";
   names[`task_${accountId}`] = "task";
   const { records } = await pageAudit(nodes, { accountId, limit: 100 });
+  const named = (fields: AuditRecord["before"]) =>
+    Object.fromEntries(
+      Object.entries(fields).map(([field, value]) => [
+        field,
+        field.endsWith("_at") && value !== null ? "a time" : (names[String(value)] ?? value),
+      ]),
+    );
   const entries = await client.xrange(partitionNames(partition).ledger, "-", "+");
   const fields = entries.map(([, flat]) => flat).filter((flat) => flat.includes(accountId));
   return {
     records: records
       .reverse()
-      .map((one) => [one.action, one.by, one.requestId, names[one.target], one.before, one.after]),
+      .map((one) => [
+        one.action,
+        one.by,
+        one.requestId,
+        names[one.target],
+        named(one.before),
+        named(one.after),
+      ]),
     refusals,
     noKey,
     released,
@@ -387,6 +518,9 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
     listed,
     by: fields.map((flat) => (flat.includes("by") ? flat[flat.indexOf("by") + 1] : undefined)),
     kept: await keptAfter(nodes, audit, accountId),
+    revoked: await revokedKeys(nodes),
+    restricted: await restricted(nodes),
+    metadata: await metadataAudited(nodes),
   };
 }
 

@@ -32,7 +32,10 @@ import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
 import { refund } from "../../src/store/scripts/refund.ts";
 import { refused } from "../../src/store/scripts/refused.ts";
+import { revoke } from "../../src/store/scripts/revoke.ts";
+import { revokeToken } from "../../src/store/scripts/revoke-token.ts";
 import { rollup } from "../../src/store/scripts/rollup.ts";
+import { suspend } from "../../src/store/scripts/suspend.ts";
 import { tally } from "../../src/store/scripts/tally.ts";
 import { token } from "../../src/store/scripts/token.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
@@ -365,6 +368,12 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
       actor: cliActor("ann"),
       fields: { label: "Ann's" },
     }),
+  SUSPEND: async () => {
+    const { accountId } = await givenAccount();
+    const call = { partition: PARTITION, accountId, status: "suspended" as const };
+    return itemFor(suspend, { ...call, actor: cliActor("ann") });
+  },
+  REVOKE: async () => itemFor(revoke, { ...(await givenAccount()), actor: cliActor("ann") }),
   GATHER: async () => {
     const { accountId, keyId } = await ofLimited(givenAccount);
     return itemFor(gather, { partition: PARTITION, accountId, keyIds: [keyId] });
@@ -385,12 +394,24 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   },
   TOKEN: async () => {
     const tag = partitionNames(PARTITION).done.slice(0, -"done".length);
-    const call = { tokenId: "tok_1", action: "token.create" as const, actor: cliActor("ann"), most: 9 };
+    const call = { tokenId: "tok_1", actor: cliActor("ann"), most: 9, familyMost: 9 };
     const { script, item } = itemFor(token, { ...call, fields: { label: "x", scopes: "y", sha256: "z" } });
     // All tokens are in partition 0; here in the one that moves.
     const keys = item.keys.map((name) => name.replace(/^.*?}:/, tag));
     await clients[0]!.zadd(keys[1]!, 1, "tok_0");
     await clients[0]!.hset(keys[2]!, "digest", "tok_0");
+    return { script, item: { ...item, keys } };
+  },
+  "REVOKE-TOKEN": async () => {
+    const tag = partitionNames(PARTITION).done.slice(0, -"done".length);
+    const call = { tokenId: "tok_2", root: "tok_2", actor: cliActor("ann") };
+    const { script, item } = itemFor(revokeToken, call);
+    const keys = item.keys.map((name) => name.replace(/^.*?}:/, tag));
+    await clients[0]!.hset(keys[0]!, "sha256", "digest");
+    await clients[0]!.hset(keys[1]!, { digest: "tok_2", other: "tok_0" });
+    await clients[0]!.zadd(keys[2]!, 1, "tok_0");
+    await clients[0]!.zadd(keys[3]!, 1, "tok_0");
+    await clients[0]!.zadd(keys[4]!, 1, "tok_0");
     return { script, item: { ...item, keys } };
   },
   ADJUST: async () => {

@@ -6,8 +6,16 @@ import { createClient } from "../../src/store/client.ts";
 import { tokenNames } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { revokeToken as revokeTokenScript } from "../../src/store/scripts/revoke-token.ts";
 import { token } from "../../src/store/scripts/token.ts";
-import { createToken, findToken, listTokens, readToken, revokeToken } from "../../src/store/tokens.ts";
+import {
+  createToken,
+  findToken,
+  listTokens,
+  readToken,
+  revokeToken,
+  type TokenRecord,
+} from "../../src/store/tokens.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { type Mutant, plant, TOKEN_MUTANTS } from "./mutants.ts";
 
@@ -23,6 +31,14 @@ afterAll(() => redis.stop());
 
 const ANN = { by: "cli ann", requestId: "req_1" };
 const SCOPES: Scope[] = ["accounts:read", "keys:write"];
+const MAKER = {
+  tokenId: "tok_maker",
+  root: "tok_maker",
+  scopes: SCOPES,
+  accounts: undefined,
+  expiresAtMs: undefined,
+  familyMost: 100,
+};
 const given = (more = {}) => createToken(nodes, { label: "shop", scopes: SCOPES, ...more }, ANN);
 
 test("a token is found by itself, and the store has its digest only", async () => {
@@ -67,7 +83,7 @@ test("a token whose stored expiry is no time has expired", async () => {
 });
 
 test("a token that ends makes none whose end is no time", async () => {
-  const maker = { scopes: SCOPES, accounts: undefined, expiresAtMs: Date.now() + 60_000 };
+  const maker = { ...MAKER, expiresAtMs: Date.now() + 60_000 };
   const wanted = { label: "for ever", scopes: SCOPES, expiresAtMs: Number.NaN };
   await expect(createToken(nodes, wanted, ANN, maker)).rejects.toMatchObject({ code: "invalid" });
 });
@@ -87,11 +103,10 @@ test("each change of a token is audited once, without its digest", async () => {
 });
 
 test("a token cannot make one with more than it has", async () => {
-  const make = (maker: object, wanted: object) =>
+  const make = async (maker: object, wanted: object) =>
     createToken(nodes, { label: "x", scopes: ["keys:write"], ...wanted }, ANN, {
-      scopes: SCOPES,
-      accounts: undefined,
-      expiresAtMs: undefined,
+      ...MAKER,
+      ...(await given()).record,
       ...maker,
     });
   await make({}, {});
@@ -135,16 +150,15 @@ test("a list shows each token once, newest first, and refuses made-up cursors", 
     await expect(listTokens(nodes, { cursor: wrong, limit: 2 })).rejects.toMatchObject({ code: "invalid" });
 });
 
-/** Has a token made where there may be so many. @returns the outcome */
+/** Has operators make a token where there may be so many. @returns the outcome */
 async function madeAmong(nodes: RedisNodes, most: number, tokenId: string): Promise<string> {
   const fields = { sha256: tokenId, expires_at: Date.now() + 60_000 };
-  const call = { tokenId, action: "token.create", actor: ANN, most, fields } as const;
+  const call = { tokenId, actor: ANN, most, familyMost: most, fields };
   return (await scriptsOf(nodes.of(0)).run(token, call)).outcome;
 }
 
 test("there are no more tokens than a store may have", async () => {
-  await redis.client.del(tokenNames("").endedTokens);
-  const most = await redis.client.zcard(tokenNames("").tokens);
+  const most = await redis.client.zcard(tokenNames("").family);
   expect(await madeAmong(nodes, most, "tok_full")).toBe("full");
   expect(await redis.client.exists(tokenNames("tok_full").token)).toBe(0);
 });
@@ -156,6 +170,7 @@ test("a token that has ended is removed after 90 days, and at once where there i
     withRoom: { old: [], recent: ["record", "listed"], good },
     outcomes: ["created", "full"],
     withoutRoom: { old: [], recent: [], good },
+    families: 0,
     digests: 3,
     ended: 3,
   });
@@ -163,15 +178,17 @@ test("a token that has ended is removed after 90 days, and at once where there i
 
 /** What is left of tokens of which one ended long ago and one just now, while others are made. */
 async function removalsWith(nodes: RedisNodes): Promise<unknown> {
-  const { tokens, tokenIds, endedTokens } = tokenNames("");
+  const { tokens, tokenIds, endedTokens, family } = tokenNames("");
   const before = await redis.client.zrange(tokens, "0", "-1");
-  await redis.client.del(tokens, tokenIds, endedTokens, ...before.map((id) => tokenNames(id).token));
+  await redis.client.del(tokens, tokenIds, endedTokens, family, ...before.map((id) => tokenNames(id).token));
   const make = () =>
     createToken(nodes, { label: "x", scopes: SCOPES, expiresAtMs: Date.now() + 60_000 }, ANN);
   const made = { old: await make(), recent: await make(), good: await make() };
   await revokeToken(nodes, made.recent.record.tokenId, ANN);
   const longAgoMs = Date.now() - 90 * 86_400_000 - 1000;
-  await redis.client.zadd(endedTokens, "XX", longAgoMs, made.old.record.tokenId);
+  for (const list of [endedTokens, family])
+    await redis.client.zadd(list, "XX", longAgoMs, made.old.record.tokenId);
+  await redis.client.zadd(tokenNames(made.old.record.tokenId).family, longAgoMs, "tok_child");
   const left = async ({ token: secret, record: { tokenId } }: typeof made.old) => [
     ...((await redis.client.exists(tokenNames(tokenId).token)) ? ["record"] : []),
     ...((await redis.client.zscore(tokens, tokenId)) === null ? [] : ["listed"]),
@@ -189,10 +206,134 @@ async function removalsWith(nodes: RedisNodes): Promise<unknown> {
     withRoom,
     outcomes,
     withoutRoom: await leftOfAll(),
+    families: await redis.client.exists(tokenNames(made.old.record.tokenId).family),
     digests: await redis.client.hlen(tokenIds),
     ended: await redis.client.zcard(endedTokens),
   };
 }
+
+// Guarantee: a token that was stolen has made none that stays, whoever it made them with.
+test("a token ends with all that it made, and makes no more than it may, nor one after its end", async () => {
+  expect(await familyLife(nodes)).toEqual({
+    parents: ["none", "root", "child", "root"],
+    refusals: ["conflict", "conflict", "forbidden", "forbidden", "forbidden"],
+    byOperators: "created",
+    afterExpiry: "made",
+    revoked: { root: false, child: true, grandchild: true, sibling: false, later: false },
+    found: { root: true, child: false, grandchild: false, sibling: true, later: true },
+    audited: { root: 0, child: 1, grandchild: 1, sibling: 0, later: 0 },
+    relatives: [2, 0],
+    operators: [true, false],
+    slices: { left: 10, good: 0, repeated: 1 },
+  });
+});
+
+/** The life of a family: what is made with whom, refused, and ended with whom. */
+async function familyLife(nodes: RedisNodes): Promise<unknown> {
+  const { family: operators, tokens } = tokenNames("");
+  const wanted = { label: "life", scopes: SCOPES };
+  const make = (maker: TokenRecord | undefined, familyMost = 9) =>
+    createToken(nodes, wanted, ANN, maker && { ...maker, familyMost });
+  const refusal = (work: Promise<unknown>) =>
+    work.then(
+      () => "made",
+      ({ code }: { code: string }) => code,
+    );
+  const root = await make(undefined);
+  const child = await make(root.record);
+  const grandchild = await make(child.record);
+  const sibling = await make(root.record);
+  const made = { root, child, grandchild, sibling };
+  const names = new Map(Object.entries(made).map(([name, { record }]) => [record.tokenId, name]));
+  const parents = Object.values(made).map(({ record }) => names.get(record.parent ?? "") ?? "none");
+
+  // Three were made with the first; as many as there are, are as many as there may be.
+  const { family } = tokenNames(root.record.tokenId);
+  const refusals = [await refusal(make(grandchild.record, 3))];
+  const most = await redis.client.zcard(tokens);
+  const call = { actor: ANN, most, familyMost: 9, fields: { sha256: "digest" } };
+  const { run } = scriptsOf(nodes.of(0));
+  const full = await run(token, { ...call, tokenId: "tok_x", parent: root.record });
+  refusals.push(full.outcome === "full" ? "conflict" : full.outcome);
+  const { outcome: byOperators } = await run(token, { ...call, tokenId: "tok_y" });
+  await redis.client.zadd(family, 1, "tok_expired");
+  const later = await make(root.record, 4);
+  const afterExpiry = await refusal(Promise.resolve(later));
+
+  await revokeToken(nodes, child.record.tokenId, ANN);
+  const relatives = [await redis.client.zcard(family)];
+  refusals.push(await refusal(make(child.record)));
+  const { token: name } = tokenNames(sibling.record.tokenId);
+  await redis.client.hset(name, "expires_at", 1);
+  refusals.push(await refusal(make(sibling.record)));
+  await redis.client.hdel(name, "expires_at");
+  refusals.push(await refusal(make({ ...sibling.record, tokenId: "tok_gone" })));
+  await redis.client.del(tokenNames("tok_gone").token);
+
+  const of = async <T>(read: (one: typeof root) => Promise<T>) =>
+    Object.fromEntries(
+      await Promise.all(Object.entries({ ...made, later }).map(async ([who, one]) => [who, await read(one)])),
+    );
+  const revoked = await of(async ({ record }) => {
+    return (await readToken(nodes, record.tokenId)).revokedAtMs !== undefined;
+  });
+  const found = await of(async (one) => (await findToken(nodes, one.token)) !== undefined);
+  const { records } = await pageAudit(nodes, { limit: 100 });
+  const audited = await of(
+    async ({ record: { tokenId } }) =>
+      records.filter(({ target, action }) => target === tokenId && action === "token.revoke").length,
+  );
+  const slices = await sliced(nodes);
+  const isTheirs = async () => (await redis.client.zscore(operators, root.record.tokenId)) !== null;
+  const listed = [await isTheirs()];
+  await revokeToken(nodes, root.record.tokenId, ANN);
+  relatives.push(await redis.client.zcard(family));
+  listed.push(await isTheirs());
+  for (const id of ["tok_x", "tok_y"]) {
+    await redis.client.del(tokenNames(id).token);
+    await redis.client.zrem(tokens, id);
+    await redis.client.zrem(operators, id);
+  }
+  await redis.client.hdel(tokenNames("").tokenIds, "digest");
+  return {
+    parents,
+    refusals,
+    byOperators,
+    afterExpiry,
+    revoked,
+    found,
+    audited,
+    relatives,
+    operators: listed,
+    slices,
+  };
+}
+
+/** Ends a chain of 50 tokens: how many are left after the first call, are good after all, and were audited as revoked twice. */
+async function sliced(nodes: RedisNodes): Promise<unknown> {
+  const wanted = { label: "chain", scopes: SCOPES };
+  const first = await createToken(nodes, wanted, ANN);
+  const chain = [first];
+  for (const _ of Array.from({ length: 50 }))
+    chain.push(await createToken(nodes, wanted, ANN, { ...chain.at(-1)!.record, familyMost: 99 }));
+  const { tokenId } = first.record;
+  const call = { tokenId, root: tokenId, actor: ANN };
+  const reply = await scriptsOf(nodes.of(0)).run(revokeTokenScript, call);
+  for (const _ of [1, 2]) await revokeToken(nodes, tokenId, ANN);
+  const found = await Promise.all(chain.map(({ token: secret }) => findToken(nodes, secret)));
+  const { records } = await pageAudit(nodes, { limit: 100 });
+  const ids = new Set(chain.map(({ record }) => record.tokenId));
+  const revoked = records.filter(({ target, action }) => action === "token.revoke" && ids.has(target));
+  return {
+    left: reply.outcome === "revoked" && reply.left,
+    good: found.filter((one) => one !== undefined).length,
+    repeated: revoked.length / chain.length,
+  };
+}
+
+test("two lives without a mistake are the same", async () => {
+  expect(await lifeWith()).toEqual(await lifeWith());
+});
 
 test.each(TOKEN_MUTANTS)("the mistake is found: $what", async (mutant) => {
   const found = await lifeWith(mutant).catch((error: Error) => error.message);
@@ -229,10 +370,12 @@ async function life(nodes: RedisNodes): Promise<unknown> {
   await redis.client.hdel(name, "revoked_at");
   const after = await findToken(nodes, secret);
   const none = await revokeToken(nodes, "tok_none", ANN).catch((error: { code?: string }) => error.code);
-  await redis.client.del(tokenNames("tok_none").token);
+  const forced = { tokenId: "tok_none", root: "tok_none", actor: ANN };
+  const missing = (await scriptsOf(nodes.of(0)).run(revokeTokenScript, forced)).outcome;
   await redis.client.del(endedTokens);
-  const full = await madeAmong(nodes, await redis.client.zcard(tokens), "tok_full");
+  const full = await madeAmong(nodes, await redis.client.zcard(tokenNames("").family), "tok_full");
   await redis.client.zrem(tokens, "tok_full");
+  await redis.client.zrem(tokenNames("").family, "tok_full");
   const { records } = await pageAudit(nodes, { limit: 100 });
   const audited = records.filter(({ target }) => target === record.tokenId);
   return {
@@ -240,8 +383,9 @@ async function life(nodes: RedisNodes): Promise<unknown> {
     listed: listed !== null,
     found: [before !== undefined, after !== undefined],
     revoked: [first.revokedAtMs === undefined, second.revokedAtMs],
-    none,
+    none: [none, missing],
     full,
+    family: await familyLife(nodes),
     removals: await removalsWith(nodes),
     audited: audited.map(({ action, by, after }) => [action, by, Object.keys(after).sort()]),
   };

@@ -160,6 +160,30 @@ export const adminSchema = section(
       maxItems: 64,
       description: "Names beside localhost and IP addresses that browsers and scripts may use for it.",
     }),
+    token_writes_per_minute: integer(
+      600,
+      1,
+      1_000_000,
+      "Writes of the management API that one token may make in a minute, with all tokens that were made with it; at each gateway.",
+    ),
+    token_bytes_per_day: integer(
+      8_388_608,
+      65_536,
+      1_000_000_000_000,
+      "Bytes that these tokens may write in a day: of each write its body, and 512 for the audit; at each gateway.",
+    ),
+    tokens_per_token: integer(
+      100,
+      0,
+      500,
+      "Tokens that may be made with one token, directly or with those that it made, and have not ended.",
+    ),
+    keys_per_account: integer(
+      10_000,
+      1,
+      1_000_000,
+      "API keys that one account may get by the management API; revoked ones count.",
+    ),
     tls,
   },
 );
@@ -172,6 +196,15 @@ export const toAdminConfig = (
   port: admin.port,
   /** Names that it answers to beside addresses and localhost. */
   hosts: admin.hosts,
+  /** Of the management API. */
+  bounds: {
+    writesPerMinute: admin.token_writes_per_minute,
+    bytesPerDay: admin.token_bytes_per_day,
+    /** That have not ended. */
+    tokensPerToken: admin.tokens_per_token,
+    /** Revoked ones count. */
+    keysPerAccount: admin.keys_per_account,
+  },
   /** A secret, from the environment only: opens the admin port with all rights; without one, only tokens of the management API (`tgm_`) open its data. */
   token: material.token,
   /** Undefined for plain HTTP. Holds a secret. */

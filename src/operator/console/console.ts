@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Access } from "../access.ts";
+import type { RefusalLog } from "../refusal-log.ts";
 import { type Reply, send, text } from "../reply.ts";
 import { pageFile, pageHeaders } from "./files.ts";
 
@@ -8,10 +9,19 @@ const CONSOLE_PATH = "/console";
 export type Console = ReturnType<typeof createConsole>;
 
 /** The console's page on the admin port, which holds no data: it is a client of the management API. See docs/console.md. */
-export function createConsole({ access }: { access: Pick<Access, "check"> }) {
+export function createConsole({
+  access,
+  refusals,
+}: {
+  access: Pick<Access, "check">;
+  refusals: Pick<RefusalLog, "signIn">;
+}) {
   async function pageOf(req: IncomingMessage, path: string): Promise<Reply> {
     const entry = access.check(req, "page");
-    if (entry.outcome === "denied") return text(entry.status, entry.error);
+    if (entry.outcome === "denied") {
+      refusals.signIn(entry.reason, req);
+      return text(entry.status, entry.error);
+    }
     if (req.method !== "GET" && req.method !== "HEAD")
       return { status: 405, headers: { Allow: "GET, HEAD" } };
     // Relative, so that it holds behind a proxy's prefix too.

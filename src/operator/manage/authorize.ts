@@ -1,13 +1,16 @@
 import type { IncomingMessage } from "node:http";
 import { SCOPES, type Scope } from "../../domain/scopes.ts";
 import type { TokenRecord } from "../../store/tokens.ts";
-import type { Access } from "../access.ts";
+import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
+import type { Access, TokenAttempt } from "../access.ts";
 import { Problem } from "./problems.ts";
 
 /** Who calls the API, and what they may do. */
 export interface Grantee {
   /** Undefined for `ADMIN_TOKEN`. */
   tokenId: string | undefined;
+  /** The first token of its family: rates and volumes are those of all together. Undefined for `ADMIN_TOKEN`, which has none. */
+  root: string | undefined;
   label: string;
   scopes: readonly Scope[];
   /** The only accounts that it may use; undefined: all. */
@@ -32,30 +35,36 @@ export async function authorize(
   findToken: (token: string) => Promise<TokenRecord | undefined>,
 ): Promise<Grantee> {
   const denied = access.checkSource(req);
-  if (denied) throw new Problem(denied.status === 421 ? "wrong_host" : "forbidden", denied.error);
+  if (denied) {
+    const code = denied.status === 421 ? "wrong_host" : "forbidden";
+    throw new Problem(code, denied.error, { signIn: denied.reason });
+  }
   const attempt = access.attempt(req);
-  if (attempt.waitSeconds > 0) {
-    throw new Problem("too_many_wrong_tokens", "too many wrong tokens; wait a minute", {
-      headers: { "Retry-After": String(attempt.waitSeconds) },
-    });
+  if (attempt.token === undefined) {
+    throw unauthorized("this needs a token: Authorization: Bearer tgm_...", "no_token");
   }
-  if (attempt.token === undefined) throw unauthorized("this needs a token: Authorization: Bearer tgm_...");
-  const grantee = attempt.isAdmin ? adminOf(req) : await granteeOf(attempt.token, findToken);
-  if (!grantee) {
-    attempt.wasWrong();
-    throw unauthorized("this token is unknown, revoked or expired");
+  // First of all: others behind the same address may have tried wrong ones.
+  const grantee = attempt.isAdmin ? adminOf(req) : await granteeOf(attempt, findToken);
+  if (grantee) {
+    attempt.wasRight();
+    return grantee;
   }
-  attempt.wasRight();
-  return grantee;
+  const waitSeconds = attempt.wasWrong();
+  if (waitSeconds === 0) throw unauthorized("this token is unknown, revoked or expired", "wrong_token");
+  throw new Problem("too_many_wrong_tokens", "too many wrong tokens; wait a minute", {
+    headers: { "Retry-After": String(waitSeconds) },
+    signIn: "too_many_wrong_tokens",
+  });
 }
 
-const unauthorized = (detail: string): Problem =>
-  new Problem("unauthorized", detail, { headers: { "WWW-Authenticate": "Bearer" } });
+const unauthorized = (detail: string, signIn: SignInRefusal): Problem =>
+  new Problem("unauthorized", detail, { headers: { "WWW-Authenticate": "Bearer" }, signIn });
 
 const adminOf = (req: IncomingMessage): Grantee => {
   const by = req.headers[CLIENT_HEADER] === "console" ? "console" : "admin_token";
   return {
     tokenId: undefined,
+    root: undefined,
     label: "ADMIN_TOKEN",
     scopes: SCOPES,
     accounts: undefined,
@@ -65,14 +74,14 @@ const adminOf = (req: IncomingMessage): Grantee => {
 };
 
 async function granteeOf(
-  token: string,
+  { token, isApiToken }: TokenAttempt,
   findToken: (token: string) => Promise<TokenRecord | undefined>,
 ): Promise<Grantee | undefined> {
-  if (!token.startsWith("tgm_")) return undefined;
+  if (token === undefined || !isApiToken) return undefined;
   const record = await findToken(token);
   if (!record) return undefined;
-  const { tokenId, label, scopes, accounts, expiresAtMs } = record;
-  return { tokenId, label, scopes, accounts, expiresAtMs, by: `${tokenId} ${label}` };
+  const { tokenId, root, label, scopes, accounts, expiresAtMs } = record;
+  return { tokenId, root, label, scopes, accounts, expiresAtMs, by: `${tokenId} ${label}` };
 }
 
 /** @throws Problem for a token that lacks the scope */

@@ -61,6 +61,7 @@ export const EXAMPLES = {
     label: "shop",
     scopes: ["accounts:write", "keys:write", "credits:write"],
     accounts: null,
+    parent: null,
     created_at: "2026-10-01T08:00:00.000Z",
     expires_at: null,
     revoked_at: null,

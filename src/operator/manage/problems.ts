@@ -1,6 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
 import { OperatorError } from "../../store/operator-error.ts";
+import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
 import { withoutSecrets } from "./secrets.ts";
 
 /** What can go wrong with a call, by its `code`: the status, and when it is answered. */
@@ -22,6 +23,10 @@ export const PROBLEMS = {
   unsupported_media_type: { status: 415, when: "The body is not `application/json`, or is encoded." },
   wrong_host: { status: 421, when: "`Host` is neither an IP address nor a name in `admin.hosts`." },
   too_many_wrong_tokens: { status: 429, when: "Wait for `Retry-After` seconds." },
+  too_many_writes: {
+    status: 429,
+    when: "The token, with those made with it, has written as much as it may. Wait for `Retry-After` seconds.",
+  },
   internal: { status: 500, when: "A fault of the gateway; its log says more under the `request_id`." },
   overloaded: { status: 503, when: "Too many calls at a time. Repeat it after `Retry-After` seconds." },
   unavailable: { status: 503, when: "Redis or the archive cannot be used. Repeat it later." },
@@ -37,17 +42,24 @@ export class Problem extends Error {
   readonly detail: string;
   readonly errors: readonly FieldProblem[];
   readonly headers: Readonly<Record<string, string>>;
+  /** Why it was not even known who calls. */
+  readonly signIn: SignInRefusal | undefined;
 
   constructor(
     code: ProblemCode,
     detail: string,
-    more: { errors?: readonly FieldProblem[]; headers?: Readonly<Record<string, string>> } = {},
+    more: {
+      errors?: readonly FieldProblem[];
+      headers?: Readonly<Record<string, string>>;
+      signIn?: SignInRefusal;
+    } = {},
   ) {
     super(detail);
     this.code = code;
     this.detail = detail;
     this.errors = more.errors ?? [];
     this.headers = more.headers ?? {};
+    this.signIn = more.signIn;
   }
 }
 

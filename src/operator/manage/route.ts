@@ -25,8 +25,8 @@ export interface Call<Query = unknown, Body = unknown> {
   body: Body;
   /** Undefined without one. */
   idempotencyKey: string | undefined;
-  /** The revision that `If-Match` asks for. */
-  ifRevision: number | undefined;
+  /** The revisions that `If-Match` asks for: the object must have one of them. */
+  ifRevisions: readonly number[] | undefined;
   /** Who calls. */
   grantee: Grantee;
   actor: Actor;
@@ -68,6 +68,8 @@ export interface Route {
   needsIdempotencyKey: boolean;
   /** Takes `If-Match`. */
   takesIfMatch: boolean;
+  /** Whether a call only revokes, suspends or closes, which a token may do beside its other writes. */
+  ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
   /** Further statuses that it may answer, beside those of all routes. */
   refusals: readonly (404 | 409 | 412)[];

@@ -8,16 +8,18 @@ import type { OperatorSession } from "../../store/operator-session.ts";
 import { findToken } from "../../store/tokens.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
+import { type RefusalLog, requestLine, shortened } from "../refusal-log.ts";
 import { json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
 import { createCallLimit } from "./call-limit.ts";
-import { etagOf, revisionOf } from "./etag.ts";
+import { etagOf, revisionsOf } from "./etag.ts";
 import { IDEMPOTENCY_KEY, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { readJsonBody, readQuery } from "./request.ts";
 import type { Call, Route } from "./route.ts";
 import { createRoutes } from "./routes.ts";
 import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
+import { createWriteBudget } from "./write-budget.ts";
 
 export const MANAGE_PATH = "/manage/v1";
 
@@ -28,6 +30,9 @@ const HEADERS = {
 const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json; charset=utf-8" };
 const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
 const NO_BODY = Type.Object({}, { additionalProperties: false });
+const CALL = "management call";
+/** Of reads, those that were refused because of who asks are on record. */
+const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
 const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 
 /** Called with each answer: the route's template, or `unknown`, and the status. */
@@ -41,11 +46,13 @@ export function createManagement(options: {
   session: OperatorSession;
   services: Omit<Services, "session">;
   counted: Counted;
+  refusals: Pick<RefusalLog, "write" | "counted">;
   log: Logger;
 }) {
-  const { access, session, counted, log } = options;
+  const { access, session, counted, refusals, log } = options;
   const find = createFinder(createRoutes({ ...options.services, session }));
   const callLimit = createCallLimit();
+  const budget = createWriteBudget(() => options.services.bounds());
   /** What was written must be on record whatever the log level. */
   const audit = createAudit(log);
 
@@ -55,7 +62,11 @@ export function createManagement(options: {
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
     const call = await callOf(req, route, params, query, seen);
-    const { status, body, revision, confirmed } = await callLimit.run(call.grantee.by, () => route.run(call));
+    const { root, by } = call.grantee;
+    if (route.method !== "GET") {
+      budget.take(root, route.ends?.(call.body) ? "ends" : "adds", JSON.stringify(call.body).length);
+    }
+    const { status, body, revision, confirmed } = await callLimit.run(root ?? by, () => route.run(call));
     const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
     const written = confirmed === false ? { ...body, confirmed } : body;
     return json(status, written, { ...JSON_HEADERS, ...etag });
@@ -63,10 +74,22 @@ export function createManagement(options: {
 
   function refusal(error: unknown, seen: Seen, method: string | undefined): Reply {
     const problem = problemOf(error, method) ?? new Problem("internal", "internal fault; the log says more");
+    seen.problem = problem;
     if (problem.code === "internal")
       log.error({ request_id: seen.requestId, err: error }, "management: internal fault");
     const { status } = PROBLEMS[problem.code];
     return json(status, problemBody(problem, seen.requestId), { ...PROBLEM_HEADERS, ...problem.headers });
+  }
+
+  /** Each write that was done; of calls that were refused some. */
+  function record(req: IncomingMessage, seen: Seen, reply: Reply): void {
+    const { problem, grantee } = seen;
+    if (problem?.signIn) refusals.counted(problem.signIn);
+    const line = () => callLine(req, seen, reply);
+    const isRead = req.method === "GET" || req.method === "HEAD";
+    if (problem && (!isRead || REFUSED_READS.has(reply.status))) {
+      refusals.write(`${problem.signIn ?? problem.code} ${grantee?.root ?? grantee?.by ?? ""}`, line, CALL);
+    } else if (!isRead) audit.info(line(), CALL);
   }
 
   return {
@@ -76,15 +99,11 @@ export function createManagement(options: {
         requestId: newRequestId(),
         grantee: undefined,
         route: undefined,
-        error: undefined,
+        problem: undefined,
       };
-      const reply = await answer(req, seen).catch((error: unknown) => {
-        seen.error = error;
-        return refusal(error, seen, req.method);
-      });
+      const reply = await answer(req, seen).catch((error: unknown) => refusal(error, seen, req.method));
       counted(seen.route ? `${seen.route.method} ${seen.route.path}` : "unknown", reply.status);
-      if (req.method !== "GET" && req.method !== "HEAD")
-        audit.info(auditLine(req, seen, reply), "management call");
+      record(req, seen, reply);
       send(res, { ...reply, headers: { "X-Request-Id": seen.requestId, ...reply.headers } });
     },
   };
@@ -95,25 +114,23 @@ interface Seen {
   requestId: string;
   grantee: Grantee | undefined;
   route: Route | undefined;
-  error: unknown;
+  /** Why it was refused. */
+  problem: Problem | undefined;
 }
 
 /** Never has a secret: neither token nor body, nor a key where an id belongs. */
-function auditLine(
+const callLine = (
   req: IncomingMessage,
-  { requestId, grantee, route, error }: Seen,
+  { requestId, grantee, route, problem }: Seen,
   { status }: Reply,
-): object {
-  return {
-    action: route?.name,
-    path: withoutSecrets(textOf(req.url?.split("?")[0] ?? "")),
-    by: grantee?.by,
-    remote_address: req.socket.remoteAddress,
-    request_id: requestId,
-    status,
-    why: error instanceof Error ? withoutSecrets(error.message) : undefined,
-  };
-}
+): object => ({
+  action: route?.name,
+  ...requestLine(req),
+  by: grantee && shortened(grantee.by),
+  request_id: requestId,
+  status,
+  why: problem && shortened(withoutSecrets(problem.detail)),
+});
 
 /** A request target, whose query begins at the first question mark. RFC 3986 section 3.4. */
 function targetOf(target: string): { path: string; query: string } {
@@ -148,7 +165,7 @@ async function callOf(
     query: readQuery(route.query, query),
     body: route.method === "GET" ? {} : await readJsonBody(route.body ?? NO_BODY, req),
     idempotencyKey,
-    ifRevision: route.takesIfMatch ? revisionOf(headerOf(req, "if-match")) : undefined,
+    ifRevisions: route.takesIfMatch ? revisionsOf(headerOf(req, "if-match")) : undefined,
     grantee,
     actor: { by: grantee.by, requestId: seen.requestId },
   };
@@ -191,9 +208,6 @@ function match(pattern: readonly string[], parts: readonly (string | undefined)[
   }
   return params;
 }
-
-/** A path as it is meant; as it is written if it is no text. */
-const textOf = (path: string): string => decoded(path) ?? path;
 
 /** A part of a path; undefined if it is no text. */
 function decoded(part: string): string | undefined {

@@ -1,3 +1,4 @@
+import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
 import type { Tiers } from "../../domain/limits.ts";
 import type { PriceTable } from "../../domain/prices.ts";
@@ -21,6 +22,8 @@ export interface Services {
   session: OperatorSession;
   tiers(): Tiers;
   prices(): PriceTable;
+  /** What tokens may write, and how many keys and tokens there may be. */
+  bounds(): Config["admin"]["bounds"];
   /** Credits of each package. */
   packages(): Readonly<Record<string, number>>;
   /** Keys by tier as far as they are known. */

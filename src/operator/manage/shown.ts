@@ -93,6 +93,7 @@ export const tokenShown = (record: TokenRecord, secret?: string) => ({
   label: record.label,
   scopes: record.scopes,
   accounts: record.accounts ?? null,
+  parent: record.parent ?? null,
   created_at: isoTime(record.createdAtMs),
   expires_at: isoTimeOrNull(record.expiresAtMs),
   revoked_at: isoTimeOrNull(record.revokedAtMs),

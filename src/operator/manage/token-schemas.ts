@@ -12,6 +12,12 @@ export const Token = Type.Object(
     accounts: nullable<string[]>(
       Type.Array(accountId, { description: "The only accounts that it may use. null: all." }),
     ),
+    parent: nullable<string>(
+      Type.String({
+        description:
+          "The token that it was made with, which ends it when it is revoked. null: operators made it.",
+      }),
+    ),
     created_at: time,
     expires_at: nullable<string>(time),
     revoked_at: nullable<string>(time),

@@ -2,7 +2,7 @@ import { type Actor, actorText } from "../actor.ts";
 import { recordOf } from "../ledger-entries.ts";
 import { accountNames, partitionNames } from "../names.ts";
 import type { AccountRecord } from "../records.ts";
-import type { Script } from "../script-definition.ts";
+import type { Reply, Script } from "../script-definition.ts";
 import { fieldsAndValues } from "./change.ts";
 
 export interface AccountCall {
@@ -10,15 +10,17 @@ export interface AccountCall {
   accountId: string;
   action: "account.create" | "account.patch";
   /** Nothing is changed if the record has another revision. */
-  ifRevision?: number | undefined;
+  ifRevisions?: readonly number[] | undefined;
   actor: Actor;
+  /** Whether it may do more than with its earlier status. */
+  mayReinstate?: boolean;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
 }
 
 export type AccountReply =
   | { outcome: "created" | "changed" | "unchanged"; record: AccountRecord }
-  | { outcome: "exists" | "stale" | "missing" };
+  | { outcome: "exists" | "restricted" | "stale" | "missing" };
 
 /** Creates an account, or changes fields of its record. */
 export const account: Script<AccountCall, AccountReply> = {
@@ -28,21 +30,25 @@ export const account: Script<AccountCall, AccountReply> = {
     accountNames(partition, accountId).account,
     partitionNames(partition).accounts,
   ],
-  args: ({ accountId, action, ifRevision = "", actor, fields }) => [
+  args: ({ accountId, action, ifRevisions = [], actor, mayReinstate = false, fields }) => [
     accountId,
     action,
-    ifRevision,
+    ifRevisions.join(),
     actorText(actor),
+    mayReinstate ? 1 : 0,
     ...fieldsAndValues(fields),
   ],
-  read([outcome, , record]) {
-    switch (outcome) {
-      case "created":
-      case "changed":
-      case "unchanged":
-        return { outcome, record: recordOf(record as string[]) };
-      default:
-        return { outcome: outcome as "exists" | "stale" | "missing" };
-    }
-  },
+  read: readAccountReply,
 };
+
+/** Reads a reply of ACCOUNT or SUSPEND. */
+export function readAccountReply([outcome, , record]: Reply): AccountReply {
+  switch (outcome) {
+    case "created":
+    case "changed":
+    case "unchanged":
+      return { outcome, record: recordOf(record as string[]) };
+    default:
+      return { outcome: outcome as "exists" | "restricted" | "stale" | "missing" };
+  }
+}

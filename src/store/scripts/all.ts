@@ -23,10 +23,13 @@ import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
+import { revoke } from "./revoke.ts";
+import { revokeToken } from "./revoke-token.ts";
 import { rollup } from "./rollup.ts";
 
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
+import { suspend } from "./suspend.ts";
 import { tally } from "./tally.ts";
 import { token } from "./token.ts";
 import { trim } from "./trim.ts";
@@ -66,7 +69,10 @@ export const SCRIPTS: readonly ScriptFile[] = [
   gather,
   refused,
   account,
+  suspend,
+  revoke,
   token,
+  revokeToken,
   adjust,
   refund,
 ];

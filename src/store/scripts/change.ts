@@ -8,11 +8,11 @@ export interface ChangeCall {
   /** Nothing is changed if the record has this field. */
   unless?: string;
   /** Nothing is changed if the record has another revision. */
-  ifRevision?: number | undefined;
+  ifRevisions?: readonly number[] | undefined;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
   /** As the audit has it. */
-  action?: "key.patch" | "key.rotate" | "key.revoke";
+  action?: "key.patch" | "key.rotate";
   /** The system user when left out. */
   actor?: Actor;
 }
@@ -26,9 +26,9 @@ export const change: Script<ChangeCall, Changed> = {
   name: "change",
   isBatched: false,
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
-  args: ({ unless = "", ifRevision = "", action = "key.patch", actor = cliActor(), fields }) => [
+  args: ({ unless = "", ifRevisions = [], action = "key.patch", actor = cliActor(), fields }) => [
     unless,
-    ifRevision,
+    ifRevisions.join(),
     actorText(actor),
     action,
     ...fieldsAndValues(fields),

@@ -20,6 +20,8 @@ export interface IssueCall {
   fingerprint?: string | undefined;
   /** Whether to refuse to create the account. */
   accountMustExist?: boolean;
+  /** How many keys the account may have, revoked ones included; no bound when left out. */
+  keysMax?: number | undefined;
   /** Whole credits that come with the key; 0 for none. */
   credits: number;
   /** Under which the credits are granted. */
@@ -30,7 +32,7 @@ export interface IssueCall {
 
 /** `balance`: credits that can be spent. */
 export interface Issued {
-  outcome: "issued" | "known" | "unknown_account" | "too_large";
+  outcome: "issued" | "known" | "unknown_account" | "too_many_keys" | "too_large";
   balance: number;
 }
 
@@ -43,7 +45,7 @@ export const issue: Script<IssueCall, Issued> = {
     const { accounts, tiers } = partitionNames(partition);
     return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
   },
-  args({ key, tier, digest, limits, credits, reference, actor = cliActor(), accountMustExist, ...more }) {
+  args({ key, tier, digest, limits, credits, reference, actor = cliActor(), ...more }) {
     const { rateLimit, maxConcurrent, dailyLimit } = limits;
     const record = {
       tier,
@@ -60,8 +62,10 @@ export const issue: Script<IssueCall, Issued> = {
     const fields = Object.entries(record).flatMap(([field, value]) =>
       value === undefined ? [] : [field, value],
     );
+    const { accountMustExist, keysMax = Number.MAX_SAFE_INTEGER } = more;
     const who = actorText(actor);
-    return [key.keyId, key.accountId, credits, reference, who, accountMustExist ? 1 : 0, ...fields];
+    const rules = [accountMustExist ? 1 : 0, keysMax];
+    return [key.keyId, key.accountId, credits, reference, who, ...rules, ...fields];
   },
   read: ([outcome, balance]) => ({ outcome: outcome as Issued["outcome"], balance: Number(balance) }),
 };

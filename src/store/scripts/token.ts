@@ -7,36 +7,46 @@ import { fieldsAndValues } from "./change.ts";
 
 export interface TokenCall {
   tokenId: string;
-  action: "token.create" | "token.revoke";
   actor: Actor;
-  /** How many tokens there may be. */
+  /** The token that it is made with, and the first of its family; undefined if operators make it. */
+  parent?: { tokenId: string; root: string } | undefined;
+  /** How many tokens there may be; how many operators may have made. */
   most: number;
-  /** Of a new one. */
+  /** How many may be made with one token, directly or not. */
+  familyMost: number;
   fields: Readonly<Record<string, string | number>>;
 }
 
 export type TokenReply =
-  | { outcome: "created" | "revoked"; record: StoredToken }
-  | { outcome: "full" | "missing" };
+  | { outcome: "created"; record: StoredToken }
+  | { outcome: "full" | "family_full" | "parent_ended" };
 
-/** Creates a token of the management API, or revokes one. */
+/** Creates a token of the management API. */
 export const token: Script<TokenCall, TokenReply> = {
   name: "token",
   isBatched: false,
-  keys: ({ tokenId }) => {
+  keys: ({ tokenId, parent }) => {
     const names = tokenNames(tokenId);
-    return [names.token, names.tokens, names.tokenIds, names.endedTokens];
+    return [
+      names.token,
+      names.tokens,
+      names.tokenIds,
+      names.endedTokens,
+      tokenNames(parent?.root ?? "").family,
+      parent ? tokenNames(parent.tokenId).token : names.token,
+    ];
   },
-  args: ({ tokenId, action, actor, most, fields }) => [
+  args: ({ tokenId, actor, parent, most, familyMost, fields }) => [
     tokenId,
-    action,
     actorText(actor),
+    parent?.tokenId ?? "",
     most,
-    ...fieldsAndValues(fields),
+    familyMost,
+    ...fieldsAndValues({ ...fields, ...(parent && { parent: parent.tokenId, root: parent.root }) }),
   ],
   read([outcome, , record]) {
-    return outcome === "created" || outcome === "revoked"
+    return outcome === "created"
       ? { outcome, record: recordOf(record as string[]) }
-      : { outcome: outcome as "full" | "missing" };
+      : { outcome: outcome as "full" | "family_full" | "parent_ended" };
   },
 };

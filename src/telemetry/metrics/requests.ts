@@ -12,6 +12,17 @@ export const OVERLOADS = [
   "write_timeout",
 ] as const;
 
+/** Why the admin port refuses a request before the rights of whoever sent it count. */
+export const SIGN_IN_REFUSALS = [
+  "no_token",
+  "wrong_token",
+  "too_many_wrong_tokens",
+  "other_site",
+  "wrong_host",
+  "no_admin_token",
+] as const;
+export type SignInRefusal = (typeof SIGN_IN_REFUSALS)[number];
+
 /** An admission that leaves less than this share of the window is near the limit. */
 const NEAR_LIMIT_SHARE = 0.2;
 
@@ -23,6 +34,12 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
     ["bound"],
   );
   for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
+  const signInsRefused = counter(
+    "tollgate_sign_ins_refused_total",
+    "Requests that the admin port refused without knowing who sent them, by reason.",
+    ["reason"],
+  );
+  for (const reason of SIGN_IN_REFUSALS) signInsRefused.inc({ reason }, 0);
   return {
     requests: counter(
       "tollgate_requests_total",
@@ -34,6 +51,7 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       "Calls of the management API answered on the admin port, by route and HTTP status.",
       ["route", "status"],
     ),
+    signInsRefused,
     requestSeconds: histogram(
       "tollgate_request_duration_seconds",
       "Time from a request's headers to the end of its response, by route template and class of HTTP status.",

@@ -75,3 +75,78 @@ export const carelessBackend: Attack = {
     return tally;
   },
 };
+
+const WRITES_PER_MINUTE = 12;
+const TOKENS = 1;
+
+/** A small token that makes tokens, keys and large metadata without a pause, with all that it has made. */
+export const smallToken: Attack = {
+  name: "small-token",
+  title:
+    "20 connections with one token that may write accounts, keys and tokens, and with those that it makes: 4 KB of metadata, keys and tokens, without a pause, for 8 s",
+  durationMs: 8000,
+  env: { ADMIN_TOKEN: TOKEN },
+  config: { admin: { token_writes_per_minute: WRITES_PER_MINUTE, tokens_per_token: TOKENS } },
+  async send(target) {
+    const tally = new Tally();
+    const manage = async (path: string, body: object, token = TOKEN, method = "POST", key = "one") => {
+      const headers = {
+        Authorization: `Bearer ${token}`,
+        "Content-Type": "application/json",
+        "Idempotency-Key": key,
+      };
+      const url = `${target.adminUrl}/manage/v1${path}`;
+      const answer = await fetch(url, { method, headers, body: JSON.stringify(body) });
+      return { status: answer.status, body: (await answer.json()) as Record<string, string> };
+    };
+    const scopes = ["accounts:write", "keys:write", "tokens:write"];
+    await manage("/accounts", { account_id: "shop" });
+    const root = (await manage("/tokens", { label: "small", scopes })).body;
+    const tokens = [root.token!];
+    const done = { writes: 0, tokens: 0 };
+    const metadata = Object.fromEntries(Array.from({ length: 36 }, (_, at) => [`m${at}`, "x".repeat(100)]));
+    const untilMs = deadlineOf(target);
+    await atOnce(20, async (worker) => {
+      for (let nth = worker; performance.now() < untilMs; nth++) {
+        const token = tokens[nth % tokens.length]!;
+        const calls = [
+          () => manage("/accounts/shop", { metadata: { ...metadata, nth } }, token, "PATCH"),
+          () => manage("/tokens", { label: "child", scopes }, token),
+          () => manage("/accounts/shop/keys", {}, token, "POST", `${worker}-${nth}`),
+        ];
+        const answer = await calls[nth % calls.length]!();
+        tally.requests++;
+        tally.answers[answer.status] = (tally.answers[answer.status] ?? 0) + 1;
+        if (answer.status < 300) done.writes++;
+        if (answer.body.token) {
+          done.tokens++;
+          tokens.push(answer.body.token);
+        }
+      }
+    });
+    tally.check(
+      "a token and those that it made write no more than they may",
+      done.writes <= WRITES_PER_MINUTE,
+      done.writes,
+    );
+    tally.check(
+      "a token and those that it made make no more than they may",
+      done.tokens <= TOKENS,
+      done.tokens,
+    );
+    const revoked = await manage(`/tokens/${root.token_id}/revoke`, {});
+    const after = await Promise.all(
+      tokens.map((token) =>
+        fetch(`${target.adminUrl}/manage/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } }),
+      ),
+    );
+    tally.check(
+      "the token ends with all that it made",
+      revoked.status === 200 && after.every(({ status }) => status === 401 || status === 429),
+      after.map(({ status }) => status).join(" "),
+    );
+    const made = await manage("/tokens", { label: "own", scopes });
+    tally.check("operators make a token", made.status === 201, made.status);
+    return tally;
+  },
+};

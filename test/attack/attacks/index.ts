@@ -1,6 +1,6 @@
 import type { Attack } from "../attack.ts";
-import { adminTokens } from "./admin.ts";
-import { carelessBackend } from "./backend.ts";
+import { adminTokens, loudStrangers } from "./admin.ts";
+import { carelessBackend, smallToken } from "./backend.ts";
 import { dripping, drippingChunks, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
 import { hangingGenerations, oneKey, unknownKeys } from "./keys.ts";
@@ -26,6 +26,8 @@ export const ATTACKS: readonly Attack[] = [
   escapedEcho,
   unknownKeys,
   adminTokens,
+  loudStrangers,
   carelessBackend,
+  smallToken,
   oddHeads,
 ];

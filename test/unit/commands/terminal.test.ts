@@ -99,10 +99,25 @@ describe("tables", () => {
 
   test("have columns as wide as what is in them, whatever colour it has", () => {
     const screen = givenScreen(80);
-    const text = table(["ID", "ACCOUNT", "STATE"], [["key_1", paint("red", "acme", screen), "ok"]], {
+    const text = table(["ID", "ACCOUNT", "STATE"], [["key_1", { style: "red", text: "acme" }, "ok"]], {
       screen,
     });
+    expect(text).toContain(paint("red", "acme", screen));
     expect(plain(text)).toBe("ID     ACCOUNT  STATE\nkey_1  acme     ok");
+  });
+
+  // Guarantee: no label, name or reason of others clears, turns or forges what an operator reads.
+  test.each([
+    ["\u001b[2Jx", "\\u001b[2Jx"],
+    ["\u001b[31mx", "\\u001b[31mx"],
+    ["\u009b2Jx", "\\u009b2Jx"],
+    ["\u202ex", "\\u202ex"],
+    ["x\nforged", "x\\u000aforged"],
+    ["x\u0085y", "x\\u0085y"],
+  ])("and lists show what others wrote escaped: %j", (hostile, escaped) => {
+    const screen = givenScreen(80, false);
+    expect(table(["A"], [[hostile]], { screen })).toBe(`A\n${escaped}`);
+    expect(listing({ a: hostile }, screen)).toBe(`a  ${escaped}`);
   });
 
   test("cut what may be cut, to fit the terminal, and nothing else", () => {

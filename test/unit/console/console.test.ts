@@ -10,7 +10,10 @@ import { createConsole } from "../../../src/operator/console/console.ts";
 const PAGE = join(import.meta.dirname, "../../../src/operator/console/page");
 const TOKEN = "correct-horse-battery";
 let url: string;
-const made = createConsole({ access: createAccess({ token: TOKEN, host: "127.0.0.1" }) });
+const made = createConsole({
+  access: createAccess({ token: TOKEN, host: "127.0.0.1" }),
+  refusals: { signIn: () => undefined },
+});
 const server = createServer((req, res) => void made.serve(req, res));
 beforeAll(async () => {
   server.listen(0, "127.0.0.1");

@@ -12,6 +12,7 @@ function givenAdminServer(serve: () => Promise<never>) {
     notReady: () => undefined,
     config: () => ({}),
     access: { check: () => ({ outcome: "allowed" }) },
+    refusals: { signIn: () => undefined },
     console: { owns: (path) => path === "/console/", serve },
     logLevel: serve,
     management: { owns: () => false, serve },

@@ -74,3 +74,23 @@ test("what npm start asks of its gateway by itself is not printed", async () => 
   await soon(() => expect(printed.at(-1)).toContain("last"));
   expect(printed).toHaveLength(2);
 });
+
+// Guarantee: no web page and no caller gets an escape sequence to the terminal of whoever runs `npm start`.
+test.each([
+  ["a cleared screen", "\u001b[2J"],
+  ["the clipboard", "\u001b]52;c;aGk=\u0007"],
+  ["a C1 sequence", "\u009b2J"],
+  ["text that runs backwards", "\u202egnp.exe"],
+  ["an isolate", "\u2066x\u2069"],
+  ["a second line", "x\n14:03:09 info  forged"],
+  ["a line separator", "x\u2028y"],
+])("%s is shown escaped, wherever it stands", (_, hostile) => {
+  const request = { method: hostile, route: `/api/v1/${hostile}`, key_id: hostile, detail: hostile };
+  for (const fields of [
+    { ...line, msg: hostile, path: hostile, changes: [hostile], deep: { a: { b: hostile } } },
+    { ...line, ...request, status: 200, outcome: hostile, limit: hostile, used: hostile },
+    { ...line, level: hostile, time: hostile, err: { message: hostile } },
+  ])
+    expect(readable(JSON.stringify(fields))).toMatch(/^[^\p{Cc}\p{Cf}\p{Zl}]*$/u);
+  expect(readable(`plain ${hostile}`)).toMatch(/^plain [^\p{Cc}\p{Cf}\p{Zl}]*$/u);
+});

@@ -106,6 +106,7 @@ function actionsOf(account, etag, again) {
   const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
   const credits = may("credits:write");
   const writes = may("accounts:write");
+  const reinstates = writes && may("accounts:reinstate");
   const { status } = account;
   return actions(
     credits &&
@@ -115,7 +116,7 @@ function actionsOf(account, etag, again) {
     credits && button("Adjust balance …", () => then(askAdjust(account.account_id))),
     writes && button("Edit …", () => then(askEdit(account, etag))),
     writes && status === "active" && button("Suspend …", () => then(askStatus(account, etag, "suspended"))),
-    writes && status !== "active" && button("Activate …", () => then(askStatus(account, etag, "active"))),
+    reinstates && status !== "active" && button("Activate …", () => then(askStatus(account, etag, "active"))),
     writes && status !== "closed" && button("Close …", () => then(askStatus(account, etag, "closed"))),
   );
 }

@@ -37,6 +37,7 @@ export async function showTokens({ place: { query }, again }) {
           { title: "Label", header: true, wrap: true, cell: (one) => one.label, by: (one) => one.label },
           { title: "Token", cell: (one) => code(one.token_id), by: (one) => one.token_id },
           { title: "Scopes", wrap: true, cell: (one) => one.scopes.join(", ") },
+          { title: "Made with", cell: (one) => one.parent ?? "" },
           { title: "Accounts", wrap: true, cell: (one) => one.accounts?.join(", ") ?? "all" },
           { title: "Created", cell: (one) => moment(one.created_at), by: (one) => one.created_at },
           { title: "Expires", cell: (one) => (one.expires_at ? moment(one.expires_at) : "never") },

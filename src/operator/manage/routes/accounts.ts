@@ -1,4 +1,4 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { listAccounts } from "../../../store/account-lists.ts";
 import {
   ACCOUNT_STATUSES,
@@ -64,7 +64,17 @@ const listRoute = ({ session }: Services) =>
   });
 
 /** Accounts: before their first key, and for their whole life. */
-export const accountRoutes = (services: Services) => [listRoute(services), ...oneAccountRoutes(services)];
+export const accountRoutes = (services: Services) => [
+  listRoute(services),
+  ...oneAccountRoutes(services),
+  changeRoute(services),
+];
+
+/** A call that only suspends or closes an account. */
+const isRestriction = (body: unknown): boolean => {
+  const { status, ...others } = body as Static<typeof AccountChanges>;
+  return Object.keys(others).length === 0 && (status === "suspended" || status === "closed");
+};
 
 const oneAccountRoutes = ({ session }: Services) => [
   route({
@@ -101,6 +111,9 @@ const oneAccountRoutes = ({ session }: Services) => [
     run: async ({ params }) =>
       shown(await session.run((nodes) => readAccountObject(nodes, params.account!)), 200),
   }),
+];
+
+const changeRoute = ({ session }: Services) =>
   route({
     method: "PATCH",
     path: "/accounts/{account}",
@@ -109,12 +122,13 @@ const oneAccountRoutes = ({ session }: Services) => [
     name: "changeAccount",
     summary: "Change an account",
     description:
-      "From its next request on. What is left out stays, null removes. With `If-Match` only if nobody has changed it meanwhile.",
+      "From its next request on. What is left out stays, null removes. With `If-Match` only if nobody has changed it meanwhile. To lift a suspension or open a closed account, a token needs `accounts:reinstate`, too.",
     body: AccountChanges,
     takesIfMatch: true,
+    ends: isRestriction,
     answers: { 200: { description: "The account as it is now.", schema: Account } },
     refusals: [404, 412],
-    async run({ params, body, ifRevision, actor }) {
+    async run({ params, body, ifRevisions, grantee, actor }) {
       const { label, metadata, status, limits } = body;
       const changes = {
         label,
@@ -126,10 +140,10 @@ const oneAccountRoutes = ({ session }: Services) => [
           dailyLimit: limits.daily_limit,
         },
       };
+      const mayReinstate = grantee.scopes.includes("accounts:reinstate");
       const { result, confirmed } = await session.write((nodes) =>
-        patchAccount(nodes, params.account!, changes, actor, ifRevision),
+        patchAccount(nodes, params.account!, changes, actor, { ifRevisions, mayReinstate }),
       );
       return shown(result, 200, confirmed);
     },
-  }),
-];
+  });

@@ -86,6 +86,7 @@ const createRoute = (services: Services) =>
         expiresAtMs: timeOf(body.expires_at) ?? undefined,
         ...(body.tier !== undefined && { tier: body.tier }),
         ...(body.label !== undefined && { label: body.label }),
+        keysMax: services.bounds().keysPerAccount,
       };
       const { result, confirmed } = await services.session.write(async (nodes) => {
         const issued = await issueKeyOnce(nodes, options, actor, () => requireTier(services, body.tier));
@@ -145,7 +146,7 @@ const oneKeyRoutes = (services: Services) => [
     answers: { 200: { description: "The key as it is now.", schema: Key } },
     refusals: [404, 409, 412],
     async run(call) {
-      const { body, ifRevision, actor } = call;
+      const { body, ifRevisions, actor } = call;
       const changes = {
         label: body.label,
         monthlyCredits: body.monthly_credits,
@@ -159,7 +160,7 @@ const oneKeyRoutes = (services: Services) => [
         // The tier that the key has is not checked, so it is not written either: another call may have moved the key meanwhile.
         const tier = body.tier === key.tier ? undefined : body.tier;
         requireTier(services, tier);
-        await changeKey(nodes, key, { ...changes, tier }, actor, ifRevision);
+        await changeKey(nodes, key, { ...changes, tier }, actor, ifRevisions);
         return keyOf(nodes, call);
       });
       return shown(result, { confirmed });
@@ -167,7 +168,7 @@ const oneKeyRoutes = (services: Services) => [
   }),
 ];
 
-const rotateRoute = ({ session }: Services) =>
+const rotateRoute = ({ session, bounds }: Services) =>
   route({
     method: "POST",
     path: "/accounts/{account}/keys/{key}/rotate",
@@ -185,7 +186,8 @@ const rotateRoute = ({ session }: Services) =>
       const [, count = "", unit = ""] = /^(\d+)(\w)$/.exec(call.body.overlap ?? OVERLAP_DEFAULT) ?? [];
       const overlapMs = Number(count) * (UNIT_MS[unit] ?? 0);
       const { result, confirmed } = await session.write(async (nodes) => {
-        const issued = await rotateKey(nodes, await keyOf(nodes, call), overlapMs, call.actor);
+        const old = await keyOf(nodes, call);
+        const issued = await rotateKey(nodes, old, overlapMs, call.actor, bounds().keysPerAccount);
         const key = await keyOf(nodes, { params: { ...call.params, key: issued.keyId } });
         return { key, secret: issued.key };
       });
@@ -200,6 +202,7 @@ const revokeRoute = ({ session }: Services) =>
     tag: "Keys",
     scope: "keys:write",
     name: "revokeKey",
+    ends: () => true,
     summary: "Revoke a key",
     description:
       "At once and for good. Its tasks go on; other keys of the account can poll them. A repeat changes nothing.",

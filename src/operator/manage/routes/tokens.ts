@@ -1,10 +1,12 @@
 import { Type } from "typebox";
+import { exceededRight } from "../../../domain/scopes.ts";
 import { badCursor } from "../../../store/cursors.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
 import { OperatorError } from "../../../store/operator-error.ts";
 import {
   createToken,
   listTokens,
+  type Maker,
   readToken,
   revokeToken,
   type TokenRecord,
@@ -17,9 +19,9 @@ import type { Services } from "../services.ts";
 import { tokenShown } from "../shown.ts";
 import { NewToken, Token, WhoAmI } from "../token-schemas.ts";
 
-/** Whether a token for some accounts may see another token: one for no other accounts. */
-export const isSeenBy = ({ accounts }: Grantee, token: TokenRecord): boolean =>
-  accounts === undefined || (token.accounts?.every((account) => accounts.includes(account)) ?? false);
+/** Whether a token may see and end another one: if that has nothing that it lacks. */
+export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>
+  exceededRight(grantee, token) === undefined;
 
 /** Tokens of this API. */
 export const tokenRoutes = (services: Services) => [
@@ -44,7 +46,7 @@ const whoAmIRoute = () =>
     },
   });
 
-const createRoute = ({ session }: Services) =>
+const createRoute = ({ session, bounds }: Services) =>
   route({
     method: "POST",
     path: "/tokens",
@@ -53,7 +55,7 @@ const createRoute = ({ session }: Services) =>
     name: "createToken",
     summary: "Create a token",
     description:
-      "It is in the answer once. A token cannot make one with more scopes, for more accounts or for longer than it has.",
+      "It is in the answer once. A token cannot make one with more scopes, for more accounts or for longer than it has. One that a token made ends with it.",
     body: NewToken,
     answers: { 201: { description: "The token, with the token itself.", schema: Token } },
     refusals: [409],
@@ -66,11 +68,16 @@ const createRoute = ({ session }: Services) =>
         expiresAtMs: expiresAt ? Date.parse(expiresAt) : undefined,
       };
       const { result, confirmed } = await session.write((nodes) =>
-        createToken(nodes, options, actor, grantee),
+        createToken(nodes, options, actor, makerOf(grantee, bounds().tokensPerToken)),
       );
       return { status: 201, body: tokenShown(result.record, result.token), confirmed };
     },
   });
+
+/** Undefined for ADMIN_TOKEN. */
+function makerOf({ tokenId, root, ...rights }: Grantee, familyMost: number): Maker | undefined {
+  return tokenId === undefined || root === undefined ? undefined : { tokenId, root, ...rights, familyMost };
+}
 
 const listRoute = ({ session }: Services) =>
   route({
@@ -81,7 +88,7 @@ const listRoute = ({ session }: Services) =>
     name: "listTokens",
     summary: "List tokens",
     description:
-      "Newest first, with those that are revoked or expired. A token for some accounts sees tokens for no other accounts; its pages may have fewer rows.",
+      "Newest first, with those that are revoked or expired. A token sees those that have nothing that it lacks: no other scope, no other account, no later end. Its pages may have fewer rows.",
     query: Type.Object(
       {
         ...paging,
@@ -115,8 +122,10 @@ const revokeRoute = ({ session }: Services) =>
     tag: "Tokens",
     scope: "tokens:write",
     name: "revokeToken",
+    ends: () => true,
     summary: "Revoke a token",
-    description: "At once and for good. A repeat changes nothing.",
+    description:
+      "At once and for good, with all tokens that were made with it, directly or not. A token that has more than this one is not found. A repeat changes nothing.",
     answers: { 200: { description: "The token as it is now.", schema: Token } },
     refusals: [404],
     async run({ params, grantee, actor }) {

@@ -1,0 +1,69 @@
+import { dropOldest } from "../../domain/bounded.ts";
+import { Problem } from "./problems.ts";
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+/** Families that are counted. Operators make the first token of each. */
+const FAMILIES_MAX = 10_000;
+/** What a write counts beside its body: its record in the audit. */
+const RECORD_BYTES = 512;
+
+/** What the tokens of one family may write together at one gateway. */
+export interface WriteBounds {
+  writesPerMinute: number;
+  bytesPerDay: number;
+}
+
+/** `ends`: it revokes, suspends or closes, which counts apart from what adds something. */
+export type WriteKind = "ends" | "adds";
+
+interface Used {
+  minute: Count;
+  day: Count;
+}
+interface Count {
+  sum: number;
+  sinceMs: number;
+}
+
+/** Bounds what tokens of the management API write: a small one must not fill the store. What they refuse does not count. */
+export function createWriteBudget(bounds: () => WriteBounds, nowMs: () => number = Date.now) {
+  const families = new Map<string, Used>();
+
+  function usedBy(owner: string): Used {
+    const now = nowMs();
+    const used = families.get(owner) ?? { minute: { sum: 0, sinceMs: now }, day: { sum: 0, sinceMs: now } };
+    if (!families.has(owner)) dropOldest(families, FAMILIES_MAX);
+    families.set(owner, used);
+    if (now - used.minute.sinceMs >= MINUTE_MS) used.minute = { sum: 0, sinceMs: now };
+    if (now - used.day.sinceMs >= DAY_MS) used.day = { sum: 0, sinceMs: now };
+    return used;
+  }
+
+  return {
+    /**
+     * Counts a write.
+     * @param root the first token of the family; undefined for ADMIN_TOKEN, which has no bounds
+     * @throws Problem `too_many_writes`
+     */
+    take(root: string | undefined, kind: WriteKind, bodyBytes: number): void {
+      if (root === undefined) return;
+      const { minute, day } = usedBy(`${kind} ${root}`);
+      const { writesPerMinute, bytesPerDay } = bounds();
+      const bytes = bodyBytes + RECORD_BYTES;
+      if (minute.sum + 1 > writesPerMinute) {
+        throw tooMany(`${writesPerMinute} writes a minute`, minute.sinceMs + MINUTE_MS - nowMs());
+      }
+      if (day.sum + bytes > bytesPerDay) {
+        throw tooMany(`${bytesPerDay} bytes a day`, day.sinceMs + DAY_MS - nowMs());
+      }
+      minute.sum++;
+      day.sum += bytes;
+    },
+  };
+}
+
+const tooMany = (bound: string, waitMs: number): Problem =>
+  new Problem("too_many_writes", `this token and those made with it may write ${bound}`, {
+    headers: { "Retry-After": String(Math.max(1, Math.ceil(waitMs / 1000))) },
+  });
