@@ -2,6 +2,7 @@
 import { readLive } from "./api.js";
 import { bar, button, code, el } from "./dom.js";
 import { count, rate, shortCount, took, wholeCount } from "./format.js";
+import { findings, healthStrip, unanswered } from "./health.js";
 import { here, noteHere } from "./location.js";
 import { createPlot } from "./plots.js";
 import { showGateway, showTrouble } from "./state.js";
@@ -76,6 +77,7 @@ export function createLiveFigures(signal) {
   const plots = () => [rates, latency, refusals, slots];
   const latencyBox = el("div", {}, latency.figure);
   const denied = el("div", {}, deniedTable([]));
+  const health = el("div", {});
   const pause = pauseButton((paused) => {
     state.paused = paused;
   });
@@ -96,10 +98,15 @@ export function createLiveFigures(signal) {
 
   async function read() {
     if (state.paused || document.hidden) return;
-    const live = await readLive(history.atMs.at(-1) ?? 0);
+    const live = await readLive(history.atMs.at(-1) ?? 0).catch((error) => {
+      // Figures of before would be taken for those of now.
+      if (!signal.aborted) health.replaceChildren(healthStrip([unanswered(error)]));
+      throw error;
+    });
     if (signal.aborted) return;
     append(history, live);
-    showGateway(live.gateway);
+    showGateway(live);
+    health.replaceChildren(healthStrip(findings(live)));
     update();
     // A row that somebody points at stays where nothing is new.
     if (live.at_ms.length > 0) denied.replaceChildren(deniedTable(live.denied));
@@ -108,6 +115,7 @@ export function createLiveFigures(signal) {
   return {
     choice,
     pause,
+    health,
     nodes: [
       tiles.list,
       el("div", { className: "plots" }, rates.figure, latencyBox, refusals.figure, slots.figure),

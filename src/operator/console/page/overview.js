@@ -41,6 +41,7 @@ export async function showOverview({ signal, again }) {
   return {
     nodes: [
       heading("Overview", again),
+      live.health,
       money,
       el(
         "div",
