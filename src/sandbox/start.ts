@@ -7,6 +7,7 @@ import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
+import { refusedArguments } from "../domain/arguments.ts";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
 import { DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
@@ -118,8 +119,9 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   signal.throwIfAborted();
   const envFile = fileOf("start.env");
   // The gateway runs in ROOT.
-  const config = env.TOLLGATE_CONFIG && resolve(ROOT, env.TOLLGATE_CONFIG);
-  await writeStartEnv(envFile, { ...gatewayEnv, TOLLGATE_CONFIG: config });
+  const whole = (path: string | undefined) => path && resolve(ROOT, path);
+  const files = { TOLLGATE_CONFIG: whole(env.TOLLGATE_CONFIG), JOURNAL: whole(env.JOURNAL) };
+  await writeStartEnv(envFile, { ...gatewayEnv, ...files });
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
   const signIn = env.ADMIN_TOKEN ? "its ADMIN_TOKEN" : `token ${adminToken}`;
   console.log(`The operators' console: ${adminUrl}/console (sign in with ${signIn})`);
@@ -285,4 +287,9 @@ async function readyAt(place: string, gateway: GuardedChild, signal: AbortSignal
   );
 }
 
-await main(process.env);
+const refused = refusedArguments(process.argv.slice(2), "npm start");
+if (refused === undefined) await main(process.env);
+else {
+  process.exitCode = 1;
+  console.error(refused);
+}
