@@ -205,7 +205,12 @@ describe("a machine of its own", () => {
     [UNIT, "src/main.ts", "src/start.ts", /no file/],
     [UNIT, "--disable-sigusr1", "--inspect", /SIGUSR1/],
     [UNIT, "kill -HUP", "kill -TERM", /SIGHUP/],
-    [UNIT, "WorkingDirectory=%S/tollgate", "WorkingDirectory=/opt/tollgate", /starts outside the StateDirectory/],
+    [
+      UNIT,
+      "WorkingDirectory=%S/tollgate",
+      "WorkingDirectory=/opt/tollgate",
+      /starts outside the StateDirectory/,
+    ],
     [UNIT, "JOURNAL=%S/tollgate", "JOURNAL=/tmp", /journal is outside the StateDirectory/],
     [UNIT, "src/node-version.js", "src/version.js", /old Node/],
     [UNIT, "TOLLGATE_CONFIG=", "TOLLGATE_FILE=", /no gateway reads/],
