@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { send, until } from "../support/gateway.ts";
 import { type Block, blocksOf, ROOT, shellBlocks } from "./guide/blocks.ts";
-import { type GuideStage, givenGuideStage } from "./guide/stage.ts";
+import { AT_ONCE, type GuideStage, givenGuideStage } from "./guide/stage.ts";
 
 // Guarantee: every command of every page works as it is written. All of them run, in bash, against a gateway with a Redis, an
 // upstream, an archive and a shop; stand-ins of programs that cannot run here check each name that they are given.
@@ -81,6 +81,7 @@ async function filledIn({ page, text }: Block): Promise<string> {
     // What has no token is only on loopback without ADMIN_TOKEN.
     "localhost:9090": place(open.adminUrl),
     "127.0.0.1:8080": place(gateway.url),
+    "http://127.0.0.1:4010": generator.url,
     "http://127.0.0.1:3000": shop.url,
     "postgres://tollgate_owner:...@db:5432/tollgate": stage.archiveUrl,
     "postgres://tollgate:...@db:5432/tollgate": stage.archiveUrl,
@@ -166,6 +167,7 @@ test.each(shellBlocks())("$name", async (block) => {
   if (plan.parsed !== undefined) return;
   prepare(block, env);
   const { code, shown } = await bash(await filledIn(block), env);
+  stage.generator.behave(AT_ONCE);
   if (plan.refused) {
     expect(code, shown).toBe(1);
     expect(shown).toMatch(plan.refused);

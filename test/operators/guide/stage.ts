@@ -18,6 +18,8 @@ import { ROOT } from "./blocks.ts";
 export const ADMIN_TOKEN = "correct-horse-battery";
 const STAND_INS =
   "docker kubectl systemctl journalctl redis-cli npm tollgate curl chown valkey-cli createuser createdb apt-get";
+/** Tasks that end with their first poll. */
+export const AT_ONCE = { durationMs: 0, startDelayMs: 0, failRatio: 0, uploadDelayMs: 0 };
 /** The lines of a log that the guide's `jq` looks for. */
 const LOG = [
   { level: "error", msg: "an error of the log", time: "2026-10-31T12:00:00Z" },
@@ -40,7 +42,7 @@ export type GuideStage = Awaited<ReturnType<typeof givenGuideStage>>;
 export async function givenGuideStage() {
   const [redis, generator, postgres] = await Promise.all([
     givenRedis(),
-    startGenerator({ behaviour: { durationMs: 0, startDelayMs: 0 } }),
+    startGenerator({ behaviour: AT_ONCE }),
     startPostgres(),
   ]);
   const folder = mkdtempSync(join(tmpdir(), "tollgate-guide-"));

@@ -1,4 +1,4 @@
-import { globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
@@ -30,6 +30,24 @@ function commandFaults(span: string): string[] {
   return words
     .filter((word) => word.startsWith("--") && !known.includes(word.split("=")[0]))
     .map((word) => `${span}: no option ${word}`);
+}
+
+const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+const { services } = parse(read("compose.yaml")) as { services: Record<string, unknown> };
+
+/** What else is named in a sentence and not there: a file of ours, an npm script, a service of Compose, a unit of systemd. */
+function nameFaults(span: string): string[] {
+  const faults: string[] = [];
+  const [, script] = /^npm run (?:-s )?([\w:-]+)/.exec(span) ?? [];
+  if (script !== undefined && !(script in scripts)) faults.push(`no script ${script}`);
+  const [, service] = /^docker compose (?:logs|kill|stop|exec|up) (?:-\S+ )*([\w-]+)/.exec(span) ?? [];
+  if (service !== undefined && !(service in services)) faults.push(`no service ${service}`);
+  const [, unit] = /^systemctl (?:\w+) ([\w-]+)/.exec(span) ?? [];
+  const isOurs = ["", "@"].some((kind) => existsSync(join(ROOT, `deploy/systemd/${unit}${kind}.service`)));
+  if (unit !== undefined && !isOurs) faults.push(`no unit ${unit}`);
+  const [file] = /^(?:src|test|config|deploy|docs|lua|tools|bench)\/[\w./-]+$/.exec(span) ?? [];
+  if (file !== undefined && !existsSync(join(ROOT, file))) faults.push(`no file ${file}`);
+  return faults;
 }
 
 const metricNames: ReadonlySet<string> = new Set(
@@ -68,6 +86,9 @@ describe.each(PAGES)("%s", (page) => {
   test("names metrics that exist", () => {
     expect(spans.flatMap(metricFaults)).toEqual([]);
   });
+  test("names files, scripts, services and units that exist", () => {
+    expect(spans.flatMap(nameFaults)).toEqual([]);
+  });
   test("names settings that exist", () => {
     expect(spans.flatMap(settingFaults)).toEqual([]);
   });
@@ -83,5 +104,11 @@ test("what does not exist is found", () => {
   ]);
   expect(spans.flatMap(metricFaults)).toEqual(["tollgate_event_loop"]);
   expect(spans.flatMap(settingFaults)).toEqual(["store.jurnal: 1"]);
+  const names = [
+    "npm run servee",
+    "docker compose logs --no-log-prefix gatway",
+    "systemctl stop tollgate-redi@redis",
+  ];
+  expect([...names, "deploy/rediss"].flatMap(nameFaults)).toHaveLength(4);
   expect(metricFaults("`tollgate_store_up` and `tollgate_upstream_duration_seconds_count`")).toEqual([]);
 });
