@@ -1,4 +1,4 @@
-/** @import { Live } from "./objects.d.ts" */
+/** @import { Live, Overview } from "./objects.d.ts" */
 import { readLive } from "./api.js";
 import { bar, button, code, el } from "./dom.js";
 import { count, rate, shortCount, took, wholeCount } from "./format.js";
@@ -78,6 +78,8 @@ export function createLiveFigures(signal) {
   const latencyBox = el("div", {}, latency.figure);
   const denied = el("div", {}, deniedTable([]));
   const health = el("div", {});
+  /** @type {{ checked_at: string, violations: number } | undefined} */
+  let checked;
   const pause = pauseButton((paused) => {
     state.paused = paused;
   });
@@ -106,7 +108,10 @@ export function createLiveFigures(signal) {
     if (signal.aborted) return;
     append(history, live);
     showGateway(live);
-    health.replaceChildren(healthStrip(findings(live)));
+    const { ledger } = live.health;
+    // This gateway's own figures learn of a check some seconds after the store.
+    const known = ledger.checked_at === null ? { ...ledger, ...checked } : ledger;
+    health.replaceChildren(healthStrip(findings({ ...live, health: { ...live.health, ledger: known } })));
     update();
     // A row that somebody points at stays where nothing is new.
     if (live.at_ms.length > 0) denied.replaceChildren(deniedTable(live.denied));
@@ -116,6 +121,10 @@ export function createLiveFigures(signal) {
     choice,
     pause,
     health,
+    /** @param {Overview["ledger"]} ledger the last check that the store knows of */
+    knowLedger({ checked_at, violations }) {
+      if (checked_at !== null) checked = { checked_at, violations: violations ?? 0 };
+    },
     nodes: [
       tiles.list,
       el("div", { className: "plots" }, rates.figure, latencyBox, refusals.figure, slots.figure),

@@ -18,6 +18,7 @@ export async function showOverview({ signal, again }) {
   const [money, gateways] = [el("div", {}), el("div", {})];
   /** @param {Overview} overview */
   const draw = (overview) => {
+    live.knowLedger(overview.ledger);
     money.replaceChildren(...moneyPart(overview));
     gateways.replaceChildren(gatewaysTable(overview.gateways));
   };
