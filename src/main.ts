@@ -1,6 +1,7 @@
 import cluster from "node:cluster";
 import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import type { LiveConfig } from "./config/live.ts";
+import { refusedArguments } from "./domain/arguments.ts";
 import { startGateway } from "./start-gateway.ts";
 import { roleOf, supervise } from "./supervisor.ts";
 import { createLogger, standardOutput } from "./telemetry/log.ts";
@@ -54,6 +55,11 @@ function loadOrExit(): Loaded {
 }
 
 if (import.meta.main) {
+  const refused = refusedArguments(process.argv.slice(2), "src/main.ts");
+  if (refused !== undefined) {
+    process.stderr.write(refused);
+    process.exit(1);
+  }
   main().catch((error: NodeJS.ErrnoException) => {
     const hint = error.code === "EADDRINUSE" ? "; choose another with PORT or ADMIN_PORT" : "";
     process.stderr.write(`tollgate cannot start: ${error.message}${hint}\n`);

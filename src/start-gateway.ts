@@ -11,7 +11,8 @@ import { renewTls } from "./gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "./gateway/public-port.ts";
 import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
 import { createAdminPort } from "./operator/admin-port.ts";
-import { readLive, SAMPLE_EVERY_MS } from "./operator/live-figures.ts";
+import { SAMPLE_EVERY_MS } from "./operator/live-figures.ts";
+import { readMetrics } from "./operator/readings.ts";
 import { createRefusalCounts } from "./operator/refusal-counts.ts";
 import { createTierUse, type TierUse } from "./operator/tier-use.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";
@@ -114,7 +115,7 @@ export async function startGateway(
 
 /** Worker 1 shows the readings of all processes in its console. */
 const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
-  setInterval(async () => role.sendReading(await readLive(metrics)), SAMPLE_EVERY_MS);
+  setInterval(async () => role.sendReading(await readMetrics(metrics)), SAMPLE_EVERY_MS);
 
 /** Applies a new snapshot, and a log level that another process was asked for. */
 function followChanges(options: {
@@ -221,7 +222,7 @@ function createFirstWorkerJobs(options: {
     tierCounts: options.tierUse.known,
     connection,
     metricsPage: options.metricsPage,
-    readings: async () => [await readLive(metrics), ...role.otherReadings()],
+    readings: async () => [await readMetrics(metrics), ...role.otherReadings()],
     setLevel(level) {
       log.level = level;
       role.sendLogLevel(level);

@@ -16,6 +16,7 @@ const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]
   UPSTREAM_URL: ["upstream", "url"],
   UPSTREAM_PREVIOUS_URL: ["upstream", "previous_url"],
   FALLBACK_STRATEGY: ["store", "fallback_strategy"],
+  JOURNAL: ["store", "journal"],
   LOG_LEVEL: ["log", "level"],
 };
 

@@ -15,10 +15,11 @@ import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
-import { createLive, type Reading } from "./live-figures.ts";
+import { createLive } from "./live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
 import { createManagement } from "./manage/serve.ts";
 import type { GatewayState } from "./manage/services.ts";
+import type { Reading } from "./readings.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 
 export type AdminPortOptions = Parameters<typeof createAdminPort>[0];

@@ -1,6 +1,7 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
-import type { Metrics } from "../telemetry/metrics.ts";
+import { countExchanges, dependenciesOf, type UpstreamCounts, upstreamBetween } from "./health.ts";
 import { type Buckets, quantileBetween } from "./quantile.ts";
+import type { Reading, Value } from "./readings.ts";
 
 export const SAMPLE_EVERY_MS = 2000;
 const KEPT = 450;
@@ -26,46 +27,10 @@ interface Sample {
   denied: Map<string, { outcome: string; status: number; count: number }>;
   latency: Record<Kind, Buckets>;
   upstream: Record<Kind, Buckets>;
+  exchanges: UpstreamCounts;
   inFlight: number;
   settlementsWaiting: number;
   slots: number | null;
-}
-
-/** One value of a metric, as prom-client has it. */
-interface Value {
-  value: number;
-  labels: object;
-  metricName?: string;
-}
-
-/** What one process's metrics say at one moment, as far as it is shown. */
-export interface Reading {
-  requests: readonly Value[];
-  requestSeconds: readonly Value[];
-  upstreamSeconds: readonly Value[];
-  inFlight: readonly Value[];
-  /** Charges that wait for Redis. */
-  settlementsWaiting: readonly Value[];
-}
-
-/** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
-export async function readLive(metrics: Metrics): Promise<Reading> {
-  const { requests, requestSeconds, upstreamSeconds, inFlight, outbox } = metrics;
-  const read = await Promise.all([
-    requests.get(),
-    requestSeconds.get(),
-    upstreamSeconds.get(),
-    inFlight.get(),
-    outbox.get(),
-  ]);
-  const [one, two, three, four, five] = read.map(({ values }) => values as Value[]);
-  return {
-    requests: one!,
-    requestSeconds: two!,
-    upstreamSeconds: three!,
-    inFlight: four!,
-    settlementsWaiting: five!,
-  };
 }
 
 /** Numbers of the last 15 minutes by name, each as long as `at_ms`; null where there is nothing to say. */
@@ -94,20 +59,26 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
   let taken = 0;
   let slots: number | null = null;
   let timer: NodeJS.Timeout | undefined;
+  let dependencies = dependenciesOf([]);
+  let lastAnswerMs: number | null = null;
 
   async function sample(): Promise<void> {
     if (taken++ % SLOTS_EVERY === 0) slots = await sources.slots().catch(() => null);
     const readings = await sources.readings();
+    dependencies = dependenciesOf(readings);
     const all = (name: keyof Reading): Value[] => readings.flatMap((reading) => reading[name]);
+    const exchanges = countExchanges(all("upstreamSeconds"));
+    if (exchanges.answered > (samples.at(-1)?.exchanges.answered ?? 0)) lastAnswerMs = nowMs();
     samples.push({
       atMs: nowMs(),
+      exchanges,
       ...countByOutcome(all("requests")),
       latency: bucketsByKind(all("requestSeconds"), ({ route }) => kindOfRoute(route)),
       upstream: bucketsByKind(all("upstreamSeconds"), ({ kind }) =>
         kind === "generate" ? "generations" : "polls",
       ),
       inFlight: sumOf(all("inFlight")),
-      settlementsWaiting: sumOf(all("settlementsWaiting")),
+      settlementsWaiting: dependencies.journal.waiting,
       slots,
     });
     // One more than there are points: each point is the difference of two samples.
@@ -137,25 +108,37 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
         slots: now?.slots ?? null,
       };
     },
-    /** @param afterMs only what was sampled later than this, Unix ms */
-    view(afterMs: number): LiveView {
-      const view: LiveView = { sample_every_ms: SAMPLE_EVERY_MS, at_ms: [], series: {}, denied: [] };
-      for (let at = 1; at < samples.length; at++) {
-        const now = samples[at]!;
-        if (now.atMs <= afterMs) continue;
-        view.at_ms.push(now.atMs);
-        const rateSince = samples[Math.max(0, at - RATE_SAMPLES)]!;
-        const quantilesSince = samples[Math.max(0, at - QUANTILE_SAMPLES)]!;
-        const point = { ...ratesOf(rateSince, now), ...quantilesOf(quantilesSince, now) };
-        for (const [name, value] of Object.entries(point)) {
-          view.series[name] ??= [];
-          view.series[name].push(value);
-        }
-      }
-      view.denied = deniedOf(samples);
-      return view;
+    /** The gateway's dependencies. Of the upstream the last minute counts, or if it was not asked then, the last 15. */
+    health() {
+      const now = samples.at(-1);
+      const since = (before: Sample) =>
+        now && upstreamBetween(before.exchanges, now.exchanges, (now.atMs - before.atMs) / 1000);
+      const minute = since(samples[Math.max(0, samples.length - 1 - MINUTE_SAMPLES)]!);
+      const isAsked = minute && minute.answered + minute.limited + minute.failed > 0;
+      const upstream = isAsked ? minute : now && since(samples[0]!);
+      return { ...dependencies, upstream, lastAnswerMs };
     },
+    /** @param afterMs only what was sampled later than this, Unix ms */
+    view: (afterMs: number): LiveView => viewOf(samples, afterMs),
   };
+}
+
+function viewOf(samples: readonly Sample[], afterMs: number): LiveView {
+  const view: LiveView = { sample_every_ms: SAMPLE_EVERY_MS, at_ms: [], series: {}, denied: [] };
+  for (let at = 1; at < samples.length; at++) {
+    const now = samples[at]!;
+    if (now.atMs <= afterMs) continue;
+    view.at_ms.push(now.atMs);
+    const rateSince = samples[Math.max(0, at - RATE_SAMPLES)]!;
+    const quantilesSince = samples[Math.max(0, at - QUANTILE_SAMPLES)]!;
+    const point = { ...ratesOf(rateSince, now), ...quantilesOf(quantilesSince, now) };
+    for (const [name, value] of Object.entries(point)) {
+      view.series[name] ??= [];
+      view.series[name].push(value);
+    }
+  }
+  view.denied = deniedOf(samples);
+  return view;
 }
 
 const sumOf = (values: readonly Value[]): number => values.reduce((sum, { value }) => sum + value, 0);

@@ -8,19 +8,23 @@ import { TINY_PNG } from "./generator/media.ts";
 const run = promisify(execFile);
 
 const CLI_TIMEOUT_MS = 20_000;
-const CREDITS = 1_000;
+/** The account of the lines to paste, and one that is refused for want of credits. */
+export const DEMO = { account: "demo", credits: 1_000 };
+export const EMPTY = { account: "demo-empty", credits: 0 };
 /** The X-Request-Id of what is asked here. */
 export const OWN_REQUEST_ID = `npm-start-${randomUUID()}`;
 
 /**
- * The key of earlier starts if the gateway still knows it, else a new one with 1000 credits, kept for the next start.
+ * An account's key of earlier starts if the gateway still knows it, else a new one, kept for the next start.
  * @param place host and port of the gateway
+ * @param account created with the key, with `credits`
  * @param path file of the key, readable by the owner alone
  * @param cli path of the command line, called with `env`, which names the Redis
  * @returns the key, and the gateway's URL, at which it has answered
  */
 export async function demoKey(
   place: string,
+  { account, credits }: { account: string; credits: number },
   path: string,
   cli: string,
   env: NodeJS.ProcessEnv,
@@ -28,7 +32,8 @@ export async function demoKey(
   const kept = (await readFile(path, "utf8").catch(() => "")).trim();
   const known = kept.startsWith("sk_") ? await urlFor(kept, place) : undefined;
   if (known !== undefined) return { key: kept, baseUrl: known };
-  const args = [cli, "keys", "create", "--account", "demo", "--credits", String(CREDITS), "--json"];
+  const granted = credits > 0 ? ["--credits", String(credits)] : [];
+  const args = [cli, "keys", "create", "--account", account, ...granted, "--json"];
   const { stdout } = await run(process.execPath, args, { env, timeout: CLI_TIMEOUT_MS });
   const made: unknown = JSON.parse(stdout);
   if (typeof made !== "object" || made === null || !("key" in made) || typeof made.key !== "string") {
@@ -52,32 +57,53 @@ async function urlFor(key: string, place: string): Promise<string | undefined> {
 }
 
 /**
- * Lines to paste one after the other; no jq, no line continuations. Few enough for a small terminal, the key last.
+ * Lines to paste one after the other into an interactive bash or zsh: no jq, no line continuations, and `:` for what is said,
+ * since zsh runs `#` as a command there. The key is last.
+ * @param emptyKey key of an account without credits
  * @param envFile says where what was started along with the gateway is
+ * @param isSandbox the upstream fails when asked to, and costs nothing
  */
-export function demoText(baseUrl: string, key: string, envFile: string): string {
+export function demoText(options: {
+  baseUrl: string;
+  key: string;
+  emptyKey: string;
+  envFile: string;
+  isSandbox: boolean;
+}): string {
+  const { baseUrl, key, emptyKey, envFile, isSandbox } = options;
   const api = '"$TOLLGATE/api/v1';
   const auth = '-H "Authorization: Bearer $KEY"';
   // Its certificate is made for the name that customers use, which is not this address.
   const curl = baseUrl.startsWith("https:") ? "curl -sSk" : "curl -sS";
   const json = "-H 'Content-Type: application/json'";
   const taskId = `sed -n 's/.*"task_id" *: *"\\([^"]*\\)".*/\\1/p'`;
-  return `Is everything in order? (. ${envFile}; npm run -s tollgate -- doctor)
-How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
+  const generate = (prompt: string, as = auth): string =>
+    `${curl} -X POST ${api}/gen2/text-to-video" ${as} ${json} -d '{"prompt":"${prompt}"}'`;
+  const credits = `${curl} ${api}/credits" ${auth}; echo`;
+  const failures = `: 'A task that fails: the poll after it gives its credits back, and the transactions have the refund.'
+TASK=$(${generate("A paper boat [sandbox: fail duration=0s]")} | ${taskId}); ${curl} ${api}/tasks/$TASK" ${auth}; echo
+${credits}
+: 'Four at once: three tasks may run at a time, the next one is 429 with the seconds to wait.'
+for N in 1 2 3 4; do ${generate("A paper boat")}; echo; done
+`;
+  return `How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
 
-# Paste these lines one after the other. First where the gateway is, and the key.
-export TOLLGATE=${baseUrl} KEY=${key}
-# A video from text; the shell keeps its task id.
-TASK=$(${curl} -X POST ${api}/gen2/text-to-video" ${auth} ${json} -d '{"prompt":"A paper boat on a calm lake"}' | ${taskId}); echo "$TASK"
-# Poll; after five seconds it is completed, and video_url answers.
+: 'Paste these lines one after the other, into bash or zsh. First whether everything is in order.'
+(. ${envFile}; npm run -s tollgate -- doctor)
+: 'Where the gateway is, and two keys: one with credits, one without.'
+export TOLLGATE=${baseUrl} KEY=${key} EMPTY_KEY=${emptyKey}
+: 'A video from text; the shell keeps its task id.'
+TASK=$(${generate("A paper boat on a calm lake")} | ${taskId}); echo "$TASK"
+: 'Poll; after five seconds it is completed, and video_url answers.'
 ${curl} ${api}/tasks/$TASK" ${auth}; echo
-# Credits, limits and the latest transactions.
-${curl} ${api}/credits" ${auth}; echo
-# Upload an image of one pixel. The URL is HTTPS with a certificate made at this start: curl -k opens it.
+: 'Credits, limits and the latest transactions.'
+${credits}
+: 'Upload an image of one pixel. The URL is HTTPS with a certificate made at this start: curl -k opens it.'
 echo ${TINY_PNG.toString("base64")} | base64 -d > "\${TMPDIR:-/tmp}/tollgate-pixel.png"
 ${curl} -X POST ${api}/upload" ${auth} -F "file=@\${TMPDIR:-/tmp}/tollgate-pixel.png;type=image/png"; echo
-# A key that does not exist: 401.
+: 'A key that does not exist: 401. One of an account without credits: 402.'
 ${curl} -i ${api}/credits" -H "Authorization: Bearer sk_wrong"; echo
-
-Demo key (account "demo", ${CREDITS} credits at first): ${key}`;
+${generate("A paper boat", '-H "Authorization: Bearer $EMPTY_KEY"')}; echo
+${isSandbox ? failures : ""}
+Demo key (account "demo", ${DEMO.credits} credits at first): ${key}`;
 }

@@ -1,3 +1,4 @@
+import { refusedArguments } from "../domain/arguments.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { type Generator, startGenerator } from "./generator/server.ts";
 
@@ -38,4 +39,9 @@ function inWords(error: unknown, host: string): string {
   return `The sandbox generator cannot start: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-await main(process.env);
+const refused = refusedArguments(process.argv.slice(2), "npm run sandbox");
+if (refused === undefined) await main(process.env);
+else {
+  process.exitCode = 1;
+  console.error(refused);
+}

@@ -7,14 +7,16 @@ import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
+import { refusedArguments } from "../domain/arguments.ts";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
-import { demoKey, demoText, OWN_REQUEST_ID } from "./demo.ts";
+import { DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
 import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
+import { writeStartEnv } from "./start-env.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const CLI = join(ROOT, "src/cli.ts");
@@ -34,7 +36,7 @@ interface Part {
   stop(): Promise<void>;
 }
 
-type PortVariable = "PORT" | "ADMIN_PORT" | "SANDBOX_PORT";
+type PortVariable = "PORT" | "ADMIN_PORT" | "SANDBOX_PORT" | "REDIS_PORT";
 
 interface Ports {
   host: string;
@@ -43,6 +45,8 @@ interface Ports {
   adminPort: number;
   /** 0 for any. */
   sandboxPort: number;
+  /** Of a Redis that is started here; undefined for any. */
+  redisPort: number | undefined;
 }
 
 /** `npm start`: Redis, the sandbox generator and the gateway, each real, until Ctrl-C. */
@@ -85,7 +89,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   // A Redis of our own would make it, too; one that was given does not.
   await mkdir(TOLLGATE_DIR, { recursive: true });
   if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
-  const redisUrl = env.REDIS_URL || (await addRedis(parts, env));
+  const redisUrl = env.REDIS_URL || (await addRedis(parts, env, ports.redisPort));
   signal.throwIfAborted();
   const upstream = env.UPSTREAM_URL
     ? { UPSTREAM_URL: env.UPSTREAM_URL, UPSTREAM_API_KEY: env.UPSTREAM_API_KEY }
@@ -108,26 +112,23 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout, OWN_REQUEST_ID);
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
-  const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
   const place = `${reachableHost(ports.host)}:${ports.port}`;
-  const { key, baseUrl } = await demoKey(place, keyFile, CLI, gatewayEnv);
+  const fileOf = (name: string): string => join(TOLLGATE_DIR, perRedis(name, env.REDIS_URL));
+  const { key, baseUrl } = await demoKey(place, DEMO, fileOf("demo-key"), CLI, gatewayEnv);
+  const empty = await demoKey(place, EMPTY, fileOf("demo-empty-key"), CLI, gatewayEnv);
   signal.throwIfAborted();
-  // What the environment names is there for commands, too.
-  const ours = {
-    ...listeners,
-    ...(env.ADMIN_TOKEN ? {} : { ADMIN_TOKEN: adminToken }),
-    ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }),
-    ...(env.UPSTREAM_URL ? {} : upstream),
-    // For commands in another terminal, too, since a file name is no secret. The gateway runs in ROOT.
-    ...(env.TOLLGATE_CONFIG ? { TOLLGATE_CONFIG: resolve(ROOT, env.TOLLGATE_CONFIG) } : {}),
-  };
-  const envFile = join(TOLLGATE_DIR, perRedis("start.env", env.REDIS_URL));
-  await writeVariables(envFile, ours);
+  const envFile = fileOf("start.env");
+  // The gateway runs in ROOT.
+  const whole = (path: string | undefined) => path && resolve(ROOT, path);
+  const files = { TOLLGATE_CONFIG: whole(env.TOLLGATE_CONFIG), JOURNAL: whole(env.JOURNAL) };
+  await writeStartEnv(envFile, { ...gatewayEnv, ...files });
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
   const signIn = env.ADMIN_TOKEN ? "its ADMIN_TOKEN" : `token ${adminToken}`;
   console.log(`The operators' console: ${adminUrl}/console (sign in with ${signIn})`);
   console.log(portsText({ ports, instead, redisUrl, upstreamUrl: upstream.UPSTREAM_URL }));
-  console.log(demoText(baseUrl, key, relative(process.cwd(), envFile)));
+  const shown = relative(process.cwd(), envFile);
+  const isSandbox = !env.UPSTREAM_URL;
+  console.log(demoText({ baseUrl, key, emptyKey: empty.key, envFile: shown, isSandbox }));
 }
 
 /**
@@ -153,7 +154,12 @@ async function wantedPorts(env: NodeJS.ProcessEnv): Promise<{ ports: Ports; inst
   const sandboxPort = env.UPSTREAM_URL
     ? undefined
     : await wanted("SANDBOX_PORT", DEFAULT_PORTS.sandbox, LOOPBACK);
-  return { ports: { host, port, adminHost, adminPort, sandboxPort: sandboxPort ?? 0 }, instead };
+  if (env.REDIS_URL && env.REDIS_PORT)
+    throw new Error(
+      "REDIS_PORT is for the Redis that is started here, and REDIS_URL names another: set one.",
+    );
+  const redisPort = env.REDIS_URL ? undefined : await wanted("REDIS_PORT", DEFAULT_PORTS.redis, LOOPBACK);
+  return { ports: { host, port, adminHost, adminPort, sandboxPort: sandboxPort ?? 0, redisPort }, instead };
 }
 
 /** Which ports are in use, those of Redis and the sandbox among them. */
@@ -166,11 +172,8 @@ function portsText(taken: {
   const { ports, instead, redisUrl, upstreamUrl = "" } = taken;
   const redisPort = parseServerAddress(redisUrl).hosts[0]!.port;
   const sandbox = URL.parse(upstreamUrl)?.port ?? "";
-  const others = [...instead];
-  if (!process.env.REDIS_URL && redisPort !== DEFAULT_PORTS.redis)
-    others.push(`${DEFAULT_PORTS.redis} is taken`);
   const list = `gateway ${ports.port}, metrics and console ${ports.adminPort}, Redis ${redisPort}, upstream ${sandbox}`;
-  return `Ports: ${list}${others.length > 0 ? ` (${others.join(", ")})` : ""}`;
+  return `Ports: ${list}${instead.length > 0 ? ` (${instead.join(", ")})` : ""}`;
 }
 
 /** Each Redis has a demo key of its own: else a start on another one would forget it, and credit the demo again. */
@@ -188,16 +191,6 @@ async function keptToken(file: string): Promise<string> {
   // The mode above counts for new files only.
   await chmod(file, 0o600);
   return token;
-}
-
-/** For the shell's `.`: a credential belongs into a file that its owner alone can read, not onto a terminal. */
-async function writeVariables(file: string, variables: NodeJS.ProcessEnv): Promise<void> {
-  const lines = Object.entries(variables).map(
-    ([name, value]) => `export ${name}='${value?.replaceAll("'", "'\\''")}'\n`,
-  );
-  await writeFile(file, lines.join(""), { mode: 0o600 });
-  // The mode above counts for new files only.
-  await chmod(file, 0o600);
 }
 
 /** The operator's own Redis, asked before anything starts. */
@@ -240,8 +233,8 @@ async function mustBeFree(variable: string, port: number, host: string): Promise
   );
 }
 
-async function addRedis(parts: Part[], env: NodeJS.ProcessEnv): Promise<string> {
-  const port = (await portIfFree(DEFAULT_PORTS.redis)) ?? (await freePort());
+async function addRedis(parts: Part[], env: NodeJS.ProcessEnv, wanted: number | undefined): Promise<string> {
+  const port = wanted ?? (await freePort());
   const dir = join(TOLLGATE_DIR, "redis-data");
   const hasData = existsSync(dir);
   const redis = await startRedis({ dir, port, persistent: true, waiting: sayEarlierRuns });
@@ -294,4 +287,9 @@ async function readyAt(place: string, gateway: GuardedChild, signal: AbortSignal
   );
 }
 
-await main(process.env);
+const refused = refusedArguments(process.argv.slice(2), "npm start");
+if (refused === undefined) await main(process.env);
+else {
+  process.exitCode = 1;
+  console.error(refused);
+}

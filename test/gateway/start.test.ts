@@ -1,6 +1,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -105,16 +106,33 @@ function consoleIn(printed: string): { url: string; token: string } {
   return { url, token };
 }
 
+/** The lines to paste from where they name the gateway. */
+const linesIn = (printed: string): string =>
+  printed.slice(printed.indexOf("export TOLLGATE="), printed.indexOf(LAST_LINE));
+
+/** What a shell says of lines that are typed into it; `said` without the echo of the lines. */
+function paste(program: string, args: readonly string[], lines: string) {
+  const env = { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` };
+  return new Promise<{ stdout: string; said: string }>((done, fail) => {
+    const child = execFile(program, args, { env, cwd: ROOT }, (error, stdout, stderr) => {
+      const said = stderr.split("\n").filter((line) => !/^\S*[#$] /.test(line));
+      if (error && args.includes("-e")) fail(error);
+      else done({ stdout, said: said.join("\n") });
+    });
+    child.stdin!.end(lines);
+  });
+}
+
+const onPath = (program: string): boolean =>
+  (process.env.PATH ?? "").split(delimiter).some((dir) => existsSync(join(dir, program)));
+
 const keyIn = (printed: string): string | undefined => /^Demo key .*: (sk_\S+)$/m.exec(printed)?.[1];
 
 // Guarantee: a new user pastes what `npm start` prints and sees a video, its price and its limits.
 test("the lines that npm start prints work when pasted; a second start finds the data of the first", async () => {
   const printed = await start();
-  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf(LAST_LINE));
-  const pasted = promisify(execFile)("sh", ["-e", "-c", lines], {
-    env: { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` },
-  });
-  const [taskId, task, credits, uploaded, ...refused] = (await pasted).stdout.trimEnd().split(/\r?\n/);
+  const pasted = await paste("sh", ["-e", "-s"], linesIn(printed));
+  const [taskId, task, credits, uploaded, ...refused] = pasted.stdout.trimEnd().split(/\r?\n/);
   expect(JSON.parse(task!).data).toMatchObject({ task_id: taskId, status: "completed", progress: 100 });
   expect((await fetch(JSON.parse(task!).data.video_url)).status).toBe(200);
   const { data } = JSON.parse(credits!);
@@ -122,14 +140,34 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(data.recent_transactions.map(({ amount }: { amount: number }) => amount)).toEqual([-10, 1000]);
   expect(JSON.parse(uploaded!).data.url).toMatch(/^https:/);
   expect(refused[0]).toContain("401");
-  expect(JSON.parse(refused.at(-1)!)).toMatchObject({ code: 401, error: "Invalid API key" });
+  const [unknown, poor, failed, after, ...four] = refused
+    .filter((line) => line.startsWith("{"))
+    .map((line) => JSON.parse(line));
+  expect(unknown).toMatchObject({ code: 401, error: "Invalid API key" });
+  expect(poor).toMatchObject({ code: 402, msg: expect.stringContaining("costs 10, the balance is 0") });
+  expect(failed.data).toMatchObject({ status: "failed" });
+  expect(after.data).toMatchObject({ balance: 990 });
+  expect(after.data.recent_transactions.map(({ amount }: { amount: number }) => amount)).toEqual([
+    10, -10, -10, 1000,
+  ]);
+  expect(four.map(({ code }) => code)).toEqual([200, 200, 200, 2002]);
+  expect(four[3].retryAfter).toBeGreaterThan(0);
 
-  const [, doctor] = /^Is everything in order\? \((.* doctor)\)$/m.exec(printed) ?? [];
-  const env = { ...process.env, REDIS_URL: redis.url };
+  // Guarantee: in another terminal, with variables of its own, commands use the Redis of the gateway.
+  const [, doctor] = /^\((.* doctor)\)$/m.exec(printed) ?? [];
+  const env = { ...process.env, REDIS_URL: "redis://127.0.0.1:1", ARCHIVE_URL: "postgres://127.0.0.1:1/x" };
   // Not content with a Redis of tests, which keeps nothing; with the generator it is.
   const { stdout } = await promisify(execFile)("sh", ["-c", `${doctor} --json; true`], { env, cwd: ROOT });
   const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string }[] };
   expect(checks).toContainEqual(expect.objectContaining({ name: "upstream", status: "ok" }));
+  expect(checks).toContainEqual(
+    expect.objectContaining({
+      name: "redis",
+      status: "ok",
+      message: expect.stringContaining(`:${redis.port}`),
+    }),
+  );
+  expect(checks.map(({ name }) => name)).not.toContain("archive");
 
   // Guarantee: the credential of the upstream is on no screen; the doctor has it from a file of its owner's.
   const [, file = ""] = /\(\. (\S+); /.exec(printed) ?? [];
@@ -168,7 +206,21 @@ test("the lines that npm start prints work when pasted; a second start finds the
   const headers = { authorization: `Bearer ${keyIn(again)}` };
   const [, url] = /^Tollgate is ready at (\S+);/m.exec(again) ?? [];
   const later = await fetch(`${url}/api/v1/credits`, { headers });
-  expect(await later.json()).toMatchObject({ data: { balance: 990, total_used: 10 } });
+  expect(await later.json()).toMatchObject({ data: { balance: 960 } });
+  expect(await stop()).toBe(0);
+});
+
+// Guarantee: a line pasted into an interactive shell is no "command not found", and none is a comment, which zsh runs.
+test.each(["bash --norc -i", "zsh -f -i"])("the lines to paste are all understood by %s", async (shell) => {
+  const [program = "", ...options] = shell.split(" ");
+  if (!onPath(program)) return console.log(`Skipped: no ${program} on the PATH.`);
+  const printed = await start();
+  expect((await paste(program, [...options, "-s"], "# a comment\nnosuchcommand\n")).said).toMatch(
+    /not found: nosuchcommand|nosuchcommand: command not found/,
+  );
+  const { said, stdout } = await paste(program, [...options, "-s"], linesIn(printed));
+  expect(said).not.toMatch(/not found|parse error|syntax error|no matches found|unexpected|event not/i);
+  expect(stdout).toContain('"code":402');
   expect(await stop()).toBe(0);
 });
 
@@ -179,23 +231,23 @@ test("with server.tls and admin.tls npm start says https, and its lines work whe
   const config = join(folder, "Ada's tls.yaml");
   await Promise.all([writeFile(tls.cert, cert), writeFile(tls.key, key)]);
   await writeFile(config, JSON.stringify({ server: { tls }, admin: { tls } }));
-  const printed = await start({ TOLLGATE_CONFIG: config });
+  // Not that of the test above, whose last lines have left tasks that run.
+  const own = await givenRedis();
+  onTestFinished(own.stop);
+  const env = { TOLLGATE_CONFIG: config, REDIS_URL: own.url };
+  const printed = await start(env);
   expect(printed).toMatch(/^Tollgate is ready at https:\/\/\S+; metrics at https:\/\/\S+\/metrics$/m);
-  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf(LAST_LINE));
-  const pasted = await promisify(execFile)("sh", ["-e", "-c", lines], {
-    env: { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` },
-  });
+  const pasted = await paste("sh", ["-e", "-s"], linesIn(printed));
   const [taskId, task] = pasted.stdout.split(/\r?\n/);
   expect(JSON.parse(task!).data).toMatchObject({ task_id: taskId, status: "completed" });
 
   // Guarantee: commands of another terminal read the config file that the gateway reads.
   const [, file = ""] = /\(\. (\S+); /.exec(printed) ?? [];
-  const { TOLLGATE_CONFIG: _, ...elsewhere } = process.env;
   const check = `. ${file}; ${process.execPath} src/cli.ts config check --json`;
-  const checked = await promisify(execFile)("sh", ["-c", check], { env: elsewhere, cwd: ROOT });
+  const checked = await promisify(execFile)("sh", ["-c", check], { cwd: ROOT });
   expect(JSON.parse(checked.stdout)).toMatchObject({ ok: true, file: config });
   expect(await stop()).toBe(0);
-  expect(keyIn(await start({ TOLLGATE_CONFIG: config }))).toBe(keyIn(printed));
+  expect(keyIn(await start(env))).toBe(keyIn(printed));
   expect(await stop()).toBe(0);
 });
 
@@ -232,14 +284,16 @@ test.each([
   });
 });
 
-test.each(["PORT", "ADMIN_PORT", "SANDBOX_PORT"])(
+test.each(["PORT", "ADMIN_PORT", "SANDBOX_PORT", "REDIS_PORT"])(
   "a %s that is named and taken is an error",
   async (name) => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
     onTestFinished(() => void taken.close());
     const { port } = taken.address() as AddressInfo;
-    const env = { ...process.env, ...(await givenPorts()), REDIS_URL: redis.url, [name]: String(port) };
+    const env: NodeJS.ProcessEnv = { ...process.env, ...(await givenPorts()), [name]: String(port) };
+    // The only one that a given Redis has no use for.
+    if (name !== "REDIS_PORT") env.REDIS_URL = redis.url;
     const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
     await expect(started).rejects.toMatchObject({
       code: 1,
@@ -247,6 +301,12 @@ test.each(["PORT", "ADMIN_PORT", "SANDBOX_PORT"])(
     });
   },
 );
+
+test("REDIS_PORT beside REDIS_URL is refused: the port would be of another Redis", async () => {
+  const env = { ...process.env, ...(await givenPorts()), REDIS_URL: redis.url, REDIS_PORT: "6390" };
+  const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
+  await expect(started).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("set one") });
+});
 
 test("a start while the Redis of another one is ending says that it waits, and for whom", async () => {
   const earlier = await givenRedis();

@@ -1,10 +1,11 @@
+import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { runProcess } from "../support/cli.ts";
 import { type ShippedRedis, startShippedRedis } from "../support/deployment/shipped-redis.ts";
 import { send, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
-import { TEXT_TO_VIDEO } from "../support/store-stage.ts";
+import { givenKey, givenRedis, TEXT_TO_VIDEO } from "../support/store-stage.ts";
 
 const cleanups: (() => Promise<unknown>)[] = [];
 afterAll(async () => {
@@ -43,6 +44,36 @@ async function refusedCommands({ ports, cli }: ShippedRedis): Promise<string[]> 
     .flatMap((log) => [...log.matchAll(/^object\n(.*)$/gm)].map(([, object = ""]) => object))
     .filter((object) => object !== "config|get");
 }
+
+// Guarantee: the move to the shipped cluster by import works as docs/operations.md has it, to the last name.
+test("a store of one server is imported into the shipped cluster over TLS", async () => {
+  const [redis, old] = await Promise.all([startShippedRedis("cluster"), givenRedis()]);
+  cleanups.push(redis.stop, old.stop);
+  const made = await Promise.all(Array.from({ length: 12 }, () => givenKey(old.client)));
+  const target = redis.ports[0]!;
+  const places = ["--cluster", "import", `127.0.0.1:${target}`, "--cluster-from", `127.0.0.1:${old.port}`];
+  const imported = () => redis.cli(target, ...places, "--cluster-copy", "--cluster-replace");
+  // Without what the guide says first, the old server sends plain text to a TLS port.
+  await expect(imported()).rejects.toMatchObject({ stdout: expect.stringContaining("IOERR") });
+  const pem = (name: string): string => join(redis.secrets, name);
+  await old.client.config(
+    "SET",
+    "tls-ca-cert-file",
+    pem("ca.pem"),
+    "tls-cert-file",
+    pem("cert.pem"),
+    "tls-key-file",
+    pem("key.pem"),
+  );
+  await old.client.config("SET", "tls-cluster", "yes");
+  await imported();
+  // A repeat, as after an import that broke off.
+  await imported();
+  const sizes = await Promise.all((await redis.primaries()).map((port) => redis.cli(port, "DBSIZE")));
+  expect(sizes.reduce((sum, size) => sum + Number(size), 0)).toBe(await old.client.dbsize());
+  const { code, stdout } = await runProcess(["ledger", "verify", "--json"], redis.env);
+  expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 0, ok: true, entries: made.length });
+}, 120_000);
 
 test.each(["sentinel", "cluster"] as const)(
   "%s from the shipped files: TLS, users, a killed primary, its return",

@@ -30,7 +30,7 @@ export interface Services {
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;
   /** Samples of this gateway's figures. */
-  live: Pick<ReturnType<typeof createLive>, "view" | "latest">;
+  live: Pick<ReturnType<typeof createLive>, "view" | "latest" | "health">;
   describeConfig(): ReturnType<LiveConfig["describe"]>;
   describeFiles(): ReturnType<LiveConfig["describeFiles"]>;
   /** The last check of the ledger by any gateway; undefined before the first one. */

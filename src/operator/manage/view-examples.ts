@@ -13,6 +13,20 @@ const HOUR = "2026-10-31T06:00:00.000Z";
 export const VIEW_EXAMPLES = {
   Live: {
     gateway: { host: "gateway-1", pid: 4211, uptime_seconds: 93_211, not_ready: null, primaries: [] },
+    health: {
+      redis: { usable: true, older: false, frozen_partitions: 0 },
+      upstream: {
+        window_seconds: 60,
+        answered: 2410,
+        limited: 0,
+        failed: 3,
+        failure: "unreachable",
+        last_answer_at: HOUR,
+      },
+      archive: { lag_seconds: 2, violations: 0 },
+      ledger: { checked_at: HOUR, violations: 0, check_interval_seconds: 3600 },
+      journal: { usable: true, waiting: 0, of_other_stores: 0, unconfirmed: 0 },
+    },
     sample_every_ms: 2000,
     at_ms: [1_793_426_400_000],
     series: { ok: [41.5], refused: [0.4], failed: [0], all_p99: [0.12] },

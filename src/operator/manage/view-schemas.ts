@@ -35,9 +35,48 @@ const gatewayState = Type.Object(
   { ...closed, description: "The gateway that answers." },
 );
 
+const health = Type.Object(
+  {
+    redis: Type.Object({ usable: Type.Boolean(), older: Type.Boolean(), frozen_partitions: count }, closed),
+    upstream: Type.Object(
+      {
+        window_seconds: Type.Integer({ description: "The period of the counts." }),
+        answered: count,
+        limited: Type.Integer({ description: "Answered with 429." }),
+        failed: count,
+        failure: orNull<string>("string", { description: "The outcome of most failures." }),
+        last_answer_at: timeOrNull,
+      },
+      { ...closed, description: "Exchanges that a client waited for." },
+    ),
+    archive: Type.Union([Type.Object({ lag_seconds: count, violations: count }, closed), Type.Null()], {
+      description: "Null without an archive.",
+    }),
+    ledger: Type.Object(
+      {
+        checked_at: timeOrNull,
+        violations: count,
+        check_interval_seconds: Type.Number({ description: "0: no checks." }),
+      },
+      closed,
+    ),
+    journal: Type.Object(
+      {
+        usable: Type.Boolean(),
+        waiting: Type.Integer({ description: "Charges that wait for Redis." }),
+        of_other_stores: Type.Integer({ description: "Charges that wait for another Redis." }),
+        unconfirmed: Type.Integer({ description: "Charges that no replica is known to have." }),
+      },
+      closed,
+    ),
+  },
+  { ...closed, description: "What the gateway depends on, from its own metrics: also while Redis is away." },
+);
+
 export const Live = Type.Object(
   {
     gateway: gatewayState,
+    health,
     sample_every_ms: count,
     at_ms: Type.Array(Type.Number()),
     series: Type.Unsafe<Record<string, (number | null)[]>>({

@@ -12,7 +12,9 @@ export function unitProblems(read: Read): string[] {
   const [program, option, script] = (unit.get("ExecStart") ?? "").split(" ");
   const variables = (unit.get("Environment") ?? "").split(" ").map((pair) => pair.split("=")[0] ?? "");
   const config = configOf(text(read, "config/tollgate.yaml"));
-  const journalIsKept = unit.get("WorkingDirectory") === `%S/${unit.get("StateDirectory")}`;
+  const state = `%S/${unit.get("StateDirectory")}`;
+  const journalIsKept = (unit.get("Environment") ?? "").split(" ").includes(`JOURNAL=${state}/journal`);
+  const [, check] = (unit.get("ExecStartPre") ?? "").split(" ");
   const [head = ""] = text(read, UNIT).split("\n[Unit]");
   const prices = /^prices: ([\w-]+\/)/m.exec(text(read, "config/tollgate.yaml"))?.[1] ?? "";
   const rules: [boolean, string][] = [
@@ -21,7 +23,9 @@ export function unitProblems(read: Read): string[] {
     [option === "--disable-sigusr1", "ExecStart lets SIGUSR1 open the inspector"],
     [read((script ?? "").replace("/opt/tollgate/", "")) !== undefined, "ExecStart starts no file of ours"],
     [unit.get("ExecReload") === "/bin/kill -HUP $MAINPID", "reload is no SIGHUP"],
-    [journalIsKept && !config.store.journal.startsWith("/"), "the journal is outside the StateDirectory"],
+    [journalIsKept, "the journal is outside the StateDirectory"],
+    [unit.get("WorkingDirectory") === state, "it starts outside the StateDirectory"],
+    [check === "/opt/tollgate/src/node-version.js", "an old Node is not named"],
     [!unit.has("MemoryDenyWriteExecute"), "V8 cannot run with MemoryDenyWriteExecute"],
   ];
   return [

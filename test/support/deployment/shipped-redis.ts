@@ -84,6 +84,8 @@ export async function startShippedRedis(kind: "sentinel" | "cluster") {
   const variables = (await readFile(join(gateways, "gateway.env"), "utf8")).trim().split("\n");
   return {
     ports: servers.map(({ port }) => port),
+    /** Certificates, users and passwords of the servers. */
+    secrets: join(scripts, "secrets/servers"),
     /** What gateways and the command line get in their environment. */
     env: {
       ...Object.fromEntries(variables.map((line) => line.split(/=(.*)/).slice(0, 2))),

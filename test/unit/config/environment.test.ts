@@ -23,6 +23,7 @@ const ENV = {
   UPSTREAM_PREVIOUS_API_KEY: "up_0",
   ADMIN_TOKEN: "sixteen-letters-",
   FALLBACK_STRATEGY: "allow",
+  JOURNAL: "/var/lib/journal",
   LOG_LEVEL: "fatal",
 };
 
@@ -33,7 +34,7 @@ test.each([
   expect(configOf(file, ENV)).toMatchObject({
     server: { host: "::1", port: 0 },
     admin: { host: "admin.internal", port: 65_535, token: ENV.ADMIN_TOKEN },
-    store: { redisUrl: ENV.REDIS_URL, fallbackStrategy: "allow" },
+    store: { redisUrl: ENV.REDIS_URL, fallbackStrategy: "allow", journal: "/var/lib/journal" },
     upstream: {
       url: "https://env/base",
       apiKey: "up_1",

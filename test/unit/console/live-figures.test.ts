@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { createLive, type Reading, readLive } from "../../../src/operator/live-figures.ts";
+import { createLive } from "../../../src/operator/live-figures.ts";
 import { quantileBetween } from "../../../src/operator/quantile.ts";
+import { type Reading, readMetrics } from "../../../src/operator/readings.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 
 const GENERATE = "/api/v1/gen2/text-to-video";
@@ -14,7 +15,7 @@ function givenLive() {
   const others: Reading[] = [];
   const live = createLive(
     {
-      readings: async () => [await readLive(metrics), ...others],
+      readings: async () => [await readMetrics(metrics), ...others],
       async slots() {
         if (store.slots === null) throw new Error("away");
         return store.slots;
@@ -84,14 +85,14 @@ describe("the last 15 minutes", () => {
   test("several processes are one gateway, and one that ends takes nothing below zero", async () => {
     const { metrics, others, sample, last } = givenLive();
     const other = createMetrics();
-    others.push(await readLive(other));
+    others.push(await readMetrics(other));
     await sample();
     metrics.requests.inc({ route: GENERATE, status: 200, outcome: "ok" }, 2);
     other.requests.inc({ route: GENERATE, status: 200, outcome: "ok" }, 4);
     metrics.requestSeconds.observe({ route: POLL, class: "2xx" }, 0.002);
     other.requestSeconds.observe({ route: POLL, class: "2xx" }, 20);
     other.inFlight.set(5);
-    others[0] = await readLive(other);
+    others[0] = await readMetrics(other);
     await sample();
     expect([last("ok"), last("in_flight")]).toEqual([3, 5]);
     expect(last("polls_p99")).toBeGreaterThan(10);
@@ -153,5 +154,74 @@ describe("the last 15 minutes", () => {
     await sample(5);
     expect(last("slots")).toBeNull();
     expect(last("ok")).toBe(0);
+  });
+});
+
+describe("what the gateway needs", () => {
+  const exchange = (metrics: ReturnType<typeof createMetrics>, outcome: string, times = 1): void => {
+    for (let n = 0; n < times; n++)
+      metrics.upstreamSeconds.observe({ kind: "generate", outcome: outcome as "task" }, 0.1);
+  };
+
+  test("of the upstream the last minute counts; what was never sent is no failure", async () => {
+    const { metrics, sample, live, clock } = givenLive();
+    await sample();
+    expect(live.health()).toMatchObject({ lastAnswerMs: null, upstream: { answered: 0, failed: 0 } });
+    exchange(metrics, "accepted", 5);
+    exchange(metrics, "refused", 1);
+    for (const outcome of ["overloaded", "client_gone", "unroutable"]) exchange(metrics, outcome, 50);
+    await sample();
+    const answeredAtMs = clock.nowMs;
+    expect(live.health()).toMatchObject({
+      lastAnswerMs: answeredAtMs,
+      upstream: { answered: 6, failed: 0, failure: null },
+    });
+    await sample(31);
+    exchange(metrics, "unreachable", 1);
+    exchange(metrics, "timed_out", 3);
+    exchange(metrics, "rate_limited", 2);
+    await sample();
+    expect(live.health()).toMatchObject({
+      lastAnswerMs: answeredAtMs,
+      upstream: { window_seconds: 60, answered: 0, limited: 2, failed: 4, failure: "timed_out" },
+    });
+  });
+
+  test("in a minute in which it was not asked, the last 15 count", async () => {
+    const { metrics, sample, live } = givenLive();
+    await sample();
+    exchange(metrics, "upstream_failed", 2);
+    await sample(100);
+    expect(live.health().upstream).toEqual({
+      window_seconds: 200,
+      answered: 0,
+      limited: 0,
+      failed: 2,
+      failure: "upstream_failed",
+    });
+  });
+
+  test("of several processes the worst counts, and what waits is added", async () => {
+    const { metrics, others, sample, live } = givenLive();
+    const other = createMetrics();
+    for (const { storeUp, journalUsable, outbox } of [metrics, other]) {
+      storeUp.set(1);
+      journalUsable.set(1);
+      outbox.set(2);
+    }
+    metrics.ledgerCheckedAt.set(1_900_000_000);
+    metrics.ledgerViolations.set(3);
+    others.push(await readMetrics(other));
+    await sample();
+    expect(live.health()).toMatchObject({
+      redis: { usable: true, older: false },
+      journal: { usable: true, waiting: 4 },
+      ledger: { checkedAtMs: 1_900_000_000_000, violations: 3 },
+    });
+    other.storeUp.set(0);
+    other.journalUsable.set(0);
+    others.splice(0, 1, await readMetrics(other));
+    await sample();
+    expect(live.health()).toMatchObject({ redis: { usable: false }, journal: { usable: false } });
   });
 });

@@ -6,6 +6,7 @@ import { applyOverrides } from "../../../src/config/environment.ts";
 import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";
 import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/domain/openapi/headers.ts";
+import { VARIABLES } from "../../../src/sandbox/start-env.ts";
 import {
   accountNames,
   archiveNames,
@@ -141,6 +142,11 @@ describe("README", () => {
     });
     const listed = table(README, "Configuration").map(([name, setting, initial]) => [name, setting, initial]);
     expect(listed.filter(([, setting]) => setting).sort()).toEqual(overrides.sort());
+  });
+
+  test("all of them are in the file with which other terminals find the gateway of npm start", () => {
+    const listed = table(README, "Configuration").map(([name = ""]) => name);
+    expect([...VARIABLES].sort()).toEqual([...listed, "NODE_EXTRA_CA_CERTS"].sort());
   });
 
   test("variables that override no setting are read by the configuration", () => {

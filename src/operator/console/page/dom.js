@@ -126,9 +126,9 @@ export function taskLink(id) {
 export const code = (text) => el("code", {}, text);
 
 const BADGES = {
-  good: ["active", "completed", "in use", "ready"],
-  bad: ["closed", "revoked", "failed", "expired", "not ready"],
-  warn: ["suspended", "held", "uncollected"],
+  good: ["active", "completed", "in use", "ready", "good"],
+  bad: ["closed", "revoked", "failed", "expired", "not ready", "mend"],
+  warn: ["suspended", "held", "uncollected", "look"],
 };
 
 /** @param {string} text a state */

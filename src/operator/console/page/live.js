@@ -1,7 +1,8 @@
-/** @import { Live } from "./objects.d.ts" */
+/** @import { Live, Overview } from "./objects.d.ts" */
 import { readLive } from "./api.js";
 import { bar, button, code, el } from "./dom.js";
 import { count, rate, shortCount, took, wholeCount } from "./format.js";
+import { findings, healthStrip, unanswered } from "./health.js";
 import { here, noteHere } from "./location.js";
 import { createPlot } from "./plots.js";
 import { showGateway, showTrouble } from "./state.js";
@@ -76,6 +77,9 @@ export function createLiveFigures(signal) {
   const plots = () => [rates, latency, refusals, slots];
   const latencyBox = el("div", {}, latency.figure);
   const denied = el("div", {}, deniedTable([]));
+  const health = el("div", {});
+  /** @type {{ checked_at: string, violations: number } | undefined} */
+  let checked;
   const pause = pauseButton((paused) => {
     state.paused = paused;
   });
@@ -96,10 +100,18 @@ export function createLiveFigures(signal) {
 
   async function read() {
     if (state.paused || document.hidden) return;
-    const live = await readLive(history.atMs.at(-1) ?? 0);
+    const live = await readLive(history.atMs.at(-1) ?? 0).catch((error) => {
+      // Figures of before would be taken for those of now.
+      if (!signal.aborted) health.replaceChildren(healthStrip([unanswered(error)]));
+      throw error;
+    });
     if (signal.aborted) return;
     append(history, live);
-    showGateway(live.gateway);
+    showGateway(live);
+    const { ledger } = live.health;
+    // This gateway's own figures learn of a check some seconds after the store.
+    const known = ledger.checked_at === null ? { ...ledger, ...checked } : ledger;
+    health.replaceChildren(healthStrip(findings({ ...live, health: { ...live.health, ledger: known } })));
     update();
     // A row that somebody points at stays where nothing is new.
     if (live.at_ms.length > 0) denied.replaceChildren(deniedTable(live.denied));
@@ -108,6 +120,11 @@ export function createLiveFigures(signal) {
   return {
     choice,
     pause,
+    health,
+    /** @param {Overview["ledger"]} ledger the last check that the store knows of */
+    knowLedger({ checked_at, violations }) {
+      if (checked_at !== null) checked = { checked_at, violations: violations ?? 0 };
+    },
     nodes: [
       tiles.list,
       el("div", { className: "plots" }, rates.figure, latencyBox, refusals.figure, slots.figure),

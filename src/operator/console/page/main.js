@@ -38,7 +38,9 @@ async function show({ focus = true } = {}) {
     box.replaceChildren(...made.nodes);
     made.shown?.();
   } catch (error) {
-    if (mine !== turn || !byId("sign-in").hidden) return;
+    if (mine !== turn) return;
+    // What stands above the form is all that is in sight.
+    if (!byId("sign-in").hidden) return void signInFailed(error);
     unlock();
     const { title } = VIEWS[here().view] ?? { title: "Console" };
     box.replaceChildren(
@@ -116,14 +118,32 @@ addEventListener("token-needed", (event) => {
   lock(token.get() ? detail : "");
 });
 
+/**
+ * The token may be right, but nobody could say so: it goes back into the field, to be tried again.
+ * @param {unknown} error
+ */
+function signInFailed(error) {
+  byId("token", HTMLInputElement).value = token.get() ?? "";
+  forgetSession();
+  token.forget();
+  const why = error instanceof Error ? error.message : String(error);
+  byId("sign-in-error").textContent =
+    `${capitalized(why)}. Nobody was signed in; once that is mended, press the button again.`;
+  byId("token").focus();
+}
+
 byId("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const input = byId("token", HTMLInputElement);
+  const open = byId("sign-in-button", HTMLButtonElement);
   token.set(input.value.trim());
   input.value = "";
   byId("sign-in-error").textContent = "";
-  void show().then(() => {
-    // Not a wrong token but a gateway that does not answer: the view says so.
+  open.disabled = true;
+  say("Asking the gateway …");
+  void show().finally(() => {
+    open.disabled = false;
+    say("");
     if (!byId("sign-in").hidden) byId("token").focus();
   });
 });

@@ -18,6 +18,7 @@ export async function showOverview({ signal, again }) {
   const [money, gateways] = [el("div", {}), el("div", {})];
   /** @param {Overview} overview */
   const draw = (overview) => {
+    live.knowLedger(overview.ledger);
     money.replaceChildren(...moneyPart(overview));
     gateways.replaceChildren(gatewaysTable(overview.gateways));
   };
@@ -41,6 +42,7 @@ export async function showOverview({ signal, again }) {
   return {
     nodes: [
       heading("Overview", again),
+      live.health,
       money,
       el(
         "div",

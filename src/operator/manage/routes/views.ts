@@ -22,7 +22,7 @@ export const viewRoutes = (services: Services) => [
   configurationRoute(services),
 ];
 
-const liveRoute = ({ gateway, live }: Services) =>
+const liveRoute = ({ gateway, live, archive }: Services) =>
   route({
     method: "GET",
     path: "/live",
@@ -43,9 +43,31 @@ const liveRoute = ({ gateway, live }: Services) =>
     answers: { 200: { description: "The gateway and its samples.", schema: Live } },
     async run(call) {
       requireAllAccounts(call.grantee);
-      return { status: 200, body: { gateway: gateway(), ...live.view(call.query.after_ms ?? 0) } };
+      return {
+        status: 200,
+        body: {
+          gateway: gateway(),
+          health: healthShown(live.health(), archive !== undefined),
+          ...live.view(call.query.after_ms ?? 0),
+        },
+      };
     },
   });
+
+function healthShown(found: ReturnType<Services["live"]["health"]>, hasArchive: boolean) {
+  const { redis, upstream, lastAnswerMs, archive, ledger, journal } = found;
+  const { checkedAtMs, ...checked } = ledger;
+  return {
+    redis,
+    upstream: {
+      ...(upstream ?? { window_seconds: 0, answered: 0, limited: 0, failed: 0, failure: null }),
+      last_answer_at: lastAnswerMs === null ? null : isoTime(lastAnswerMs),
+    },
+    archive: hasArchive ? archive : null,
+    ledger: { checked_at: checkedAtMs > 0 ? isoTime(checkedAtMs) : null, ...checked },
+    journal,
+  };
+}
 
 function overviewRoute({ session, live, ledgerReport }: Services) {
   const read = shared(SHARED_MS, () =>

@@ -1,0 +1,99 @@
+import type { Reading, Value } from "./readings.ts";
+
+/** Outcomes of an exchange in which the upstream did not answer as it should. */
+const FAILURES = [
+  "unreachable",
+  "failed",
+  "unclear",
+  "timed_out",
+  "misrouted",
+  "refused_gateway",
+  "upstream_failed",
+  "upstream_timeout",
+] as const;
+const LIMITED: readonly string[] = ["rate_limited", "upstream_rate_limited"];
+/** Nothing was sent, or nobody waited for the answer. */
+const NOT_ASKED: readonly string[] = ["overloaded", "unroutable", "client_gone"];
+
+/** Exchanges with the upstream that a client waited for, since the start of the processes. */
+export interface UpstreamCounts {
+  answered: number;
+  limited: number;
+  failures: ReadonlyMap<string, number>;
+}
+
+/** What the upstream did in a period. `failure`: the outcome of most failures; null without one. */
+export interface UpstreamHealth {
+  window_seconds: number;
+  answered: number;
+  limited: number;
+  failed: number;
+  failure: string | null;
+}
+
+export function countExchanges(upstreamSeconds: readonly Value[]): UpstreamCounts {
+  const counts = { answered: 0, limited: 0, failures: new Map<string, number>() };
+  for (const { value, labels, metricName } of upstreamSeconds) {
+    const { outcome = "" } = labels as { outcome?: string };
+    if (!metricName?.endsWith("_count") || NOT_ASKED.includes(outcome)) continue;
+    if (LIMITED.includes(outcome)) counts.limited += value;
+    else if ((FAILURES as readonly string[]).includes(outcome))
+      counts.failures.set(outcome, (counts.failures.get(outcome) ?? 0) + value);
+    else counts.answered += value;
+  }
+  return counts;
+}
+
+/** @param seconds between the two */
+export function upstreamBetween(
+  before: UpstreamCounts,
+  now: UpstreamCounts,
+  seconds: number,
+): UpstreamHealth {
+  // A worker that has gone takes its counts with it.
+  const grown = (after: number, earlier: number): number => Math.max(0, after - earlier);
+  const failures = [...now.failures]
+    .map(([outcome, count]) => [outcome, grown(count, before.failures.get(outcome) ?? 0)] as const)
+    .filter(([, count]) => count > 0)
+    .sort(([, a], [, b]) => b - a);
+  return {
+    window_seconds: Math.round(seconds),
+    answered: grown(now.answered, before.answered),
+    limited: grown(now.limited, before.limited),
+    failed: failures.reduce((sum, [, count]) => sum + count, 0),
+    failure: failures[0]?.[0] ?? null,
+  };
+}
+
+/** What the gauges of a gateway's processes say of what it depends on. */
+export function dependenciesOf(readings: readonly Reading[]) {
+  const values = (name: keyof Reading): number[] => readings.map((one) => sumOf(one[name]));
+  const worst = (name: keyof Reading): number => Math.max(0, ...values(name));
+  const all = (name: keyof Reading): boolean => values(name).every((value) => value === 1);
+  const sum = (name: keyof Reading): number => values(name).reduce((total, value) => total + value, 0);
+  return {
+    redis: {
+      usable: all("storeUp"),
+      older: worst("storeOlder") > 0,
+      frozen_partitions: worst("partitionsFrozen"),
+    },
+    archive: {
+      lag_seconds: Math.round(worst("archiveLag")),
+      violations: worst("archiveViolations"),
+    },
+    ledger: {
+      /** Unix ms; 0 before the first check that this gateway knows of. */
+      checkedAtMs: worst("ledgerCheckedAt") * 1000,
+      violations: worst("ledgerViolations"),
+      check_interval_seconds: worst("ledgerCheckInterval"),
+    },
+    journal: {
+      usable: all("journalUsable"),
+      waiting: sum("outbox"),
+      of_other_stores: sum("outboxOfOtherStores"),
+      unconfirmed: sum("unconfirmed"),
+    },
+  };
+}
+
+const sumOf = (values: readonly Value[]): number => values.reduce((sum, { value }) => sum + value, 0);
