@@ -9,6 +9,8 @@ import type { Call } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
+/** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
+const CLEARED_WAIT_MAX_SECONDS = 3600;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
 /**
  * A hold outlives its exchange, which takes at most the headers timeout to get a connection and then the total timeout.
@@ -88,14 +90,14 @@ export function refuseAdmission(
     }
     case "concurrency_limited": {
       const { maxConcurrent: limit, active: used } = admission.state;
-      const { limitOf } = admission;
-      return refuse("concurrency_limited", {
-        retryAfterSeconds: CONCURRENCY_WAIT_SECONDS,
-        limit,
-        used,
-        limitOf,
-      });
+      const { limitOf, clearedInMs } = admission;
+      const common = { limit, used, limitOf };
+      return clearedInMs === 0
+        ? refuse("concurrency_limited", { ...common, retryAfterSeconds: CONCURRENCY_WAIT_SECONDS })
+        : refuse("concurrency_limited", { ...common, ...clearedUp(clearedInMs), text: BEING_CLEARED_UP });
     }
+    case "outcomes_unknown":
+      return refuse("outcomes_unknown", clearedUp(admission.retryAfterMs));
     case "insufficient_credits": {
       recordAffordable(call, price, false);
       const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
@@ -118,6 +120,13 @@ export function refuseAdmission(
     }
   }
 }
+
+const BEING_CLEARED_UP =
+  "Too many concurrent tasks: earlier requests got no answer from the video generation service and are being cleared up";
+
+const clearedUp = (waitMs: number) => ({
+  retryAfterSeconds: Math.min(CLEARED_WAIT_MAX_SECONDS, retrySeconds(waitMs)),
+});
 
 function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
   const { rateLimit: limit, remaining } = state;

@@ -4,6 +4,7 @@ import type { Said, VoidReason } from "./model.ts";
 const submit = (key: number, price = 10): Asking => ({ kind: "submit", key, price });
 const voided = (reason: VoidReason): Command => ({ kind: "void", request: 0, reason });
 const wait = (byMs: number): Command => ({ kind: "time", byMs });
+const unknown = (request: number): Command => ({ kind: "unclear", request, outcome: "unclear" });
 const bound: Command = { kind: "bind", request: 0, task: "own" };
 const saidOf = (request: number, status: Said): Asking => ({
   kind: "observe",
@@ -175,6 +176,50 @@ const RARE_TURNS: Command[][] = [
     { kind: "unclear", request: 0, outcome: "unclear" },
     admitted(0),
   ],
+  // Too many unknown outcomes: no further request until one is due, is void earlier, or gets its task.
+  ...[[wait(60 * SECOND)], [voided("due"), voided("released")], [bound]].map((end) => [
+    ...SPACIOUS,
+    submit(0),
+    wait(10 * SECOND),
+    submit(1),
+    unknown(0),
+    wait(SECOND),
+    unknown(1),
+    unknown(0),
+    submit(0),
+    submit(1),
+    ...end,
+    submit(0),
+    unknown(2),
+    submit(1),
+  ]),
+  // All slots of the key, or of the account, have an unknown outcome; then one of them has none.
+  ...[
+    [{ ...ROOMY, maxConcurrent: 1 } as Command],
+    [...SPACIOUS, { kind: "account limits", key: 0, maxConcurrent: 1 } as Command],
+  ].map((limited) => [
+    ...limited,
+    submit(0),
+    wait(10 * SECOND),
+    unknown(0),
+    submit(0),
+    wait(60 * SECOND),
+    submit(0),
+    voided("due"),
+    submit(0),
+    submit(0),
+  ]),
+  // The record of a refused request is deleted after minutes, though it was admitted for longer; that of an unknown outcome is not.
+  ...(["refused", "unsent", "due", "released"] as const).map((reason) => [
+    keptLong(submit(0)),
+    wait(60 * SECOND),
+    voided(reason),
+    collect,
+    wait(599 * SECOND),
+    collect,
+    wait(SECOND),
+    collect,
+  ]),
   // The upstream gives a task id twice: to another account while it runs and after its end, to the same account.
   [
     submit(0),
