@@ -1,6 +1,8 @@
 import { hash } from "node:crypto";
+import type { Config } from "../config/config.ts";
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
+import type { ValidBody } from "../domain/generation-body.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
@@ -18,16 +20,24 @@ const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
  */
 const HOLD_SLACK_MS = 8000;
 
-/** The generation that ADMIT is asked for. @param text the validated body as it will be sent */
-export function generationOf(call: Call, path: string, price: number, text: string): Generation {
+/**
+ * How long a hold lasts whose outcome stays unknown, ms. With a `callBackUrl` the customer gets the video of such a request, so its hold
+ * lasts as long as a task may run. Decision 0003.
+ */
+function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
+  if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);
+  return upstream.connectTimeoutMs + upstream.headersTimeoutMs + upstream.totalTimeoutMs + HOLD_SLACK_MS;
+}
+
+/** The generation that ADMIT is asked for. */
+export function generationOf(call: Call, path: string, price: number, { text, body }: ValidBody): Generation {
   const { config, exchange, head, key } = call;
-  const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs } = config.upstream;
   const generation: Generation = {
     requestId: exchange.requestId,
     key,
     price,
     endpoint: path,
-    holdMs: connectTimeoutMs + headersTimeoutMs + totalTimeoutMs + HOLD_SLACK_MS,
+    holdMs: holdMsOf(config, body.callBackUrl !== undefined),
     retentionMs: config.tasks.retentionMs,
   };
   if (head.idempotencyKey !== undefined) {

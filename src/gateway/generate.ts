@@ -41,7 +41,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
 
   const price = priceOf(config.prices, endpoint, validation.body);
   exchange.price = price;
-  const generation = generationOf(call, API_PREFIX + endpoint, price, validation.text);
+  const generation = generationOf(call, API_PREFIX + endpoint, price, validation);
   const refusedFromMemory = refuseFromMemory(call, generation);
   if (refusedFromMemory) return answer(call, refusedFromMemory);
   const calledAtMs = gateway.overLimit.now();

@@ -113,9 +113,13 @@ export function createHolds(
       unknownMax: number,
     ): Promise<Unclear | undefined> {
       const { run } = connection.of(key.partition);
-      return run(unclear, { key, requestId, idempotencyDigest: idempotency?.digest, unknown, unknownMax }).catch(
-        () => undefined,
-      );
+      return run(unclear, {
+        key,
+        requestId,
+        idempotencyDigest: idempotency?.digest,
+        unknown,
+        unknownMax,
+      }).catch(() => undefined);
     },
   };
 }

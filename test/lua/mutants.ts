@@ -714,9 +714,12 @@ export const MUTANTS: readonly Mutant[] = [
     '      redis.call("HSET", request, "first_void_id", first_void_id)\n',
   ),
   // unclear
-  mutant("any request's outcome is unknown", "unclear", '"request_id") == ARGV[2]', '"request_id") ~= nil'),
   mutant("a bound request's outcome is unknown", "unclear", 'if record[1] ~= "held"', "if not record[1]"),
-  without("an unknown outcome is not counted", "unclear", 'redis.call("ZADD", KEYS[3], record[2], ARGV[2])\n'),
+  without(
+    "an unknown outcome is not counted",
+    "unclear",
+    'redis.call("ZADD", KEYS[3], record[2], ARGV[2])\n',
+  ),
   without(
     "a request does not know that its outcome is unknown",
     "unclear",
@@ -730,15 +733,33 @@ export const MUTANTS: readonly Mutant[] = [
     "include/unknown",
     '    redis.call("HDEL", account, "blocked_until", "unknown_limit")\n',
   ),
-  without("an ended hold stays unknown", "void", "if record[8] then remove_unknown(account, request_id) end\n"),
-  without("a bound request stays unknown", "bind", "  if record[9] then remove_unknown(account, request_id) end\n"),
+  without(
+    "an ended hold stays unknown",
+    "void",
+    "if record[8] then remove_unknown(account, request_id) end\n",
+  ),
+  without(
+    "a bound request stays unknown",
+    "bind",
+    "  if record[9] then remove_unknown(account, request_id) end\n",
+  ),
   mutant("blocked for ever", "admit", "now < tonumber(money[6])", "true"),
   mutant("too many unknown outcomes refuse nothing", "admit", "if money[6] and", "if false and"),
   mutant("one unknown outcome of many slots", "admit", "#unknown == 2 * count", "#unknown > 0"),
   mutant("a refused request is kept like any other", "void", "is_certain and int", "false and int"),
   mutant("an unknown outcome is kept for minutes", "void", "is_certain and int", "int"),
-  mutant("kept for longer than it was admitted with", "void", "math.min(REFUSED_KEPT_MS, tonumber(record[6]))", "REFUSED_KEPT_MS"),
-  mutant("a refused request counts as one that may have been charged", "collect", "not is_uncharged and", "true and"),
+  mutant(
+    "kept for longer than it was admitted with",
+    "void",
+    "math.min(REFUSED_KEPT_MS, tonumber(record[6]))",
+    "REFUSED_KEPT_MS",
+  ),
+  mutant(
+    "a refused request counts as one that may have been charged",
+    "collect",
+    "not is_uncharged and",
+    "true and",
+  ),
   mutant("an unknown outcome is not told", "admit", 'first[6] or ""', '""'),
   mutant("an unknown outcome outlives its hold", "void", ', "due_at", "unknown")', ', "due_at")'),
   // observe
@@ -837,12 +858,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("claims one too many", "lease", "0, tonumber(ARGV[2])", "0, tonumber(ARGV[2]) + 1"),
   mutant("kept for the collector's retention", "collect", "record[4] or ARGV[3]", "ARGV[3]"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
-  mutant(
-    "an ended request is found at once",
-    "include/retention",
-    "now + tonumber(retention_ms or 0)",
-    "now",
-  ),
+  mutant("an ended request is found at once", "include/retention", "now + tonumber(retention_ms)", "now"),
   mutant("the retention is not fixed", "admit", ', "retention_ms", ARGV[11])', ")"),
   mutant(
     "a forgotten request gets no retention",
@@ -867,8 +883,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "what is deleted last counts, not what was admitted last",
     "collect",
-    "if due_at and tonumber(due_at) > tonumber(collected_until or 0) then",
-    "if due_at then",
+    " and tonumber(due_at) > tonumber(collected_until or 0) then",
+    " then",
   ),
   without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
   without("the claim stays", "collect", ' redis.call("DEL", KEYS[4])'),

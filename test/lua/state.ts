@@ -250,6 +250,14 @@ export function expectedState({ world }: Run): State {
   function accountOf(account: ModelAccount): AccountState {
     const { balance, totalUsed, totalRequests, collectedUntilMs, ledger } = account;
     const blocked = account.blocked ? `${account.blocked.untilMs} ${account.blocked.limit}` : "";
-    return { balance, held: heldOf(world, account), totalUsed, totalRequests, collectedUntilMs, blocked, ledger };
+    return {
+      balance,
+      held: heldOf(world, account),
+      totalUsed,
+      totalRequests,
+      collectedUntilMs,
+      blocked,
+      ledger,
+    };
   }
 }
