@@ -21,7 +21,9 @@
 --   idempotency_in_progress  due (ms), what the first was answered if its outcome is unknown (else empty)
 --   rate_limited           ms until one more fits in the window, whose limit it is (key or account)
 --   daily_limited          ms until midnight UTC, whose limit it is, that limit, requests of the day
---   concurrency_limited    whose limit it is
+--   outcomes_unknown       ms until the account may make further requests; too many of its requests have an unknown outcome
+--   concurrency_limited    whose limit it is, ms until the first slot is free again if all that take one have an unknown
+--                          outcome (else 0)
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
 --   insufficient_credits   credits that can be spent
 --@include clock
@@ -30,6 +32,7 @@
 --@include numbers
 --@include reply
 --@include shared
+--@include unknown
 --@include window
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -38,7 +41,8 @@ local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
 local key, month, spent, spends_in = read_key(KEYS[1], now, ARGV[2], "month", "spent", "spends_in")
 if not key then return reply("unknown_key", now) end
-local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited")
+local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited",
+  "blocked_until")
 local shared = money[5] and read_shared(KEYS[2], money[5], now)
 key.shared = shared
 
@@ -57,6 +61,10 @@ if KEYS[7] then
     return reply("idempotency_in_progress", now, key, window, slots, tonumber(first[5]),
       first[6] or "")
   end
+end
+
+if money[6] and now < tonumber(money[6]) then
+  return reply("outcomes_unknown", now, key, window, slots, tonumber(money[6]) - now)
 end
 
 -- False for a limit in shadow mode, which is only noted.
@@ -85,12 +93,18 @@ if shared and shared.day_count >= shared.daily_limit then
   return reply("daily_limited", now, key, window, slots, (shared.day + 1) * DAY_MS - now, "account",
     int(shared.daily_limit), int(shared.day_count))
 end
+-- Until when (ms) nothing frees one of these slots, if all are taken by requests with an unknown outcome; else 0.
+local function unknown_wait(taken, count)
+  local unknown = redis.call("ZINTER", 2, unknown_of(KEYS[2]), taken, "WEIGHTS", 1, 0, "WITHSCORES")
+  return count > 0 and #unknown == 2 * count and math.max(0, tonumber(unknown[2]) - now) or 0
+end
+
 local active = redis.call("SCARD", slots)
 if active >= key.max_concurrent and refuses("c") then
-  return reply("concurrency_limited", now, key, window, slots, "key")
+  return reply("concurrency_limited", now, key, window, slots, "key", unknown_wait(slots, active))
 end
 if shared and shared.active >= shared.max_concurrent then
-  return reply("concurrency_limited", now, key, window, slots, "account")
+  return reply("concurrency_limited", now, key, window, slots, "account", unknown_wait(shared.slots, shared.active))
 end
 -- A key that replaces another goes on with what that one has spent, and both count together.
 local spending = KEYS[1]

@@ -38,13 +38,14 @@
 --@include shared
 --@include spent
 --@include task
+--@include unknown
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[2], ARGV[3], ARGV[7]
 
 local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
-  "uncollected", "first_void_id", "account_at")
+  "uncollected", "first_void_id", "account_at", "unknown")
 local state = record[1]
 if not state and ARGV[16] ~= "" then
   -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0014.
@@ -107,6 +108,7 @@ if outcome ~= "uncollected" then
     is_unmetered and "unmetered" or "", task_id, entry)
 end
 if state == "held" then
+  if record[9] then remove_unknown(account, request_id) end
   redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms,
     "upstream", upstream)
   redis.call("ZREM", KEYS[8], request_id)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- COLLECT: deletes the record of a finished or void request after its retention. The retention is fixed at admission, so
 -- every gateway applies the same one, and it outlasts any late BIND. The ledger keeps the charge. The account keeps the
--- latest due time of its deleted records: after a step of the clock, BIND reads it to refuse what may have been charged
--- (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
+-- latest due time of its deleted records but for those that the upstream refused or never got: after a step of the clock, BIND reads it
+-- to refuse what may have been charged (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- BOUND  50  one request
@@ -22,7 +22,7 @@
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms", "account_id",
-  "due_at", "archived")
+  "due_at", "archived", "reason")
 if record[1] then
   local is_open = record[1] ~= "finished" and record[1] ~= "void"
   local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
@@ -35,7 +35,8 @@ if record[1] then
   if generation and record[7] ~= generation .. " " .. record[1] then return { "unarchived" } end
   local account, due_at = ARGV[4] .. (record[5] or ""), record[6]
   local collected_until = redis.call("HGET", account, "collected_until")
-  if due_at and tonumber(due_at) > tonumber(collected_until or 0) then
+  local is_uncharged = record[1] == "void" and (record[8] == "refused" or record[8] == "unsent")
+  if due_at and not is_uncharged and tonumber(due_at) > tonumber(collected_until or 0) then
     redis.call("HSET", account, "collected_until", due_at)
   end
 end

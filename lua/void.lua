@@ -25,6 +25,7 @@
 --@include retention
 --@include shared
 --@include spent
+--@include unknown
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
@@ -43,7 +44,7 @@ local function forget_admission(admitted_at, account_at)
 end
 
 local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms",
-  "account_at")
+  "account_at", "unknown")
 local state, account_at = record[1], shared_stamp(shared, record[7])
 if not state then
   redis.call("ZREM", KEYS[6], request_id)
@@ -72,10 +73,15 @@ local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until
 -- the account's. After that only the removal from `holds` can fail: all other names were read above.
 redis.call("SREM", slots, request_id)
 if shared then redis.call("SREM", shared.slots, request_id) end
-redis.call("ZADD", KEYS[7], forget_at(now, record[6]), request_id)
+if record[8] then remove_unknown(account, request_id) end
+-- No charge can follow, so the record only tells a repeated call that it was void.
+local is_certain = reason == "refused" or reason == "unsent"
+local retention_ms = is_certain and int(math.min(REFUSED_KEPT_MS, tonumber(record[6]))) or record[6]
+redis.call("ZADD", KEYS[7], forget_at(now, retention_ms), request_id)
 if reason == "unsent" then forget_admission(record[3], account_at) end
 redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
-redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
+redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now), "retention_ms",
+  retention_ms)
 if key then
   local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)

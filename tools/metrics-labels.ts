@@ -54,6 +54,7 @@ const ADMISSIONS = all<Admission["outcome"]>({
   replayed: true,
   rate_limited: true,
   concurrency_limited: true,
+  outcomes_unknown: true,
   daily_limited: true,
   spend_capped: true,
   insufficient_credits: true,

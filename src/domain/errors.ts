@@ -40,6 +40,11 @@ const TABLE = {
     "The video generation service gave no answer in time; nothing is charged unless the task is confirmed",
   ],
   overloaded: [503, 503, "The service is busy; try again shortly"],
+  outcomes_unknown: [
+    503,
+    503,
+    "Earlier requests of this account got no answer from the video generation service and are being cleared up; retry later",
+  ],
   store_unavailable: [503, 503, "The rate-limit store is unavailable; retry shortly"],
   version_unsupported: [505, 505, "Only HTTP/1.1 and HTTP/1.0 are supported"],
 } as const satisfies Record<string, readonly [status: number, code: number, text: string]>;

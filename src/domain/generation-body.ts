@@ -16,13 +16,19 @@ const FLOAT_NOISE = 1e-9;
 interface Body extends PricedBody {
   videoUrl?: string;
   shots?: { Scene: string; duration: number }[];
+  callBackUrl?: string;
 }
 
 /** What a schema says of an object's members, by name and in its order. */
-type Members = ReadonlyMap<string, { default: unknown; items: Members | undefined }>;
+type Members = ReadonlyMap<string, { isOptional: boolean; default: unknown; items: Members | undefined }>;
 
-/** A body that passed: `body` for pricing, `text` is exactly what goes upstream, defaults written out. */
-export type Validation = { ok: true; body: PricedBody; text: string } | { ok: false; problems: Problem[] };
+/** A body that passed: `text` is exactly what goes upstream, defaults written out. */
+export interface ValidBody {
+  body: Readonly<Body>;
+  text: string;
+}
+
+export type Validation = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
 
 const validators = Object.fromEntries(
   Object.entries(BODIES).map(([endpoint, schema]) => [
@@ -36,6 +42,7 @@ function membersOf(schema: Type.TObject): Members {
   const entries = Object.entries(schema.properties).map(([name, property]) => {
     const items = Type.IsArray(property) && Type.IsObject(property.items) ? property.items : undefined;
     const member = {
+      isOptional: Type.IsOptional(property),
       default: "default" in property ? property.default : undefined,
       items: items && membersOf(items),
     };
@@ -51,11 +58,16 @@ function membersOf(schema: Type.TObject): Members {
  */
 export function validateGeneration(
   endpoint: GenerationEndpoint,
-  value: unknown,
+  given: unknown,
   sourceHost: string,
 ): Validation {
   const { validator, members } = validators[endpoint]!;
-  const wellTyped = validator.Check(value);
+  let value = given;
+  let wellTyped = validator.Check(value);
+  if (!wellTyped && isObject(given)) {
+    value = withoutNulls(members, given);
+    wellTyped = validator.Check(value);
+  }
   const problems = wellTyped ? [] : schemaProblems(validator.Type(), value);
   if (isObject(value)) problems.push(...furtherRules(endpoint, value, sourceHost));
   if (problems.length > 0 || !wellTyped) return { ok: false, problems: problems.slice(0, DETAILS_MAX) };
@@ -64,7 +76,7 @@ export function validateGeneration(
   // JSON.stringify writes a surrogate as an escape only when it stands alone.
   const broken = /\\ud[89a-f]/i.test(text) ? [...illFormed(value, "").take(DETAILS_MAX)] : [];
   if (broken.length > 0) return { ok: false, problems: broken };
-  return { ok: true, body: body as PricedBody, text };
+  return { ok: true, body: body as Body, text };
 }
 
 /** Rules that a schema cannot say. Checks only fields of the right type; others are reported already. */
@@ -94,6 +106,12 @@ function furtherRules(
   }
   return problems;
 }
+
+/** Many clients write `null` for a member that is absent. */
+const withoutNulls = (members: Members, value: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(value).filter(([name, item]) => item !== null || !members.get(name)?.isOptional),
+  );
 
 /** The object with exactly the schema's properties, in its order, absent ones replaced by their defaults. */
 function inOrder(members: Members, value: Record<string, unknown>): Record<string, unknown> {

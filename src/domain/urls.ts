@@ -1,3 +1,5 @@
+import { domainToUnicode } from "node:url";
+
 /**
  * A well-formed http(s) URL as a pattern: the whole rule, and what `docs/openapi.json` shows, so that a client that
  * validates by the description agrees with the gateway on each URL. Stricter than `new URL`, which would quietly repair
@@ -24,14 +26,29 @@ const rest = `://(?:${USER})?(?:\\[(?:${IPV6})\\]|${IPV4}|${HOST_NAME})(?::${POR
 export const WEB_URL_PATTERN = `^[Hh][Tt][Tt][Pp][Ss]?${rest}`;
 export const HTTPS_URL_PATTERN = `^[Hh][Tt][Tt][Pp][Ss]${rest}`;
 
+const HOST = /^[^/]*\/\/(?:[^/?#@]*@)?([^/?#:]*)/;
+const NOT_ASCII = /[\x80-\uffff]/;
+
 const WEB_URL = new RegExp(WEB_URL_PATTERN);
 const HTTPS_URL = new RegExp(HTTPS_URL_PATTERN);
 
 /** A well-formed http(s) URL, taken literally: nothing that a parser would first have to mend. */
-export const isWebUrl = (text: string): boolean => WEB_URL.test(text);
+export const isWebUrl = (text: string): boolean => WEB_URL.test(text) && isHostAsWritten(text);
 
-/** The same, https only. */
-export const isHttpsUrl = (text: string): boolean => HTTPS_URL.test(text);
+/** A well-formed https URL, taken literally. */
+export const isHttpsUrl = (text: string): boolean => HTTPS_URL.test(text) && isHostAsWritten(text);
+
+/**
+ * The parser of the WHATWG URL standard accepts the host, and reads the letters that stand there: no soft hyphen that vanishes, no
+ * full-width letter that becomes another one, no Punycode that stands for nothing. Upper and lower case are the same host.
+ */
+function isHostAsWritten(text: string): boolean {
+  const host = URL.parse(text)?.hostname;
+  if (host === undefined) return false;
+  const written = HOST.exec(text)?.[1] ?? "";
+  if (!NOT_ASCII.test(written)) return !host.includes("xn--") || !domainToUnicode(host).includes("xn--");
+  return domainToUnicode(host) === written.toLowerCase().normalize("NFC");
+}
 
 /**
  * A URL on the one supported source host: the raw prefix and the parsed origin must both agree, so neither a

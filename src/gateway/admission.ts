@@ -1,6 +1,8 @@
 import { hash } from "node:crypto";
+import type { Config } from "../config/config.ts";
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
+import type { ValidBody } from "../domain/generation-body.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
@@ -9,6 +11,8 @@ import type { Call } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
+/** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
+const CLEARED_WAIT_MAX_SECONDS = 3600;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
 /**
  * A hold outlives its exchange, which takes at most the headers timeout to get a connection and then the total timeout.
@@ -16,16 +20,24 @@ const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
  */
 const HOLD_SLACK_MS = 8000;
 
-/** The generation that ADMIT is asked for. @param text the validated body as it will be sent */
-export function generationOf(call: Call, path: string, price: number, text: string): Generation {
+/**
+ * How long a hold lasts whose outcome stays unknown, ms. With a `callBackUrl` the customer gets the video of such a request, so its hold
+ * lasts as long as a task may run. Decision 0003.
+ */
+function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
+  if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);
+  return upstream.connectTimeoutMs + upstream.headersTimeoutMs + upstream.totalTimeoutMs + HOLD_SLACK_MS;
+}
+
+/** The generation that ADMIT is asked for. */
+export function generationOf(call: Call, path: string, price: number, { text, body }: ValidBody): Generation {
   const { config, exchange, head, key } = call;
-  const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs } = config.upstream;
   const generation: Generation = {
     requestId: exchange.requestId,
     key,
     price,
     endpoint: path,
-    holdMs: connectTimeoutMs + headersTimeoutMs + totalTimeoutMs + HOLD_SLACK_MS,
+    holdMs: holdMsOf(config, body.callBackUrl !== undefined),
     retentionMs: config.tasks.retentionMs,
   };
   if (head.idempotencyKey !== undefined) {
@@ -88,14 +100,14 @@ export function refuseAdmission(
     }
     case "concurrency_limited": {
       const { maxConcurrent: limit, active: used } = admission.state;
-      const { limitOf } = admission;
-      return refuse("concurrency_limited", {
-        retryAfterSeconds: CONCURRENCY_WAIT_SECONDS,
-        limit,
-        used,
-        limitOf,
-      });
+      const { limitOf, clearedInMs } = admission;
+      const common = { limit, used, limitOf };
+      return clearedInMs === 0
+        ? refuse("concurrency_limited", { ...common, retryAfterSeconds: CONCURRENCY_WAIT_SECONDS })
+        : refuse("concurrency_limited", { ...common, ...clearedUp(clearedInMs), text: BEING_CLEARED_UP });
     }
+    case "outcomes_unknown":
+      return refuse("outcomes_unknown", clearedUp(admission.retryAfterMs));
     case "insufficient_credits": {
       recordAffordable(call, price, false);
       const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
@@ -118,6 +130,13 @@ export function refuseAdmission(
     }
   }
 }
+
+const BEING_CLEARED_UP =
+  "Too many concurrent tasks: earlier requests got no answer from the video generation service and are being cleared up";
+
+const clearedUp = (waitMs: number) => ({
+  retryAfterSeconds: Math.min(CLEARED_WAIT_MAX_SECONDS, retrySeconds(waitMs)),
+});
 
 function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
   const { rateLimit: limit, remaining } = state;

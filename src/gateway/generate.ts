@@ -47,7 +47,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
 
   const price = priceOf(config.prices, endpoint, validation.body);
   exchange.price = price;
-  const generation = generationOf(call, API_PREFIX + endpoint, price, validation.text);
+  const generation = generationOf(call, API_PREFIX + endpoint, price, validation);
   const refusedFromMemory = refuseFromMemory(call, generation);
   if (refusedFromMemory) return answer(call, refusedFromMemory);
   const calledAtMs = gateway.overLimit.now();
@@ -178,9 +178,21 @@ async function leaveUnknown(
   generation: Generation,
   { outcome, detail }: { outcome: UnknownOutcome; detail: string },
 ): Promise<ApiAnswer> {
-  const { metrics, store } = call.gateway;
+  const { config } = call;
+  const { log, metrics, store } = call.gateway;
   metrics.unknownOutcomes.inc();
-  await store.noteUnknown(generation, outcome);
+  const noted = await store.noteUnknown(generation, outcome, config.tasks.unknownOutcomesMax);
+  if (noted?.outcome === "noted" && noted.blockedUntilMs !== undefined) {
+    const { count, blockedUntilMs } = noted;
+    log.error(
+      {
+        account_id: generation.key.accountId,
+        unknown_outcomes: count,
+        blocked_until: new Date(blockedUntilMs).toISOString(),
+      },
+      "generations of this account are refused: too many of its requests have an unknown outcome",
+    );
+  }
   const name = outcome === "unclear" ? "upstream_unclear" : "upstream_timeout";
   return answer(call, refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false }));
 }

@@ -4,7 +4,7 @@ import type { Connection } from "../store/connection.ts";
 import { isRefusedByStore } from "../store/script-errors.ts";
 import { type Admission, admit, type Generation } from "../store/scripts/admit.ts";
 import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
-import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
+import { type Unclear, type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
 import { createTasks } from "../store/tasks.ts";
 import type { Settlements } from "./deferred-settlements.ts";
@@ -123,18 +123,22 @@ export function createHolds(
     },
 
     /**
-     * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: without the note
-     * they are answered that it is in progress.
+     * Notes that the outcome of a generation is unknown: for repeats with its Idempotency-Key, and for the bound on unknown outcomes
+     * of an account. Best effort: the hold ends at its due time all the same.
      */
-    async noteUnknown(generation: Generation, unknown: UnknownOutcome): Promise<void> {
-      const { key, requestId, idempotency } = generation;
-      if (!idempotency) return;
-      const { partition } = key;
-      const call = { partition, requestId, idempotencyDigest: idempotency.digest, unknown };
-      await connection
-        .of(partition)
-        .run(unclear, call)
-        .catch(() => undefined);
+    noteUnknown(
+      { key, requestId, idempotency }: Generation,
+      unknown: UnknownOutcome,
+      unknownMax: number,
+    ): Promise<Unclear | undefined> {
+      const { run } = connection.of(key.partition);
+      return run(unclear, {
+        key,
+        requestId,
+        idempotencyDigest: idempotency?.digest,
+        unknown,
+        unknownMax,
+      }).catch(() => undefined);
     },
   };
 }

@@ -140,6 +140,8 @@ export const accountNames = (partition: number, accountId: string) => ({
   /** Its admissions and open requests over all keys; only while it has limits over all of them (list, set). */
   window: `${tag(partition)}:account-window:${accountId}`,
   slots: `${tag(partition)}:account-slots:${accountId}`,
+  /** Its requests with an unknown outcome by when their hold ends (sorted set). */
+  unknown: `${tag(partition)}:unknown:${accountId}`,
   references: `${tag(partition)}:references:${accountId}`,
   /** Requests that operators refunded, and the references of the refunds (hash). */
   refunds: `${tag(partition)}:refunds:${accountId}`,

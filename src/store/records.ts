@@ -17,7 +17,9 @@ export const REQUEST_FIELDS = {
     "`limited` of its account and the account's clock at its admission, if it had limits over all its keys",
   due_at:
     "when its hold ends; when it was admitted where the store had forgotten the request before its BIND",
-  retention_ms: "how long the record is kept after its end, fixed at admission",
+  retention_ms:
+    "how long the record is kept after its end, fixed at admission; minutes once it was refused or unsent",
+  unknown: "unclear or timed_out, where the upstream left open whether it made a task",
   idempotency: "digest of its Idempotency-Key",
   task_id: "the upstream's, from BIND on",
   bound_at: "when it was bound",
@@ -51,6 +53,9 @@ export const ACCOUNT_FIELDS = {
   created_at: "when it was created, or its first key was issued",
   last_entry: "id of its latest ledger entry, which names the one before it",
   collected_until: "the latest `due_at` of its requests that were collected",
+  blocked_until:
+    "until when it makes no further request, since too many have an unknown outcome; missing otherwise",
+  unknown_limit: "how many unknown outcomes it may have; only beside `blocked_until`",
   label: "a name that operators gave it",
   metadata: "what operators keep with it, JSON",
   status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",

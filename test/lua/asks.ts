@@ -65,6 +65,8 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
     case "admit":
       return admission(run, target);
     case "bind": {
+      // Its gateway had the upstream's refusal, and the record that shows it is gone.
+      if (request.refused && !world.requests.includes(request)) return undefined;
       const neighbour = targetOf(run, command, command.request + 1) ?? target;
       const taskId = ownTask(command.task === "own" ? request : neighbour.request);
       const data = `{"task_id":"${taskId}"}`;
@@ -82,9 +84,10 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
     }
     case "unclear": {
       const { outcome } = command;
-      if (!request.generation.idempotency) return undefined;
       return {
-        call: await stage.onItsWay(() => stage.store.noteUnknown(request.generation, outcome)),
+        call: await stage.onItsWay(() =>
+          stage.store.noteUnknown(request.generation, outcome, model.UNKNOWN_MAX),
+        ),
         expected: () => model.noteUnknown(world, request, outcome),
       };
     }

@@ -42,7 +42,9 @@ export interface ModelAccount {
   references: Map<string, string>;
   /** Ids of requests that operators refunded. */
   refunds: Set<string>;
-  /** The latest due time of its requests that are collected; 0: none is. */
+  /** It had too many unknown outcomes when that was last counted. */
+  blocked?: { untilMs: number; limit: number };
+  /** The latest due time of its requests that are collected and may have been charged; 0: none is. */
   collectedUntilMs: number;
 }
 
@@ -102,6 +104,8 @@ export interface ModelRequest {
   leftKey?: ModelIdempotency;
   /** The upstream had surely made no task when its hold was void, so no BIND of it is ever sent. */
   refused?: boolean;
+  /** What it was answered while it was held. */
+  unknown?: string;
   /** The order in which it was admitted and charged among all that was. */
   admittedTurn?: number;
   chargedTurn?: number;
@@ -235,9 +239,28 @@ export function sharedOf(world: World, account: ModelAccount) {
   };
 }
 
+/** A record of a request that was surely not made is kept no longer. */
+const REFUSED_KEPT_MS = 600_000;
+
 /** When an ended request may be forgotten. */
-export const forgottenAtMs = ({ endedAtMs = 0, generation }: ModelRequest): number =>
-  endedAtMs + generation.retentionMs;
+export const forgottenAtMs = ({ endedAtMs = 0, generation, refused }: ModelRequest): number =>
+  endedAtMs + Math.min(generation.retentionMs, refused ? REFUSED_KEPT_MS : Number.POSITIVE_INFINITY);
+
+/** When the holds with an unknown outcome are due, of an account or only of those of some slots; the earliest first. */
+export const unknownDuesOf = (world: World, account: ModelAccount, slots?: readonly string[]): number[] =>
+  world.requests
+    .filter(({ key, state, unknown }) => key.account === account && state === "held" && unknown !== undefined)
+    .filter(({ generation }) => slots === undefined || slots.includes(generation.requestId))
+    .map(({ dueAtMs = 0 }) => dueAtMs)
+    .sort((a, b) => a - b);
+
+/** Refuses further requests of an account with so many unknown outcomes until enough of their holds are due. */
+export function block(world: World, account: ModelAccount, limit: number): number {
+  const dues = unknownDuesOf(world, account);
+  if (dues.length < limit) delete account.blocked;
+  else account.blocked = { untilMs: dues[dues.length - limit]!, limit };
+  return account.blocked?.untilMs ?? 0;
+}
 
 export const activeOf = (world: World, key: ModelKey): number => slotsOf(world, key).length;
 

@@ -6,19 +6,23 @@ import type { Reply } from "../../src/store/script-definition.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
   activeOf,
+  block,
   clockOf,
   DAY_MS,
   forgottenAtMs,
   limitsOf,
+  type ModelAccount,
   type ModelIdempotency,
   type ModelKey,
   type ModelRequest,
   numbersOf,
   post,
   sharedOf,
+  slotsOf,
   spendableOf,
   spentOf,
   storedSpent,
+  unknownDuesOf,
   usable,
   usedToday,
   WINDOW_MS,
@@ -50,6 +54,9 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     return answer("idempotency_in_progress", first.dueAtMs, first.unknown ?? "");
   }
 
+  const { blocked } = key.account;
+  if (blocked && nowMs < blocked.untilMs) return answer("outcomes_unknown", blocked.untilMs - nowMs);
+
   const limits = limitsOf(world, key);
   const { shadow = [] } = world.tiers[key.tier] ?? world.tiers.standard ?? {};
   const noted: string[] = [];
@@ -74,9 +81,10 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     return answer("daily_limited", (shared.day + 1) * DAY_MS - nowMs, "account", limit!, used!);
   }
   if (activeOf(world, key) >= limits.maxConcurrent && refuses("max_concurrent", "c")) {
-    return answer("concurrency_limited", "key");
+    return answer("concurrency_limited", "key", clearedInMs(world, key.account, slotsOf(world, key)));
   }
-  if (shared && shared.slots.length >= shared.maxConcurrent) return answer("concurrency_limited", "account");
+  if (shared && shared.slots.length >= shared.maxConcurrent)
+    return answer("concurrency_limited", "account", clearedInMs(world, key.account, shared.slots));
   const spent = spentOf(world, key).credits;
   if (key.monthlyCredits !== undefined && spent + price > key.monthlyCredits)
     return answer("spend_capped", String(key.monthlyCredits), String(spent));
@@ -104,6 +112,12 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     delete known.expiresAtMs;
   }
   return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
+}
+
+/** How long until a hold of these slots is due, if all of them have an unknown outcome; else 0. */
+function clearedInMs(world: World, account: ModelAccount, slots: readonly string[]): number {
+  const dues = unknownDuesOf(world, account, slots);
+  return slots.length > 0 && dues.length === slots.length ? Math.max(0, dues[0]! - world.nowMs) : 0;
 }
 
 /** How long until one more fits: at once once enough of what is there have left. @param stamps oldest first */
@@ -156,6 +170,7 @@ export function bind(
   delete request.tombstone;
   request.dueAtMs ??= request.admittedAtMs;
   world.tasks.set(taskId, request);
+  if (wasHeld) unblock(world, request);
   const admittedMs = request.admission?.clockMs ?? request.admittedAtMs;
   const isOfOtherMonth = monthOf(admittedMs) !== monthOf(nowMs - HOUR_MS);
   if (charged) post(world, request, -generation.price, isOfOtherMonth ? { admitted_at: admittedMs } : {});
@@ -210,6 +225,7 @@ export function voidHold(world: World, request: ModelRequest, reason: VoidReason
     if (request.spending) request.spending.credits = 0;
     // Only after a definite answer is it certain that no BIND of it comes any more.
     request.refused = reason !== "due" && reason !== "released";
+    unblock(world, request);
     freeKey(world, request);
   }
   if (reason === "unsent" && request.admission?.inWindow) {
@@ -250,13 +266,24 @@ export const BY_HAND = { actor: { by: "cli ann", requestId: "" }, reason: "sorry
 
 export type Said = TaskStatus | "gone" | "expired";
 
-/** The upstream gave no clear answer, and repeats are told so. */
+/** Unknown outcomes that an account may have. */
+export const UNKNOWN_MAX = 2;
+
+/** The upstream gave no clear answer to a held request: it counts as unknown, and repeats are told so. */
 export function noteUnknown(world: World, request: ModelRequest, unknown: string): Reply {
+  if (request.state !== "held") return ["missing", world.nowMs];
+  request.unknown = unknown;
   const { digest = "" } = request.generation.idempotency ?? {};
   const first = world.idempotency.get(digest)?.first;
-  if (first?.request !== request || first.taskId !== undefined) return ["missing", world.nowMs];
-  first.unknown = unknown;
-  return ["noted", world.nowMs];
+  if (first?.request === request) first.unknown = unknown;
+  const { account } = request.key;
+  const untilMs = block(world, account, UNKNOWN_MAX);
+  return ["noted", world.nowMs, unknownDuesOf(world, account).length, untilMs];
+}
+
+/** The hold of a request has ended. */
+function unblock(world: World, { unknown, key: { account } }: ModelRequest): void {
+  if (unknown !== undefined && account.blocked) block(world, account, account.blocked.limit);
 }
 
 /** What the upstream says of a task. Ended once; failed is refunded if it was charged. */
@@ -445,7 +472,8 @@ export function collect(
   const forgotten = old.sort(byTimeThenId(forgottenAtMs)).slice(0, most);
   for (const request of forgotten) {
     const { account } = request.key;
-    account.collectedUntilMs = Math.max(account.collectedUntilMs, request.dueAtMs ?? 0);
+    const mayBeCharged = request.state !== "void" || !request.refused;
+    if (mayBeCharged) account.collectedUntilMs = Math.max(account.collectedUntilMs, request.dueAtMs ?? 0);
     // What was taken from the key stays taken; only the request itself is forgotten.
     if (request.admission) request.key.forgotten.push(request.admission);
     if (request.taskId !== undefined) world.tasks.delete(request.taskId);

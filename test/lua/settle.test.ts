@@ -246,7 +246,7 @@ test("a repeat is told that the first request's outcome is unknown, until its ho
   await stage.admit(first!);
   expect(await stage.admit(repeat!)).not.toHaveProperty("unknown");
   stage.clock.nowMs += 1000;
-  await stage.store.noteUnknown(first!, "timed_out");
+  await stage.store.noteUnknown(first!, "timed_out", 20);
   expect(await stage.admit(repeat!)).toMatchObject({
     outcome: "idempotency_in_progress",
     unknown: "timed_out",
@@ -255,7 +255,7 @@ test("a repeat is told that the first request's outcome is unknown, until its ho
   });
   stage.clock.nowMs += HOLD_MS;
   await stage.void(first!, "due");
-  await stage.store.noteUnknown(first!, "unclear");
+  await stage.store.noteUnknown(first!, "unclear", 20);
   expect((await stage.admit(repeat!)).outcome).toBe("admitted");
   expect(await stage.admit(stage.request(key, { idempotency }))).not.toHaveProperty("unknown");
 });

@@ -328,12 +328,13 @@ const itemFor = <Call>(script: Script<Call, unknown>, call: Call): ScriptCall =>
 /** The other scripts that write. */
 const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   UNCLEAR: async () => {
-    const { requestId, idempotency } = await givenHeld();
+    const { key, requestId, idempotency } = await givenHeld();
     return itemFor(unclear, {
-      partition: PARTITION,
+      key,
       requestId,
       idempotencyDigest: idempotency!.digest,
       unknown: "unclear",
+      unknownMax: 1,
     });
   },
   LEASE: async () => {

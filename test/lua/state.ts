@@ -21,6 +21,8 @@ interface AccountState {
   totalUsed: number;
   totalRequests: number;
   collectedUntilMs: number;
+  /** Until when it makes no further request, and how many unknown outcomes it may have; empty if it may. */
+  blocked: string;
   ledger: Entry[];
 }
 
@@ -197,6 +199,7 @@ function accountState(fields: Record<string, string>, ledger: readonly StoredEnt
     totalUsed: Number(fields.total_used),
     totalRequests: Number(fields.total_requests),
     collectedUntilMs: Number(fields.collected_until ?? 0),
+    blocked: fields.blocked_until === undefined ? "" : `${fields.blocked_until} ${fields.unknown_limit}`,
     ledger: ledger.map(({ id: _id, previous: _previous, ...entry }) => entry),
   };
 }
@@ -246,6 +249,15 @@ export function expectedState({ world }: Run): State {
 
   function accountOf(account: ModelAccount): AccountState {
     const { balance, totalUsed, totalRequests, collectedUntilMs, ledger } = account;
-    return { balance, held: heldOf(world, account), totalUsed, totalRequests, collectedUntilMs, ledger };
+    const blocked = account.blocked ? `${account.blocked.untilMs} ${account.blocked.limit}` : "";
+    return {
+      balance,
+      held: heldOf(world, account),
+      totalUsed,
+      totalRequests,
+      collectedUntilMs,
+      blocked,
+      ledger,
+    };
   }
 }

@@ -2,8 +2,10 @@ import { type Asking, type Command, DAY, HOUR, type Scenario, SECOND } from "./c
 import type { Said, VoidReason } from "./model.ts";
 
 const submit = (key: number, price = 10): Asking => ({ kind: "submit", key, price });
-const voided = (reason: VoidReason): Command => ({ kind: "void", request: 0, reason });
+const voidedAt = (request: number, reason: VoidReason): Command => ({ kind: "void", request, reason });
+const voided = (reason: VoidReason): Command => voidedAt(0, reason);
 const wait = (byMs: number): Command => ({ kind: "time", byMs });
+const unknown = (request: number): Command => ({ kind: "unclear", request, outcome: "unclear" });
 const bound: Command = { kind: "bind", request: 0, task: "own" };
 const saidOf = (request: number, status: Said): Asking => ({
   kind: "observe",
@@ -175,6 +177,54 @@ const RARE_TURNS: Command[][] = [
     { kind: "unclear", request: 0, outcome: "unclear" },
     admitted(0),
   ],
+  // Too many unknown outcomes: no further request until enough of them are due, are void earlier, or get their task.
+  ...[
+    [wait(41 * SECOND), submit(0), wait(10 * SECOND)],
+    [voidedAt(2, "released"), voidedAt(1, "released")],
+    [bindOf(2), bindOf(1)],
+  ].map((end) => [
+    ...SPACIOUS,
+    submit(0),
+    wait(10 * SECOND),
+    submit(1),
+    wait(10 * SECOND),
+    submit(0),
+    ...[2, 1, 0, 0].map(unknown),
+    ...end,
+    submit(0),
+    unknown(0),
+    submit(1),
+  ]),
+  // One, then all of the slots of a key or of an account have an unknown outcome; then the first hold is due and void.
+  ...[
+    [ROOMY, { ...ROOMY, maxConcurrent: 2 } as Command],
+    [...SPACIOUS, { kind: "account limits", key: 0, maxConcurrent: 2 } as Command],
+  ].map((limited) => [
+    ...limited,
+    submit(0),
+    wait(10 * SECOND),
+    submit(0),
+    unknown(0),
+    submit(0),
+    unknown(2),
+    voidedAt(1, "released"),
+    submit(0),
+    unknown(0),
+    submit(0),
+    wait(60 * SECOND),
+    submit(0),
+  ]),
+  // The record of a refused request is deleted after minutes, though it was admitted for longer; that of an unknown outcome is not.
+  ...(["refused", "unsent", "due", "released"] as const).map((reason) => [
+    keptLong(submit(0)),
+    wait(60 * SECOND),
+    voided(reason),
+    collect,
+    wait(599 * SECOND),
+    collect,
+    wait(SECOND),
+    collect,
+  ]),
   // The upstream gives a task id twice: to another account while it runs and after its end, to the same account.
   [
     submit(0),

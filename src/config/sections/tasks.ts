@@ -29,6 +29,12 @@ export const tasksSchema = section("How tasks are followed to their end.", {
     10_000,
     "Polls per second that one gateway sends to an upstream for tasks that no client polls, at most.",
   ),
+  unknown_outcomes_per_account: integer(
+    20,
+    1,
+    1000,
+    "Requests of one account whose outcome is unknown, at most: with so many, its further generations are refused until a hold of them ends.",
+  ),
   retention: duration(
     "7d",
     "1h",
@@ -46,5 +52,7 @@ export const toTasksConfig = (tasks: Static<typeof tasksSchema>) => ({
   sweepPollsPerSecond: tasks.sweep_polls_per_second,
   /** How long a bound task may go unpolled before the sweeper polls it. */
   pollIntervalMs: ms(tasks.poll_interval),
+  /** Requests with an unknown outcome that an account may have. */
+  unknownOutcomesMax: tasks.unknown_outcomes_per_account,
   retentionMs: ms(tasks.retention),
 });

@@ -51,7 +51,9 @@ const WORDS: Record<ErrorName, string> = {
   upgrade_refused: "A WebSocket was asked for. Send plain HTTP/1.1.",
   headers_too_large: `Request line and headers are larger than ${HEADERS_BYTES_MAX} bytes (16 KiB) together. Send less.`,
   rate_limited: "The key's requests of the last 60 seconds are used up. Wait for `Retry-After`.",
-  concurrency_limited: "As many tasks as the key may have are running. Wait for one to end.",
+  concurrency_limited:
+    "As many tasks as the key may have are running. Wait for one to end. If all of them are requests that got no answer, " +
+    "`Retry-After` says when the first of them is cleared up.",
   daily_limited:
     "The key's requests of the day are used up; midnight UTC starts a new one. Do not retry before.",
   upstream_rate_limited:
@@ -73,6 +75,8 @@ const WORDS: Record<ErrorName, string> = {
     "The generator gave no answer in time: a task may run. Retry with the same `Idempotency-Key` only.",
   overloaded:
     "More requests are in progress than the gateway takes at once. Nothing was begun. Wait for `Retry-After`, then retry.",
+  outcomes_unknown:
+    "So many requests of the account got no clear answer from the generator that no further one is admitted until some of them are cleared up. Nothing was begun. Wait for `Retry-After`, then retry.",
   store_unavailable:
     "The gateway cannot reach its store, and admits nothing without it. Wait for `Retry-After`, then retry.",
   version_unsupported: "The request is neither HTTP/1.1 nor HTTP/1.0.",
@@ -97,6 +101,7 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   upstream_rate_limited: { retryAfterSeconds: 15 },
   slow_down: { retryAfterSeconds: 1 },
   overloaded: { retryAfterSeconds: 1 },
+  outcomes_unknown: { retryAfterSeconds: 95 },
   store_unavailable: { retryAfterSeconds: 2 },
 };
 
@@ -200,6 +205,7 @@ const OF_ADMISSION: readonly ErrorName[] = [
   "rate_limited",
   "concurrency_limited",
   "daily_limited",
+  "outcomes_unknown",
   "upstream_unclear",
 ];
 

@@ -53,7 +53,7 @@ with a code of the gateway may then come with one of the generator.
 HTTP/1.1 or 1.0; at most ${HEADERS_BYTES_MAX / KIB} KiB of request line and headers, ${JSON_BODY_BYTES_MAX / KIB} KiB of JSON,
 ${FILE_BYTES_MAX / KIB / KIB} MiB of file. Headers and JSON have 15 seconds to arrive, by default; an upload may be slow, but not stand still for
 as long. JSON is UTF-8, well-formed and without duplicate names, nested at most ${JSON_DEPTH_MAX} deep, sent as
-\`application/json\` and without a \`Content-Encoding\`. Unknown parameters are refused, with a suggestion. A query is
-ignored. The key is asked for first, also where the path or the method is wrong. There is no CORS: keys belong on
+\`application/json\` and without a \`Content-Encoding\`. Unknown parameters are refused, with a suggestion; \`null\` for
+an optional parameter is an absent one. A query is ignored. The key is asked for first, also where the path or the method is wrong. There is no CORS: keys belong on
 servers.
 `.trim();

@@ -53,7 +53,25 @@ const FORMATS: Readonly<Record<string, object>> = {
 
 /** All named schemas as the document holds them. */
 export const componentSchemas = (): Record<string, unknown> =>
-  Object.fromEntries(NAMED.map(([name, schema]) => [name, members(schema)]));
+  Object.fromEntries(
+    NAMED.map(([name, schema]) => [
+      name,
+      BODY_SCHEMAS.has(schema) ? withNulls(members(schema)) : members(schema),
+    ]),
+  );
+
+const BODY_SCHEMAS: ReadonlySet<unknown> = new Set(Object.values(BODIES));
+
+/** The schema of a body, whose optional members may be null: the gateway takes that for absent. */
+function withNulls(schema: Record<string, unknown>): Record<string, unknown> {
+  const { required, properties } = schema as { required: string[]; properties: Record<string, object> };
+  const nullable = Object.entries(properties).map(([name, property]) => {
+    if (required.includes(name)) return [name, property];
+    const { type, enum: values, ...rest } = property as { type: string; enum?: unknown[] };
+    return [name, { type: [type, "null"], ...(values && { enum: [...values, null] }), ...rest }];
+  });
+  return { ...schema, properties: Object.fromEntries(nullable) };
+}
 
 function described(schema: unknown): unknown {
   const name = NAMES.get(schema);

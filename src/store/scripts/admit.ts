@@ -46,7 +46,10 @@ export type Admission = KeyState &
         dailyLimit: number;
         dayCount: number;
       }
-    | { outcome: "concurrency_limited"; limitOf: LimitOwner }
+    /** `clearedInMs`: the requests that take all slots have an unknown outcome, and the first hold of them ends then; else 0. */
+    | { outcome: "concurrency_limited"; limitOf: LimitOwner; clearedInMs: number }
+    /** Too many requests of the account have an unknown outcome. */
+    | { outcome: "outcomes_unknown"; retryAfterMs: number }
     /** Credits that the key may spend in a month, and has spent in this one. */
     | { outcome: "spend_capped"; cap: number; spent: number }
     | { outcome: "insufficient_credits"; balance: number }
@@ -97,7 +100,9 @@ export const admit: Script<AdmitCall, Admission> = {
       case "rate_limited":
         return { outcome, ...common, retryAfterMs: Number(reply[8]), limitOf: reply[9] as LimitOwner };
       case "concurrency_limited":
-        return { outcome, ...common, limitOf: reply[8] as LimitOwner };
+        return { outcome, ...common, limitOf: reply[8] as LimitOwner, clearedInMs: Number(reply[9]) };
+      case "outcomes_unknown":
+        return { outcome, ...common, retryAfterMs: Number(reply[8]) };
       case "daily_limited": {
         const [retryAfterMs, limitOf, dailyLimit, dayCount] = reply.slice(8);
         return {

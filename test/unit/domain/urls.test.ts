@@ -38,6 +38,10 @@ test.each([
   "https://[1:2:3:4:5:6:7::]/",
   "https://a.example?x",
   "https://a.example#x",
+  "https://B\u00dcCHER.example/",
+  "https://xn--bcher-kva.example/",
+  "https://fa\u00df.example/",
+  "https://\u65e5\u672c\u8a9e.example/",
 ])("%s is well-formed, also to URL", (url) => {
   expect(isWebUrl(url)).toBe(true);
   expect(URL.canParse(url)).toBe(true);
@@ -61,6 +65,15 @@ test.each([
   "https://.a/",
   "https://a@b@c/",
   "https://a.example/\u007f",
+  "https://\u00ad/",
+  "https://a\u00adb.example/",
+  "https://\uff45xample.com/",
+  "https://user@\uff45xample.com:443/",
+  "https://ex\u3002ample.com/",
+  "https://\u2167.example/",
+  "https://a\u200db.example/",
+  "https://xn--a/",
+  "https://www.xn--zzzzzzzz99999.example/",
 ])("%s is not", (url) => expect(isWebUrl(url)).toBe(false));
 
 test("whatever names an address of ASCII letters is read by URL, too", () => {

@@ -1,0 +1,26 @@
+--@include numbers
+-- Requests of an account whose outcome is unknown, by when their hold is due (`tg:{pNN}:unknown:<account id>`). UNCLEAR lists them; VOID
+-- and BIND, which end the hold, remove them. An account with `limit` of them makes no further request until `blocked_until`, when
+-- enough of these holds are due. Decision 0003.
+local function unknown_of(account)
+  return (string.gsub(account, ":account:", ":unknown:", 1))
+end
+
+-- Returns how many the account has, and until when it is blocked (ms; 0: it is not).
+local function block_account(account, unknown, limit)
+  local count = redis.call("ZCARD", unknown)
+  if count < limit then
+    redis.call("HDEL", account, "blocked_until", "unknown_limit")
+    return count, 0
+  end
+  local blocked_until = tonumber(redis.call("ZRANGE", unknown, count - limit, count - limit, "WITHSCORES")[2])
+  redis.call("HSET", account, "blocked_until", int(blocked_until), "unknown_limit", int(limit))
+  return count, blocked_until
+end
+
+local function remove_unknown(account, request_id)
+  local unknown = unknown_of(account)
+  redis.call("ZREM", unknown, request_id)
+  local limit = redis.call("HGET", account, "unknown_limit")
+  if limit then block_account(account, unknown, tonumber(limit)) end
+end
