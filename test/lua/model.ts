@@ -47,12 +47,8 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   if (nowMs > notAfterMs) return answer("stale");
 
   const { idempotency, price, holdMs } = generation;
-  const first = idempotency && world.idempotency.get(idempotency.digest)?.first;
-  if (first) {
-    if (first.fingerprint !== idempotency.fingerprint) return answer("idempotency_mismatch");
-    if (first.taskId !== undefined) return answer("replayed", first.taskId, first.data ?? "");
-    return answer("idempotency_in_progress", first.dueAtMs, first.unknown ?? "");
-  }
+  const repeated = idempotency && repeat(world, idempotency);
+  if (repeated) return answer(...repeated);
 
   const { blocked } = key.account;
   if (blocked && nowMs < blocked.untilMs) return answer("outcomes_unknown", blocked.untilMs - nowMs);
@@ -112,6 +108,18 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     delete known.expiresAtMs;
   }
   return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
+}
+
+/** What a request with this Idempotency-Key is answered instead of being admitted. */
+function repeat(
+  world: World,
+  { digest, fingerprint }: { digest: string; fingerprint: string },
+): [string, ...Reply] | undefined {
+  const first = world.idempotency.get(digest)?.first;
+  if (!first) return undefined;
+  if (first.fingerprint !== fingerprint) return ["idempotency_mismatch"];
+  if (first.taskId !== undefined) return ["replayed", first.taskId, first.data ?? ""];
+  return ["idempotency_in_progress", first.dueAtMs, first.unknown ?? ""];
 }
 
 /** How long until a hold of these slots is due, if all of them have an unknown outcome; else 0. */

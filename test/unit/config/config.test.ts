@@ -61,13 +61,18 @@ test("the defaults are those of the design", () => {
       utilityRequestsPerSecond: 100,
       workers: 1,
     },
-    admin: { host: "127.0.0.1", port: 9090, hosts: [],
+    admin: {
+      host: "127.0.0.1",
+      port: 9090,
+      hosts: [],
       bounds: {
         writesPerMinute: 600,
         bytesPerDay: 8_388_608,
         tokensPerToken: 100,
         keysPerAccount: 10_000,
-      }, token: undefined },
+      },
+      token: undefined,
+    },
     store: {
       redisUrl: "redis://127.0.0.1:6379",
       commandTimeoutMs: 500,
