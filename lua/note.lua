@@ -3,6 +3,7 @@
 -- nothing leaves it that is not copied.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  1100  up to 500 accounts and keys of a page
 -- KEYS  1 archive (hash)  2 changed (hash: account or key to the number of its changes)
 -- ARGV  1 now (ms or empty)  2 the generation that the record must have (empty: any)  3 how many values of the record follow
 --       4.. field, value; behind them accounts and keys that have changed

@@ -3,6 +3,7 @@
 -- again until none is left. It reads a family whole, which has at most 500 tokens that have not ended: one or two milliseconds.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  1200  a family of at most 500, of which 40 are revoked
 -- KEYS  1 token (hash)  2 token ids (hash: SHA-256 to token id)  3 ended tokens (zset: token id by when it expires or was revoked)
 --       4 family (zset: token id by when it expires; its first token is not in it)
 --       5 those that operators made (zset: token id by when it expires)

@@ -2,6 +2,7 @@
 -- REVOKE: an operator revokes a key for good.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  100  its record
 -- KEYS  1 key (hash)  2 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 key id  3 who: request id, a space, who
 -- RETURNS outcome, now

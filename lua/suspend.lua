@@ -2,6 +2,7 @@
 -- SUSPEND: an operator suspends or closes an account.
 -- The fields of its records stand in src/store/records.ts.
 --
+-- BOUND  200  its record
 -- KEYS  1 account (hash)
 -- ARGV  1 now (ms or empty)  2 account id  3 suspended or closed  4 the record's revisions, with commas (empty: any)
 --       5 whether it may do more than before: suspended, if it is closed (1 or 0)  6 who: request id, a space, who

@@ -47,7 +47,7 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/store/confirmation.ts",
-        from: '.set(mark, "", "PX", MARK_MS)',
+        from: ".eval(MARK, 1, mark, MARK_MS)",
         to: `.ping(\`\${mark} \${MARK_MS}\`)`,
       },
     ],

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
+import { createScriptRunner } from "../../src/store/script-runner.ts";
 import { createSurveys } from "../../src/store/survey.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
@@ -12,10 +13,9 @@ afterAll(() => redis?.stop());
 
 // The turn belongs to all gateways of a Redis: this test has one of its own.
 test("a ledger check interval that was shortened counts for the turn that is running", async () => {
-  const { command } = {
-    command: <T>(run: (client: Redis) => Promise<T>): Promise<T> => run(redis.client),
-  };
-  const connection = { ofName: () => ({ command }) } as unknown as Connection;
+  const command = <T>(work: (client: Redis) => Promise<T>): Promise<T> => work(redis.client);
+  const { run } = createScriptRunner(redis.client);
+  const connection = { ofName: () => ({ command, run }) } as unknown as Connection;
   const { ledgerTurn } = createSurveys(connection);
   const waitMs = (): Promise<number> => redis.client.pttl("tg:ledger-turn");
   expect(await ledgerTurn(3_600_000)).toBe(true);

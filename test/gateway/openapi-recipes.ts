@@ -52,6 +52,15 @@ const whilePolling = (behaviour: Parameters<ApiStage["during"]>[0]) => (stage: A
 const whileUploading = (behaviour: Parameters<ApiStage["during"]>[0]) => (stage: ApiStage) =>
   stage.during(behaviour, async () => sendForm(stage.main, await givenKey(stage), GIF));
 
+/** A generation of an account with as many unknown outcomes as it may have. */
+const manyUnknown = (stage: ApiStage): Promise<Reply> =>
+  stage.during({ fault: "reset" }, async () => {
+    const key = await givenKey(stage, { maxConcurrent: 100, rateLimit: 100 });
+    const { unknownOutcomesMax } = stage.main.config.tasks;
+    for (let made = 0; made < unknownOutcomesMax; made++) await generate(stage.main, key);
+    return generate(stage.main, key);
+  });
+
 /** The second of two generations with a key that has room for one. */
 async function second(stage: ApiStage, limits: Parameters<typeof givenKey>[1]): Promise<Reply> {
   const key = await givenKey(stage, limits);
@@ -88,15 +97,18 @@ async function inProgress(stage: ApiStage): Promise<Reply> {
 }
 
 /** The second of two generations at a time, where there is one connection and no time to wait for it. */
-async function overloaded(stage: ApiStage): Promise<Reply> {
-  const { narrow } = stage;
+async function overloaded(
+  stage: ApiStage,
+  send: typeof generate = generate,
+  narrow = stage.narrow,
+): Promise<Reply> {
   const { generator } = stage.main;
   const key = await givenKey(stage);
   return stage.during({ delayMs: 3000 }, async () => {
     const sentBefore = generator.requests.length;
     const first = generate(narrow, key);
     await until(() => generator.requests.length > sentBefore, "the first to reach the generator");
-    const reply = await generate(narrow, key);
+    const reply = await send(narrow, key);
     await first;
     return reply;
   });
@@ -186,8 +198,9 @@ const GENERATION: Row[] = [
     "upstream_timeout",
     (stage) => stage.during({ fault: "hang" }, async () => generate(stage.impatient, await givenKey(stage))),
   ],
-  ["ServiceUnavailable", "overloaded", overloaded],
-  ["ServiceUnavailable", "store_unavailable", async (stage) => generate(stage.away, "sk_any")],
+  ["GenerationServiceUnavailable", "overloaded", (stage) => overloaded(stage)],
+  ["GenerationServiceUnavailable", "outcomes_unknown", manyUnknown],
+  ["GenerationServiceUnavailable", "store_unavailable", async (stage) => generate(stage.away, "sk_any")],
   [
     "HTTPVersionNotSupported",
     "version_unsupported",
@@ -201,6 +214,7 @@ const TASK: Row[] = [
   ["BadRequest", "invalid_request", raw("GET", "/api/v1/tasks/a", "Content-Length: 1")],
   ["TaskNotFound", "task_not_found", raw("GET", "/api/v1/tasks/task_7f3a1c52")],
   ["TaskNotFound", "path_not_found", raw("GET", "/api/v1/task/task_7f3a1c52")],
+  ["ServiceUnavailable", "store_unavailable", (stage) => poll(stage, stage.away)],
   ["TooManyRequests", "upstream_rate_limited", whilePolling({ pollStatus: 429, pollRetryAfterSeconds: 15 })],
   ["TaskBadGateway", "upstream_refused", whilePolling({ pollCode: 1001, pollMessage: REJECTED.message })],
   ["TaskBadGateway", "upstream_refused_gateway", whilePolling({ pollStatus: 401 })],
@@ -255,6 +269,11 @@ const ACCOUNT: Row[] = [
   ["CreditsTooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", CREDITS)],
   ["CreditsTooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", CREDITS)],
   ["BadRequest", "invalid_request", raw("GET", CREDITS, "Content-Length: 1")],
+  [
+    "ServiceUnavailable",
+    "overloaded",
+    (stage) => overloaded(stage, (gateway, key) => gateway.request("GET", CREDITS, { key }), stage.single),
+  ],
 ];
 
 const recipes = (operationId: string, rows: Row[]): Recipe[] =>

@@ -13,7 +13,7 @@ export async function givenApiStage() {
   const patient = { tasks: { cacheMs: 0 } };
   const main = await givenGateway({ config: patient });
   const { generator } = main;
-  const [impatient, narrow, strict, broken, lenient, away] = await Promise.all([
+  const [impatient, narrow, single, strict, broken, lenient, away] = await Promise.all([
     givenGateway({
       generator,
       config: {
@@ -26,6 +26,7 @@ export async function givenApiStage() {
       generator,
       config: { upstream: { connections: 1, headersTimeoutMs: 10_000, totalTimeoutMs: 10_000 } },
     }),
+    givenGateway({ generator, config: { server: { maxRequestsInFlight: 1 } } }),
     givenGateway({ generator, config: { server: { unknownKeysPerMinute: 1 } } }),
     // A price that depends on what the body has not: a fault of the gateway's own.
     givenGateway({
@@ -43,6 +44,7 @@ export async function givenApiStage() {
     main,
     impatient,
     narrow,
+    single,
     strict,
     away,
     broken,

@@ -85,6 +85,7 @@ describe("/log-level on the admin port", () => {
     expect(texts.map((text) => JSON.parse(text))).toMatchObject([
       { level: "info", was: "debug", now: "warn" },
       { level: "info", was: "warn", now: "debug" },
+      { level: "info", msg: "sign-in refused", reason: "other_site" },
     ]);
     // A name that stands twice means to each reader of JSON what it likes.
     for (const text of texts) expect(text.match(/"level":/g)).toHaveLength(1);

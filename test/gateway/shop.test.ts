@@ -15,6 +15,7 @@ const FOLDER = join(import.meta.dirname, "../../examples/shop");
 const SCOPES = [
   "accounts:read",
   "accounts:write",
+  "accounts:reinstate",
   "keys:write",
   "credits:write",
   "tasks:read",

@@ -227,7 +227,7 @@ describe("mutants of a round are caught", () => {
       // From Redis 7.2 on, any other command in the place of the mark is as wrong; 7.0 counts each command.
       "it writes no mark",
       [
-        { from: '.set(mark, "", "PX", MARK_MS)', to: "" },
+        { from: ".eval(MARK, 1, mark, MARK_MS)", to: "" },
         { from: "const [marked, waited] = replies", to: "const [waited, marked] = replies" },
       ],
     ],

@@ -104,6 +104,8 @@ export interface ModelRequest {
   leftKey?: ModelIdempotency;
   /** The upstream had surely made no task when its hold was void, so no BIND of it is ever sent. */
   refused?: boolean;
+  /** Nothing of it went upstream, as somebody said, perhaps after its hold was void. */
+  unsent?: boolean;
   /** What it was answered while it was held. */
   unknown?: string;
   /** The order in which it was admitted and charged among all that was. */

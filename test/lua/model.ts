@@ -236,6 +236,7 @@ export function voidHold(world: World, request: ModelRequest, reason: VoidReason
     unblock(world, request);
     freeKey(world, request);
   }
+  request.unsent ||= reason === "unsent";
   if (reason === "unsent" && request.admission?.inWindow) {
     request.admission.inWindow = false;
     if (request.shared) request.shared.inWindow = false;
@@ -480,7 +481,7 @@ export function collect(
   const forgotten = old.sort(byTimeThenId(forgottenAtMs)).slice(0, most);
   for (const request of forgotten) {
     const { account } = request.key;
-    const mayBeCharged = request.state !== "void" || !request.refused;
+    const mayBeCharged = request.state !== "void" || !(request.refused || request.unsent);
     if (mayBeCharged) account.collectedUntilMs = Math.max(account.collectedUntilMs, request.dueAtMs ?? 0);
     // What was taken from the key stays taken; only the request itself is forgotten.
     if (request.admission) request.key.forgotten.push(request.admission);

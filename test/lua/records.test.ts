@@ -64,8 +64,7 @@ test("the fields that the scripts read and write are those that are declared", (
     "metadata",
     "fingerprint",
     "monthly_credits",
-    "scopes",
-    "accounts",
+    "root",
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });
