@@ -2,6 +2,8 @@ import { setTimeout } from "node:timers/promises";
 import type { RedisEndpoint } from "../store/client.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { openNodes } from "../store/open-nodes.ts";
+import { StoreError } from "../store/reasons.ts";
+import { storedFacts } from "../store/store-facts.ts";
 import type { ArchiveVerification } from "./archive/verify-archive.ts";
 import { type KnownHere, verifyLedger } from "./verify.ts";
 import type { Verification } from "./verify-run.ts";
@@ -56,6 +58,9 @@ async function withNodes<T>(
   signal.addEventListener("abort", close, { once: true });
   try {
     signal.throwIfAborted();
+    // A reader that meets a new store fixes its partitions: a Redis that has lost its data would be one.
+    if ((await storedFacts(nodes)).id === undefined)
+      throw new StoreError("Redis is empty", "bring back this Redis with its data");
     return await work(nodes);
   } finally {
     signal.removeEventListener("abort", close);

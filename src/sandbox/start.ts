@@ -103,7 +103,16 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     ADMIN_HOST: ports.adminHost,
     ADMIN_PORT: String(ports.adminPort),
   };
-  const gatewayEnv = { ...env, ...upstream, ...listeners, ADMIN_TOKEN: adminToken, REDIS_URL: redisUrl };
+  // A journal folder knows one store: a Redis that was given is another one than that of the starts without.
+  const journal = env.REDIS_URL && !env.JOURNAL && join(TOLLGATE_DIR, perRedis("journal", env.REDIS_URL));
+  const gatewayEnv = {
+    ...env,
+    ...upstream,
+    ...listeners,
+    ...(journal && { JOURNAL: journal }),
+    ADMIN_TOKEN: adminToken,
+    REDIS_URL: redisUrl,
+  };
   const gateway = await startChild(process.execPath, ["--disable-sigusr1", join(ROOT, "src/main.ts")], {
     cwd: ROOT,
     env: gatewayEnv,
@@ -120,7 +129,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const envFile = fileOf("start.env");
   // The gateway runs in ROOT.
   const whole = (path: string | undefined) => path && resolve(ROOT, path);
-  const files = { TOLLGATE_CONFIG: whole(env.TOLLGATE_CONFIG), JOURNAL: whole(env.JOURNAL) };
+  const files = { TOLLGATE_CONFIG: whole(env.TOLLGATE_CONFIG), JOURNAL: whole(gatewayEnv.JOURNAL) };
   await writeStartEnv(envFile, { ...gatewayEnv, ...files });
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
   const signIn = env.ADMIN_TOKEN ? "its ADMIN_TOKEN" : `token ${adminToken}`;

@@ -4,8 +4,11 @@ import type { Finding } from "./criteria-money.ts";
 import type { ArchiveFacts, StoreEntry } from "./history.ts";
 import type { Ledger } from "./ledger.ts";
 
-/** Of a void request: its BIND may still come. */
-const UNKNOWN_OUTCOMES = new Set(["due", "released"]);
+/**
+ * Void requests that are copied once COLLECT may forget them: a BIND of the first two may still come, and the last two are kept for minutes
+ * alone, so that the copier meets them then.
+ */
+const COPIED_LATER = new Set(["due", "released", "refused", "unsent"]);
 const NO_ARCHIVE: ArchiveFacts = { entries: [], inRedis: [], hidden: 0, balances: {}, requests: {} };
 
 /** What holds for a run with an archive. */
@@ -46,8 +49,8 @@ export const endedRequests = (store: readonly StoreEntry[]): { id: string; statu
     } = (value ?? {}) as Record<string, string | undefined>;
     if (id === undefined) return [];
     if (state === "finished") return [{ id, status }];
-    // A tombstone was never admitted, and what may yet be bound is copied when COLLECT may forget it.
-    const isKnown = admitted_at !== undefined && !UNKNOWN_OUTCOMES.has(reason);
+    // A tombstone was never admitted.
+    const isKnown = admitted_at !== undefined && !COPIED_LATER.has(reason);
     return state === "void" && isKnown ? [{ id, status: "void" }] : [];
   });
 

@@ -45,7 +45,7 @@ async function givenSecureGateway(options: { clientCa?: string } = {}) {
     },
     admin: { port: 0, tls: files },
     tasks: { sweep_interval: "1m" },
-    store: { command_timeout: "5s", journal: join(folder, "journal") },
+    store: { command_timeout: "5s", journal: join(folder, "journal"), allow_no_persistence: true },
   };
   writeFileSync(file, JSON.stringify(settings));
   const generator = await startGenerator();

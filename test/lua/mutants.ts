@@ -862,7 +862,12 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("claims one too many", "lease", "0, tonumber(ARGV[2])", "0, tonumber(ARGV[2]) + 1"),
   mutant("kept for the collector's retention", "collect", "record[4] or ARGV[3]", "ARGV[3]"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
-  mutant("an ended request is found at once", "include/retention", "now + tonumber(retention_ms or 0)", "now"),
+  mutant(
+    "an ended request is found at once",
+    "include/retention",
+    "now + tonumber(retention_ms or 0)",
+    "now",
+  ),
   mutant("the retention is not fixed", "admit", ', "retention_ms", ARGV[11])', ")"),
   mutant(
     "a forgotten request gets no retention",

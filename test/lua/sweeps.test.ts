@@ -240,7 +240,8 @@ test("what ended is forgotten after its retention, the ledger is kept, and its t
   stage.clock.nowMs += 1;
   expect(await stage.sweeps.collect(stage.partition, 0, 10)).toEqual({ looked: 2, collected: 2 });
   expect(await stage.sweeps.collect(stage.partition, 0, 10)).toEqual(none);
-  expect(await stage.credits(key)).toEqual(before);
+  const after = await stage.credits(key);
+  expect({ ...after, atMs: 0 }).toEqual({ ...before, atMs: 0 });
   for (const gone of [task!, refused!]) expect(await stage.requestRecord(gone)).toEqual({});
   expect(await stage.store.inspectTask(key, taskOf(task!), 5000, stage.tiers)).toMatchObject({
     outcome: "not_found",
