@@ -167,7 +167,8 @@ function fillFolder(folder: string, { cert, key }: { cert: string; key: string }
 }
 
 async function shopToken(tollgate: (...words: string[]) => Promise<{ token: string }>): Promise<string> {
-  const scopes = "accounts:read,accounts:write,accounts:reinstate,keys:write,credits:write,tasks:read,tasks:write,usage:read";
+  const scopes =
+    "accounts:read,accounts:write,accounts:reinstate,keys:write,credits:write,tasks:read,tasks:write,usage:read";
   return (await tollgate("tokens", "create", "--label", "shop", "--scopes", scopes)).token;
 }
 
