@@ -1,4 +1,6 @@
 import { execFile } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { expect, inject, vi } from "vitest";
@@ -19,10 +21,17 @@ export interface Ran {
   stderr: string;
 }
 
+/** A journal folder that knows no store: that of this checkout knows the Redis of its last `npm start`. */
+const NO_JOURNAL = join(tmpdir(), "tollgate-tests-without-a-journal");
+
+const namesJournal = (file: string): boolean =>
+  existsSync(file) && readFileSync(file, "utf8").includes("journal");
+
 /** All that the command line finds in its environment. */
 export const cliEnv = (env: Record<string, string> = {}): Record<string, string> => ({
   ...childEnv(),
   REDIS_URL: inject("redisUrl"),
+  ...(namesJournal(env.TOLLGATE_CONFIG ?? "") ? {} : { JOURNAL: NO_JOURNAL }),
   ...env,
 });
 
