@@ -20,7 +20,8 @@ import { plant, SLICE_MUTANTS } from "./mutants.ts";
 
 // Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
 
-const MANY = 100_000;
+/** `LARGE_ACCOUNT=100000` takes two minutes. The steps of a call are counted, so what is too much for one shows here as well. */
+const MANY = Number(process.env.LARGE_ACCOUNT ?? 20_000);
 /** More than fits in many slices; what is wrong is looked for in these. */
 const SEVERAL = 5000;
 let server: TestRedis;
@@ -71,7 +72,7 @@ test("a bound that is too low fails", async () => {
 });
 
 test(
-  "accounts with 100,000 keys and with 100,000 open tasks are verified in slices, with rests",
+  "accounts with many keys and with many open tasks are verified in slices, with rests",
   TIMEOUT,
   async () => {
     let rests = 0;
@@ -82,7 +83,7 @@ test(
   },
 );
 
-test("an account with 100,000 keys gets limits over all of them while tasks are open", TIMEOUT, async () => {
+test("an account with many keys gets limits over all of them while tasks are open", TIMEOUT, async () => {
   const { accountId, partition } = account;
   await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * MANY } }, cliActor("test"));
   expect(await redis.scard(accountNames(partition, accountId).slots)).toBe(MANY);
@@ -186,7 +187,7 @@ test(
 );
 
 test(
-  "everything else stays within its bound beside 100,000 keys and 100,000 open tasks",
+  "everything else stays within its bound beside many keys and many open tasks",
   TIMEOUT,
   async () => {
     const stages = [account, longKey].map(({ accountId, partition, keyId }) => ({

@@ -2,7 +2,7 @@ import { accountNames, keyNames, partitionNames, requestName } from "../names.ts
 import type { Script } from "../script-definition.ts";
 
 /** Holds of a partition that are read at one instant: about a millisecond of Redis. */
-const HOLDS_AT_ONCE = 300;
+const HOLDS_AT_ONCE = 150;
 
 export interface HoldingCall {
   partition: number;
