@@ -93,18 +93,14 @@ if shared and shared.day_count >= shared.daily_limit then
   return reply("daily_limited", now, key, window, slots, (shared.day + 1) * DAY_MS - now, "account",
     int(shared.daily_limit), int(shared.day_count))
 end
--- Until when (ms) nothing frees one of these slots, if all are taken by requests with an unknown outcome; else 0.
-local function unknown_wait(taken, count)
-  local unknown = redis.call("ZINTER", 2, unknown_of(KEYS[2]), taken, "WEIGHTS", 1, 0, "WITHSCORES")
-  return count > 0 and #unknown == 2 * count and math.max(0, tonumber(unknown[2]) - now) or 0
-end
-
 local active = redis.call("SCARD", slots)
 if active >= key.max_concurrent and refuses("c") then
-  return reply("concurrency_limited", now, key, window, slots, "key", unknown_wait(slots, active))
+  return reply("concurrency_limited", now, key, window, slots, "key",
+    unknown_wait(KEYS[2], slots, active, now))
 end
 if shared and shared.active >= shared.max_concurrent then
-  return reply("concurrency_limited", now, key, window, slots, "account", unknown_wait(shared.slots, shared.active))
+  return reply("concurrency_limited", now, key, window, slots, "account",
+    unknown_wait(KEYS[2], shared.slots, shared.active, now))
 end
 -- A key that replaces another goes on with what that one has spent, and both count together.
 local spending = KEYS[1]

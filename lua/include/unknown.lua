@@ -24,3 +24,9 @@ local function remove_unknown(account, request_id)
   local limit = redis.call("HGET", account, "unknown_limit")
   if limit then block_account(account, unknown, tonumber(limit)) end
 end
+
+-- How long (ms) nothing frees one of these `count` slots, if all are taken by requests with an unknown outcome; else 0.
+local function unknown_wait(account, slots, count, now)
+  local unknown = redis.call("ZINTER", 2, unknown_of(account), slots, "WEIGHTS", 1, 0, "WITHSCORES")
+  return count > 0 and #unknown == 2 * count and math.max(0, tonumber(unknown[2]) - now) or 0
+end

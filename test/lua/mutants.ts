@@ -748,7 +748,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("blocked for ever", "admit", "now < tonumber(money[6])", "true"),
   mutant("too many unknown outcomes refuse nothing", "admit", "if money[6] and", "if false and"),
-  mutant("one unknown outcome of many slots", "admit", "#unknown == 2 * count", "#unknown > 0"),
+  mutant("one unknown outcome of many slots", "include/unknown", "#unknown == 2 * count", "#unknown > 0"),
   mutant("a refused request is kept like any other", "void", "is_certain and int", "false and int"),
   mutant("an unknown outcome is kept for minutes", "void", "is_certain and int", "int"),
   mutant(
