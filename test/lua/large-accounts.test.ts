@@ -186,47 +186,43 @@ test(
   },
 );
 
-test(
-  "everything else stays within its bound beside many keys and many open tasks",
-  TIMEOUT,
-  async () => {
-    const stages = [account, longKey].map(({ accountId, partition, keyId }) => ({
-      stage: createStage(connection, {
-        clock: "redis",
-        partition,
-        scripts: createScriptRunner(connection.redis),
-      }),
-      key: keyRef(keyId(1), accountId, partition),
-    }));
-    for (const { stage, key } of stages) {
-      await redis.hset(
-        key.names.key,
-        "rate_limit",
-        4 * MANY,
-        "daily_limit",
-        4 * MANY,
-        "max_concurrent",
-        4 * MANY,
-      );
-      const [first, second] = [stage.request(key), stage.request(key)];
-      expect((await stage.admit(first)).outcome).toBe("admitted");
-      await stage.bind(first);
-      await stage.observe(first, "completed", { poller: key });
-      expect((await stage.admit(second)).outcome).toBe("admitted");
-      await stage.void(second, "unsent");
-      await stage.store.inspect(key, stage.tiers);
-      await stage.credits(key);
-      await stage.recharge(key, 5, "more");
-      await stage.sweeps.lease("polls", key.partition, 100);
-      const { run } = scriptsOf(redis);
-      const { partition, accountId } = key;
-      const last = (await redis.hget(key.names.account, "last_entry")) ?? "";
-      await rollUp(run, { partition, slicesMax: 20 });
-      await run(history, { partition, accountId, from: last, lookedAtMax: 50, answeredMax: 50 });
-    }
-    await createSurveys(connection).take();
-  },
-);
+test("everything else stays within its bound beside many keys and many open tasks", TIMEOUT, async () => {
+  const stages = [account, longKey].map(({ accountId, partition, keyId }) => ({
+    stage: createStage(connection, {
+      clock: "redis",
+      partition,
+      scripts: createScriptRunner(connection.redis),
+    }),
+    key: keyRef(keyId(1), accountId, partition),
+  }));
+  for (const { stage, key } of stages) {
+    await redis.hset(
+      key.names.key,
+      "rate_limit",
+      4 * MANY,
+      "daily_limit",
+      4 * MANY,
+      "max_concurrent",
+      4 * MANY,
+    );
+    const [first, second] = [stage.request(key), stage.request(key)];
+    expect((await stage.admit(first)).outcome).toBe("admitted");
+    await stage.bind(first);
+    await stage.observe(first, "completed", { poller: key });
+    expect((await stage.admit(second)).outcome).toBe("admitted");
+    await stage.void(second, "unsent");
+    await stage.store.inspect(key, stage.tiers);
+    await stage.credits(key);
+    await stage.recharge(key, 5, "more");
+    await stage.sweeps.lease("polls", key.partition, 100);
+    const { run } = scriptsOf(redis);
+    const { partition, accountId } = key;
+    const last = (await redis.hget(key.names.account, "last_entry")) ?? "";
+    await rollUp(run, { partition, slicesMax: 20 });
+    await run(history, { partition, accountId, from: last, lookedAtMax: 50, answeredMax: 50 });
+  }
+  await createSurveys(connection).take();
+});
 
 // Each slice of these is read, and none is longer than it should be.
 test.each(SLICE_MUTANTS)("$what: the check does not find what it finds else", TIMEOUT, async (mutant) => {
