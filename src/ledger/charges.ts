@@ -69,4 +69,5 @@ const sha1 = (text: string): Buffer => hash("sha1", text, "buffer");
 const digestOf = (requestId: string): bigint => sha1(requestId).readBigUInt64BE(0) || 1n;
 
 /** In how many parts a ledger of so many entries is read. */
-export const partsOf = (entries: number): number => Math.max(1, Math.ceil(entries / CHARGES_AT_ONCE));
+export const partsOf = (entries: number, chargesAtOnce = CHARGES_AT_ONCE): number =>
+  Math.max(1, Math.ceil(entries / chargesAtOnce));

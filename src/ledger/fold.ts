@@ -87,6 +87,8 @@ export interface LedgerFold {
   accounts: Map<string, AccountFold>;
   /** Account id to the credits of charges that have left the ledger and were not refunded by then. */
   left: Map<string, number>;
+  /** Account id to the refunds of such charges; the readings of one ledger share it, since they share the credits. */
+  refundsOfLeft: Map<string, { streamId: string; amount: number }[]>;
   charges: Charges;
   /** Whether this is the first reading, or the only one. The others look at the charges of further requests alone. */
   isFirst: boolean;
@@ -94,11 +96,19 @@ export interface LedgerFold {
   daily: Map<string, { day: number; count: number }>;
 }
 
-/** @param part of the ledger's requests, from 0 */
-export const emptyFold = (part = 0, parts = 1): LedgerFold => ({
+/**
+ * @param part of the ledger's requests, from 0
+ * @param refundsOfLeft that of the earlier readings of the same ledger
+ */
+export const emptyFold = (
+  part = 0,
+  parts = 1,
+  refundsOfLeft: LedgerFold["refundsOfLeft"] = new Map(),
+): LedgerFold => ({
   lastId: LEDGER_START,
   accounts: new Map(),
   left: new Map(),
+  refundsOfLeft,
   charges: createCharges({ part, parts }),
   isFirst: part === 0,
   daily: new Map(),
@@ -135,7 +145,11 @@ export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkp
   const atCheckpoint = accountAt(checkpoint);
   if (isLater(checkpoint.entry, account.last || LEDGER_START)) {
     fold.accounts.set(accountId, atCheckpoint);
-    fold.left.set(accountId, checkpoint.consumed - checkpoint.refunded);
+    // The checkpoint may be a later one than the earlier readings met: it has their refunds up to there.
+    const refunds = fold.refundsOfLeft.get(accountId) ?? [];
+    const later = refunds.filter(({ streamId }) => isLater(streamId, checkpoint.entry));
+    const refunded = later.reduce((sum, { amount }) => sum + amount, checkpoint.refunded);
+    fold.left.set(accountId, checkpoint.consumed - refunded);
   } else if (fold.isFirst && account.last === checkpoint.entry && !isDeepStrictEqual(account, atCheckpoint)) {
     report("chain", accountId, `its checkpoint does not say what its entries up to ${checkpoint.entry} say`);
   }
@@ -212,6 +226,9 @@ function addRefund(fold: LedgerFold, entry: LedgerEntry, report: Report): boolea
   if (price === undefined && amount <= left) {
     // Its charge has left the ledger.
     fold.left.set(accountId, left - amount);
+    const refunds = fold.refundsOfLeft.get(accountId);
+    if (refunds) refunds.push({ streamId, amount });
+    else fold.refundsOfLeft.set(accountId, [{ streamId, amount }]);
     fold.charges.set(requestId, -amount);
     return true;
   }

@@ -29,6 +29,7 @@ export interface KnownHere {
  * one partition, and not with its entries. No call takes Redis longer than some milliseconds. Decision 0064.
  * @param nodes get some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
+ * @param options.chargesAtOnce that are kept in memory; with fewer, a ledger is read more often
  * @param options.here what this machine knows of the store, beside what the store says itself
  * @param options.seen told after each page of work how far it is
  * @param options.rest waited for after each page of work; what it throws ends the run
@@ -37,6 +38,7 @@ export async function verifyLedger(
   nodes: RedisNodes,
   options: {
     accountIds?: readonly string[] | undefined;
+    chargesAtOnce?: number;
     here?: KnownHere | undefined;
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
     rest?: () => Promise<void>;
@@ -57,7 +59,8 @@ export async function verifyLedger(
   const reads = readsOfMost(nodes);
   const run: Run = { nodes, reads, partitions, wanted, has, report, result, step };
   for (let partition = 0; partition < partitions; partition++) {
-    if (has(partition)) await reads.at(partition, (redis) => verifyPartition(run, redis, partition));
+    if (has(partition))
+      await reads.at(partition, (redis) => verifyPartition(run, redis, partition, options.chargesAtOnce));
     done = partition + 1;
     await step();
   }
@@ -96,10 +99,16 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
   return wanted ? (...found) => wanted.has(found[1]) && report(...found) : report;
 }
 
-async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {
-  const parts = partsOf(await redis.xlen(partitionNames(partition).ledger));
+async function verifyPartition(
+  run: Run,
+  redis: Redis,
+  partition: number,
+  chargesAtOnce: number | undefined,
+): Promise<void> {
+  const parts = partsOf(await redis.xlen(partitionNames(partition).ledger), chargesAtOnce);
+  const refundsOfLeft: LedgerFold["refundsOfLeft"] = new Map();
   for (let part = 0; part < parts; part++) {
-    const fold = emptyFold(part, parts);
+    const fold = emptyFold(part, parts, refundsOfLeft);
     await readLedgerToEnd(run, partition, fold);
     await verifyAccounts(run, redis, partition, fold);
     const { done } = partitionNames(partition);

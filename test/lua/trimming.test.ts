@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { createCharges } from "../../src/ledger/charges.ts";
 import { completeSinceMs, exportLedger } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
@@ -35,10 +36,11 @@ beforeAll(async () => {
   connection = await openConnection(server.url);
   nodes = oneNode(connection.redis);
 });
-beforeEach(async () => {
+const makeEmpty = async (): Promise<void> => {
   await connection.redis.flushall();
   await connection.redis.hset(META, { partitions: 1, id: "store", layout: "4" });
-});
+};
+beforeEach(makeEmpty);
 afterAll(async () => {
   await connection?.close();
   await server?.stop();
@@ -346,6 +348,75 @@ test.each(BREAKAGES)("ledger verify finds across the cut: %s", async (_, names, 
   await breakIt(given);
   const { violations } = await verifyLedger(nodes);
   expect([...new Set(violations.map(({ invariant }) => invariant))].sort()).toEqual(names);
+});
+
+/** Requests that fall to so many different readings of a ledger. */
+const requestsOf = (readings: number): string[] =>
+  times(readings, (part) => {
+    const { concerns } = createCharges({ part, parts: readings });
+    return times(1000, (at) => `req_${at}`).find(concerns)!;
+  });
+
+// Guarantee: a ledger that is read several times is verified as one that is read once.
+test.each(BREAKAGES)(
+  "ledger verify finds across the cut in several readings: %s",
+  async (_, names, breakIt) => {
+    const given = await givenLedger();
+    for (const reference of ["stays 1", "stays 2"]) await given.stage.recharge(given.key, 7, reference);
+    await trimAll({ sliceMax: 15, slicesMax: 1 });
+    expect(await verifyLedger(nodes, { chargesAtOnce: 1 })).toMatchObject({ ok: true, entries: 17 });
+    await breakIt(given);
+    const once = await verifyLedger(nodes);
+    const several = await verifyLedger(nodes, { chargesAtOnce: 1 });
+    expect([...new Set(once.violations.map(({ invariant }) => invariant))].sort()).toEqual(names);
+    const words = ({ violations }: typeof once) => violations.map((one) => JSON.stringify(one)).sort();
+    expect(words(several)).toEqual(words(once));
+  },
+);
+
+// Each reading once had all credits of the charges that have left, so the second refund of them was not found.
+test("charges that have left are refunded once, in whichever reading their requests are", async () => {
+  const given = await givenLedger();
+  await trimAll({ sliceMax: 14, slicesMax: 1 });
+  const wrong = { type: "recharge", reason: "refund", key_id: "k", task_id: "t" };
+  const readings = (await entriesNow()).length + 2;
+  const found = async () =>
+    (await verifyLedger(nodes, { chargesAtOnce: 1 })).violations.map(({ invariant, message }) =>
+      `${invariant}: ${message}`.replace(/\d+-\d+/, "ID"),
+    );
+  const [first, second] = requestsOf(readings).slice(-2);
+  await post(given, 10, { ...wrong, request_id: first! });
+  expect(await found(), "10 credits of charges are left").toEqual([]);
+  await post(given, 10, { ...wrong, request_id: second! });
+  expect((await entriesNow()).length).toBe(readings);
+  expect(await found()).toEqual(["requests: entry ID refunds what was never charged"]);
+});
+
+// Guarantee: a refund that leaves between two readings is not taken off twice.
+test("refunds may leave at any point of several readings, without a false alarm", async () => {
+  const refund = { type: "recharge", reason: "refund", key_id: "k", task_id: "t" };
+  for (let at = 1, isOver = false; !isOver; at++) {
+    await makeEmpty();
+    const given = await givenLedger();
+    const { stage, key } = given;
+    const second = stage.request(key);
+    await stage.givenTask(second);
+    await stage.observe(second, "completed");
+    await stage.recharge(key, 7, "stays");
+    await trimAll({ sliceMax: 16, slicesMax: 1 });
+    // Both are sound: two charges of 10 have left.
+    for (const requestId of requestsOf(3).slice(0, 2))
+      await post(given, 10, { ...refund, request_id: requestId });
+    let rests = 0;
+    const rest = async (): Promise<void> => {
+      if (++rests === at) await trimAll({ sliceMax: 2, slicesMax: 1 });
+    };
+    const { violations } = await verifyLedger(nodes, { chargesAtOnce: 1, rest });
+    expect(violations, `trimmed at the rest ${at}`).toEqual([]);
+    isOver = rests < at;
+    if (!isOver) expect(await entriesNow()).toHaveLength(1);
+    expect(at).toBeLessThan(200);
+  }
 });
 
 // Guarantee: entries may leave at any point of a verification, without a false alarm.
