@@ -4,7 +4,7 @@
 -- partition.
 -- The fields of its records stand in src/store/records.ts. Decision 0064.
 --
--- BOUND  2000  the holds of the partition that are asked for
+-- BOUND  1250  the holds of the partition that are asked for
 -- KEYS  1 account (hash)  2 holds (zset: request id by due ms)
 -- ARGV  1 now (ms or empty)  2 account id  3 maximum number of holds in the partition
 --       and the prefixes of the names of:  4 slots  5 requests
