@@ -8,6 +8,12 @@ import type { Verification } from "./verify-run.ts";
 const LOGGED_MAX = 20;
 /** How often a gateway looks whether it is its turn. */
 const LOOK_EVERY_MS = 10_000;
+/**
+ * A gateway looks first after this share of the interval: in its first minutes its code is not compiled and its memory of keys is empty, so
+ * a check costs its customers most.
+ */
+const FIRST_LOOK = 1 / 12;
+const FIRST_LOOK_MAX_MS = 3_600_000;
 
 /**
  * Verifies the ledger every so often, in one of all gateways at a time, and shows the result as a metric. A violation
@@ -75,7 +81,7 @@ export function createLedgerCheck(options: {
     }
   }
 
-  const schedule = (): void => {
+  const schedule = (afterMs: number): void => {
     if (ending.signal.aborted) return;
     timer = setTimeout(() => {
       current = check()
@@ -86,12 +92,14 @@ export function createLedgerCheck(options: {
           if (isAway) log.debug("the ledger is not verified while the store is away");
           else log.warn({ err: error }, "the ledger could not be verified");
         })
-        .finally(schedule);
-    }, LOOK_EVERY_MS);
+        .finally(() => schedule(LOOK_EVERY_MS));
+    }, afterMs);
   };
 
   return {
-    start: schedule,
+    start(): void {
+      schedule(Math.min(FIRST_LOOK_MAX_MS, Math.max(LOOK_EVERY_MS, FIRST_LOOK * options.intervalMs())));
+    },
     check,
     async stop(): Promise<void> {
       ending.abort();

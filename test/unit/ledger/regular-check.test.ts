@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import type { ArchiveVerification } from "../../../src/ledger/archive/verify-archive.ts";
 import { createLedgerCheck } from "../../../src/ledger/regular-check.ts";
 import type { Verification } from "../../../src/ledger/verify-run.ts";
@@ -34,7 +34,8 @@ function givenCheck(
   });
   const violations = async () => (await metrics.ledgerViolations.get()).values[0]?.value;
   const checkedAt = async () => (await metrics.ledgerCheckedAt.get()).values[0]?.value;
-  return { check: () => check.check(), lines, asked, published, violations, checkedAt, metrics };
+  onTestFinished(() => check.stop());
+  return { check: () => check.check(), start: check.start, lines, asked, published, violations, checkedAt, metrics };
 }
 
 const credits = { recharged: 70, consumed: 30, refunded: 10, adjusted: 0 };
@@ -122,4 +123,22 @@ test("an archive that is away leaves the check of the ledger as it is", async ()
   // What was found before stays until the archive has been compared again.
   expect((await metrics.archiveViolations.get()).values[0]?.value).toBe(1);
   expect(lines.join("")).toContain("nobody listens there");
+});
+
+// Guarantee: a check does not take the first minutes after a start from customers, and a short interval is not made longer.
+test.each([
+  ["1h", 3_600_000, 300_000],
+  ["30 days", 30 * 86_400_000, 3_600_000],
+  ["10 s", 10_000, 10_000],
+])("a gateway looks first after a twelfth of an interval of %s", async (_, intervalMs, firstMs) => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const { start, asked } = givenCheck(undefined, intervalMs);
+  start();
+  await vi.advanceTimersByTimeAsync(firstMs - 1);
+  expect(asked).toEqual([]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(asked).toEqual([intervalMs]);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(asked).toEqual([intervalMs, intervalMs]);
 });
