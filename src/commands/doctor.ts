@@ -1,16 +1,20 @@
 import type { Command } from "commander";
+import type { Config } from "../config/config.ts";
 import { processLimits } from "../config/process-bounds.ts";
-import { visibleLines } from "../domain/visible-text.ts";
+import { visible, visibleLines } from "../domain/visible-text.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { checkConfig, hiddenInWords } from "./config.ts";
 import { archiveChecks } from "./doctor-archive.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
 import { type Check, failed, warning } from "./doctor-check.ts";
+import { type GenerationRun, runGeneration, type Step, testGeneration } from "./doctor-generate.ts";
+import { generationCheck } from "./doctor-generation-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
 import { storeChecks } from "./doctor-redis.ts";
 import { runningChecks } from "./doctor-running.ts";
 import { upstreamCheck } from "./doctor-upstream.ts";
-import { command } from "./options.ts";
-import { print } from "./output.ts";
+import { command, spanMs } from "./options.ts";
+import { note, print, shownPath } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { paint, widthOf, wrapped } from "./terminal.ts";
 
@@ -22,27 +26,86 @@ const SHOWN = {
 
 const MEND = "mend the config first";
 
-/** `tollgate doctor` */
-export function doctorCommand(): Command {
-  return command("doctor", "check everything that a gateway needs, and say what to do").action(
-    async (flags: { json?: boolean }) => {
-      const progress = startProgress();
-      progress.show("looking at the config, Redis and the upstream ...");
-      const checks = await allChecks().finally(progress.done);
-      const ok = checks.every((one) => one.ok);
-      print({ json: { ok, checks }, text: inWords(checks), ok }, flags);
-    },
-  );
+const GENERATION_TIMEOUT_MS = 600_000;
+
+interface DoctorFlags {
+  json?: boolean;
+  generate?: boolean;
+  timeout?: number;
 }
 
-async function allChecks(): Promise<Check[]> {
+/** `tollgate doctor` */
+export function doctorCommand(): Command {
+  return command("doctor", "check everything that a gateway needs, and say what to do")
+    .option("--generate", "also make one real video at the upstream, which may bill it")
+    .option(
+      "--timeout <duration>",
+      "with --generate: how long to wait for the video, such as 90s; 10m when left out",
+      spanMs("1s", "24h"),
+    )
+    .action(async (flags: DoctorFlags) => {
+      if (flags.timeout !== undefined && !flags.generate)
+        throw new OperatorError("--timeout belongs to --generate");
+      const progress = startProgress();
+      progress.show("looking at the config, Redis and the upstream ...");
+      const { config, checks } = await allChecks().finally(progress.done);
+      if (!flags.generate) return printChecks(checks, flags);
+      if (!config) {
+        return printChecks(
+          [...checks, failed("generation", "not made: the config is not valid", MEND)],
+          flags,
+        );
+      }
+      if (!flags.json) printChecks(checks, flags);
+      const { check, generation } = await generate(config, flags);
+      if (flags.json) printChecks([...checks, check], flags, generation);
+      else print({ json: {}, text: `\n${inWords([check])}`, ok: check.ok }, flags);
+    });
+}
+
+function printChecks(checks: readonly Check[], flags: DoctorFlags, generation?: object): void {
+  const ok = checks.every((one) => one.ok);
+  const text = `${inWords(checks)}\n\n${summary(checks)}`;
+  print({ json: { ok, checks, ...(generation && { generation }) }, text, ok }, flags);
+}
+
+/** Makes one real video. Each step is shown as it is seen; with --json on standard error. */
+async function generate(config: Config, { json, timeout = GENERATION_TIMEOUT_MS }: DoctorFlags) {
+  const show = (text: string): void => (json ? note(text) : void process.stdout.write(`${text}\n`));
+  const { host } = new URL(config.upstream.url);
+  const generation = testGeneration(config);
+  const { endpoint, text, price } = generation;
+  show(
+    `\nMaking one real video at ${host}: ${endpoint} ${text}\nIts price is ${price} credits by ${shownPath(config.pricesFile)}. No customer's account is charged; the upstream may bill you.\n`,
+  );
+  const run = await runGeneration(config, generation, {
+    timeoutMs: timeout,
+    onStep: (step) => show(inLine(step)),
+  });
+  return { check: generationCheck(run, host), generation: { host, endpoint, price, ...inJson(run) } };
+}
+
+const inLine = ({ at, http_statuses, finding }: Step): string =>
+  visible([at, ...http_statuses.map((status) => `HTTP ${status}`), finding].join("  "));
+
+function inJson({ requestId, end, tookMs, polls, steps }: GenerationRun) {
+  return {
+    request_id: requestId,
+    task_id: "taskId" in end ? end.taskId : null,
+    took_ms: tookMs,
+    polls,
+    steps,
+  };
+}
+
+async function allChecks(): Promise<{ config: Config | undefined; checks: Check[] }> {
   const { config, hidden, text } = checkConfig();
   const [store, upstream, running] = await Promise.all([
     storeChecks(config),
     config && upstreamCheck(config.upstream),
     runningChecks(config, processLimits().openFiles),
   ]);
-  return [
+  const checks = [
     configCheck(config, text, hiddenInWords(hidden)),
     config ? certificatesCheck(config, Date.now()) : warning("certificates", "not looked at", MEND),
     ...store.checks,
@@ -51,6 +114,7 @@ async function allChecks(): Promise<Check[]> {
     upstream ?? failed("upstream", "not looked for: the config is not valid", MEND),
     ...running,
   ];
+  return { config, checks };
 }
 
 function inWords(checks: readonly Check[]): string {
@@ -66,7 +130,7 @@ function inWords(checks: readonly Check[]): string {
         : `\n${" ".repeat(indent)}${wrapped(`-> ${visibleLines(advice)}`, width, indent + 3)}`;
     return `${paint(style, word)}  ${name.padEnd(names)}  ${finding}${todo}`;
   });
-  return `${lines.join("\n")}\n\n${summary(checks)}`;
+  return lines.join("\n");
 }
 
 function summary(checks: readonly Check[]): string {

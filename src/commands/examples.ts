@@ -129,6 +129,7 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   ],
   doctor: [
     ["before the first start, and when something is odd", "tollgate doctor"],
+    ["does the upstream make a video? It may bill it", "tollgate doctor --generate"],
     ["what must be mended, for a script", "tollgate doctor --json | jq '.checks[] | select(.ok | not)'"],
   ],
   completion: [

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
-import { durationMs } from "../config/setting-types.ts";
+import { durationMs, ms } from "../config/setting-types.ts";
 import { isDay, momentMs } from "../domain/moments.ts";
 import { type Actor, cliActor } from "../store/actor.ts";
 
@@ -38,6 +38,15 @@ export const whole =
     const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
     if (value >= least && value <= most) return value;
     throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+  };
+
+/** Parses an option that is a duration within bounds, both inclusive. */
+export const spanMs =
+  (least: string, most: string) =>
+  (text: string): number => {
+    const value = durationMs(text) ?? Number.NaN;
+    if (value >= ms(least) && value <= ms(most)) return value;
+    throw new InvalidArgumentError(`It must be a duration with its unit, from ${least} to ${most}.`);
   };
 
 /** Parses an option that names a file; empty is a shell variable that was not set. */

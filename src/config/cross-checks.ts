@@ -20,10 +20,13 @@ export function crossChecks(data: unknown): BrokenRule[] {
   ];
 }
 
-/** What other programs replace in their files and the gateway does not. The name is repeated, and not the rest of the value. */
+/** What other programs replace in their files and the gateway does not. */
+export const UNREPLACED = /\$\{[A-Za-z_][^}]{0,100}\}/;
+
+/** Finds variables in settings. The name is repeated, and not the rest of the value. */
 function unreplaced(value: unknown, keys: readonly string[] = [], seen = new Set<object>()): BrokenRule[] {
   if (typeof value === "string") {
-    const found = /\$\{[A-Za-z_][^}]{0,100}\}/.exec(value)?.[0];
+    const found = UNREPLACED.exec(value)?.[0];
     if (found === undefined) return [];
     return [
       { keys, message: `has ${found}, but variables are not replaced in settings; write the value itself` },

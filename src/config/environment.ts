@@ -1,5 +1,6 @@
 import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
+import { UNREPLACED } from "./cross-checks.ts";
 import { type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { ConfigSchema } from "./schema.ts";
 
@@ -77,14 +78,24 @@ export function readSecrets(env: Environment): { secrets: Secrets; problems: Con
     adminToken: variable(env, "ADMIN_TOKEN"),
     archiveUrl: variable(env, "ARCHIVE_URL"),
   };
-  const problems = [
-    { path: "UPSTREAM_API_KEY", message: apiKeyRule(secrets.apiKey) },
-    { path: "UPSTREAM_PREVIOUS_API_KEY", message: apiKeyRule(secrets.previousApiKey) },
-    { path: "ADMIN_TOKEN", message: adminTokenRule(secrets.adminToken) },
-    { path: "ARCHIVE_URL", message: archiveUrlRule(secrets.archiveUrl) },
-  ].flatMap(({ path, message }) => (message === undefined ? [] : [{ file: ENVIRONMENT, path, message }]));
+  const rules = [
+    ["UPSTREAM_API_KEY", secrets.apiKey, apiKeyRule],
+    ["UPSTREAM_PREVIOUS_API_KEY", secrets.previousApiKey, apiKeyRule],
+    ["ADMIN_TOKEN", secrets.adminToken, adminTokenRule],
+    ["ARCHIVE_URL", secrets.archiveUrl, archiveUrlRule],
+  ] as const;
+  const problems = rules.flatMap(([path, value, rule]) => {
+    const message = unreplacedRule(value) ?? rule(value);
+    return message === undefined ? [] : [{ file: ENVIRONMENT, path, message }];
+  });
   return { secrets, problems };
 }
+
+/** Anybody can guess an ADMIN_TOKEN that is the name of a variable. The message never repeats it. */
+const unreplacedRule = (value: string | undefined): string | undefined =>
+  value !== undefined && UNREPLACED.test(value)
+    ? `has a \${VARIABLE}, which is not replaced here; write the value itself`
+    : undefined;
 
 /** Checks an upstream's key, which is sent in a header unchanged. The message never repeats it. */
 function apiKeyRule(key: string | undefined): string | undefined {

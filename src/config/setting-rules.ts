@@ -1,4 +1,4 @@
-import { isIP } from "node:net";
+import { BlockList, isIP } from "node:net";
 import { parseRedisAddress, RedisAddressError } from "../domain/redis-address.ts";
 
 // Each rule returns the message for a value that breaks it, and undefined for a valid one.
@@ -24,7 +24,7 @@ export function optionalFileRule(value: string): string | undefined {
     : undefined;
 }
 
-/** Checks an address or CIDR range of a trusted proxy. A range with everybody in it would let each client choose its address. */
+/** Checks an address or CIDR range of a trusted proxy. One with clients in it would let each of them choose its address. */
 export function proxyRangeRule(value: string): string | undefined {
   const [address = "", bits, ...more] = value.split("/");
   // Node takes an address with a zone (fe80::1%eth0) for an IP, but a zone is valid on one machine only.
@@ -32,10 +32,19 @@ export function proxyRangeRule(value: string): string | undefined {
   const bitsMax = version === 6 ? 128 : 32;
   const isRange = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
   const isValid = version !== 0 && isRange && more.length === 0;
-  if (isValid && Number(bits) === 0)
-    return "must not include every address: any client could then claim another's; name the proxies' own";
-  if (isValid) return undefined;
-  return "must be an IP address or a CIDR range, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8";
+  if (!isValid) return "must be an IP address or a CIDR range, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8";
+  return bits !== undefined && isTooWide(address, Number(bits))
+    ? "is too wide: any client in it could claim another's address; name the proxies' own"
+    : undefined;
+}
+
+/** The widest private ranges are 10.0.0.0/8 and fc00::/7. An IPv6 range may include IPv4 addresses, as ::ffff:0.0.0.0/96 does. */
+function isTooWide(address: string, bits: number): boolean {
+  const isIpv6 = isIP(address) === 6;
+  const range = new BlockList();
+  range.addSubnet(address, bits, isIpv6 ? "ipv6" : "ipv4");
+  const firstOctets = Array.from({ length: 256 }, (_, octet) => `${octet}.0.0.0`);
+  return (isIpv6 && bits < 7) || firstOctets.filter((each) => range.check(each)).length > 1;
 }
 
 /** Parses a URL, but refuses what `new URL` silently repairs: spaces, control characters, backslashes. */

@@ -50,6 +50,8 @@ test("an empty variable counts as unset", () => {
   expect(configOf(FILE, empty)).toEqual(configOf(FILE));
 });
 
+const UNREPLACED = `has a \${VARIABLE}, which is not replaced here; write the value itself`;
+
 test.each([
   ["HOST", "a b", "must be an IP address or a host name, without port or brackets, such as 0.0.0.0 or ::1"],
   ["PORT", "80 80", 'must be a whole number, not "80 80"'],
@@ -73,6 +75,10 @@ test.each([
     " ",
     "must be 1 to 4096 visible ASCII characters, without spaces or line breaks",
   ],
+  ...["UPSTREAM_API_KEY", "UPSTREAM_PREVIOUS_API_KEY", "ADMIN_TOKEN"].map(
+    (name): [string, string, string] => [name, `\${THE_${name}:-}`, UNREPLACED],
+  ),
+  ["ARCHIVE_URL", `postgres://tollgate:\${PASSWORD}@db/tollgate`, UNREPLACED],
   ["UPSTREAM_API_KEY", "up_1\n", "must be 1 to 4096 visible ASCII characters, without spaces or line breaks"],
 ])("%s=%j is a problem of that variable", (name, value, message) => {
   const { problems } = errorOf(() => configOf("admin: { host: 0.0.0.0 }", { [name]: value }));
