@@ -1,6 +1,7 @@
 import type { Connection } from "../store/connection.ts";
 import { rollUp } from "../store/rolling-up.ts";
 import { takeTurn } from "../store/take-turn.ts";
+import { createWriteWatch } from "../store/write-watch.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
@@ -24,6 +25,9 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
   const ending = new AbortController();
   /** Partitions whose ledger is not accounted for, and by how many entries. */
   const unexplained = new Map<number, number>();
+  const watch = createWriteWatch();
+  /** A call of the last look failed, so not all is counted. */
+  let failed = false;
   let timer: NodeJS.Timeout | undefined;
   let current: Promise<void> = Promise.resolve();
 
@@ -46,30 +50,46 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
   }
 
   /** All partitions once. @returns whether there is more to count */
-  async function round(): Promise<boolean> {
-    const { partitions = 0 } = connection.facts() ?? {};
-    const first = Math.floor(Math.random() * partitions);
+  async function round(partitions = usablePartitions(connection)): Promise<boolean> {
+    const first = Math.floor(Math.random() * partitions.length);
     let more = false;
-    for (let at = 0; at < partitions && !ending.signal.aborted; at++) {
-      const partition = (first + at) % partitions;
-      if (connection.of(partition).breaker.isOpen() || connection.isFrozen(partition)) continue;
+    for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)]) {
+      if (ending.signal.aborted) break;
       try {
         more = (await one(partition)) || more;
       } catch (error) {
         // Others may be on another primary.
         log.debug({ err: error, partition }, "rolling up usage was interrupted");
+        failed = true;
       }
     }
     return more;
   }
 
+  /** Counts what is new on primaries that may have something. If it is the turn of another gateway, that one counts it. */
+  async function look(): Promise<void> {
+    const byPrimary = Map.groupBy(usablePartitions(connection), connection.of);
+    const looked: (() => void)[] = [];
+    const partitions: number[] = [];
+    for (const [primary, own] of byPrimary) {
+      const done = await primary
+        .command((redis) => watch.news(redis, own.join()))
+        .catch(() => () => undefined);
+      if (!done) continue;
+      looked.push(done);
+      partitions.push(...own);
+    }
+    if (partitions.length === 0) return;
+    failed = false;
+    if (await takeTurn(connection, TURN, ROUND_EVERY_MS))
+      while (!ending.signal.aborted && (await round(partitions)));
+    if (!failed && !ending.signal.aborted) for (const done of looked) done();
+  }
+
   const schedule = (): void => {
     if (ending.signal.aborted) return;
     timer = setTimeout(() => {
-      current = (async () => {
-        if (!(await takeTurn(connection, TURN, ROUND_EVERY_MS))) return;
-        while (!ending.signal.aborted && (await round()));
-      })()
+      current = look()
         .catch((error: unknown) => log.debug({ err: error }, "rolling up usage was interrupted"))
         .finally(schedule);
     }, ROUND_EVERY_MS);
@@ -85,4 +105,12 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
       await current;
     },
   };
+}
+
+function usablePartitions(connection: Connection): number[] {
+  const { partitions = 0 } = connection.facts() ?? {};
+  const all = Array.from({ length: partitions }, (_, partition) => partition);
+  return all.filter(
+    (partition) => !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+  );
 }

@@ -2,7 +2,9 @@
 export type ServerInfo = ReadonlyMap<string, string>;
 
 export function readInfo(text: string): ServerInfo {
-  return new Map([...text.matchAll(/^(\w+):([^\r\n]*)/gm)].map(([, name = "", value = ""]) => [name, value]));
+  return new Map(
+    [...text.matchAll(/^([\w|-]+):([^\r\n]*)/gm)].map(([, name = "", value = ""]) => [name, value]),
+  );
 }
 
 /** Bytes: in use, `maxmemory` (0: not set), and what there is at most; 0 where INFO does not say. */

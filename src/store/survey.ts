@@ -7,6 +7,7 @@ import type { Run } from "./script-definition.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 import { takeTurn } from "./take-turn.ts";
+import { createWriteWatch } from "./write-watch.ts";
 
 /** Exists until the next survey of any gateway is due. */
 const SURVEY_TURN = "tg:survey-turn";
@@ -65,6 +66,27 @@ export function createSurveys(connection: Connection) {
     return text === null ? undefined : (JSON.parse(text) as T);
   }
 
+  const watch = createWriteWatch();
+  /** The lists of each primary that had open requests at the last look at all of them. */
+  const occupied = new WeakMap<Primary, OpenLists>();
+
+  /** The lists of one primary that are not empty; one pipeline finds them. */
+  const occupiedOf = (primary: Primary, lists: OpenLists): Promise<OpenLists> =>
+    primary.command(async (redis) => {
+      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
+      if (looked) {
+        const sizes = await many<number, { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zcard(name),
+        );
+        occupied.set(
+          primary,
+          lists.filter((_, at) => sizes[at]! > 0),
+        );
+        looked();
+      }
+      return occupied.get(primary) ?? [];
+    });
+
   return {
     /** True for one gateway per interval, which then counts. */
     turn: (intervalMs: number) => takeTurn(connection, SURVEY_TURN, intervalMs),
@@ -87,7 +109,7 @@ export function createSurveys(connection: Connection) {
           ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
         );
         try {
-          parts.push(await surveyOf(primary, own));
+          parts.push(await surveyOf(primary.run, await occupiedOf(primary, own)));
           for (const { partition } of own) read.add(partition);
         } catch (error) {
           failed ??= error;
@@ -108,17 +130,12 @@ export function createSurveys(connection: Connection) {
   };
 }
 
-/** Counts what is in the lists of one primary. One pipeline finds the empty lists, which are most of them. */
-async function surveyOf(
-  { command, run }: Pick<Primary, "command" | "run">,
-  lists: ReturnType<typeof listsOfOpenRequests>,
-): Promise<Survey> {
+type OpenLists = ReturnType<typeof listsOfOpenRequests>;
+
+/** Counts what is in lists of one primary. */
+async function surveyOf(run: Run, lists: OpenLists): Promise<Survey> {
   const result = emptySurvey(0);
-  const sizes = await command((redis) =>
-    many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
-  );
-  for (const [at, { list, partition }] of lists.entries())
-    if (sizes[at]! > 0) await look(run, partition, list, result);
+  for (const { list, partition } of lists) await look(run, partition, list, result);
   return result;
 }
 

@@ -1,3 +1,4 @@
+import type { Redis } from "ioredis";
 import { withoutClaim } from "./claims.ts";
 import type { Connection } from "./connection.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
@@ -7,6 +8,7 @@ import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/le
 import { type Voided, voidHold } from "./scripts/void.ts";
 import { storeNowMs } from "./server-clock.ts";
 import { createTasks } from "./tasks.ts";
+import { createWriteWatch } from "./write-watch.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;
 
@@ -18,23 +20,7 @@ export type Sweeps = ReturnType<typeof createSweeps>;
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
   const tasks = createTasks(connection);
 
-  /**
-   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, since mostly nothing is
-   * due.
-   */
-  const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
-    primary.command(async (redis) => {
-      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
-        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
-      );
-      const atMs = nowMs?.() ?? (await storeNowMs(redis));
-      const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
-        pipe.zrange(name, "0", "0", "WITHSCORES"),
-      );
-      for (const [at, { list, partition }] of lists.entries()) {
-        if (Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs) due[list].add(partition);
-      }
-    });
+  const dueLists = createDueLists(connection, nowMs);
 
   return {
     partitions: (): number => connection.facts()?.partitions ?? 0,
@@ -42,18 +28,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     isUsable: (partition: number): boolean =>
       !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
 
-    /**
-     * The partitions in whose list something is due, of all primaries that answer.
-     * @throws GatewayError `store_unavailable` if none does
-     */
-    async due(): Promise<Record<DueList, ReadonlySet<number>>> {
-      const due = { holds: new Set<number>(), polls: new Set<number>() };
-      const primaries = connection.primaries();
-      const results = await Promise.allSettled(primaries.map((primary) => addDue(primary, due)));
-      const failed = results.filter((result) => result.status === "rejected");
-      if (failed.length === primaries.length) throw failed[0]!.reason;
-      return due;
-    },
+    due: dueLists,
 
     /** Leases up to `most` due holds or tasks of a partition. Two calls never lease the same ones at a time. */
     lease: (list: DueList, partition: number, most: number): Promise<Leased> =>
@@ -103,5 +78,54 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       }
       return { looked, collected };
     },
+  };
+}
+
+/**
+ * The partitions in whose list something is due, of all primaries that answer.
+ * @throws GatewayError `store_unavailable` if none does
+ */
+function createDueLists(
+  connection: Connection,
+  nowMs: (() => number) | undefined,
+): () => Promise<Record<DueList, ReadonlySet<number>>> {
+  const watch = createWriteWatch();
+  /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
+  const firstDue = new WeakMap<Redis, number[]>();
+
+  /**
+   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, and only if one may have changed
+   * since the last time.
+   */
+  const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
+    primary.command(async (redis) => {
+      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
+        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
+      );
+      const atMs = nowMs?.() ?? (await storeNowMs(redis));
+      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
+      if (looked) {
+        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zrange(name, "0", "0", "WITHSCORES"),
+        );
+        firstDue.set(
+          redis,
+          firsts.map((first) => Number(first[1] ?? Number.POSITIVE_INFINITY)),
+        );
+        looked();
+      }
+      const dueAt = firstDue.get(redis) ?? [];
+      for (const [at, { list, partition }] of lists.entries()) {
+        if (dueAt[at]! <= atMs) due[list].add(partition);
+      }
+    });
+
+  return async () => {
+    const due = { holds: new Set<number>(), polls: new Set<number>() };
+    const primaries = connection.primaries();
+    const results = await Promise.allSettled(primaries.map((primary) => addDue(primary, due)));
+    const failed = results.filter((result) => result.status === "rejected");
+    if (failed.length === primaries.length) throw failed[0]!.reason;
+    return due;
   };
 }

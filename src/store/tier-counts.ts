@@ -7,6 +7,7 @@ import { tally } from "./scripts/tally.ts";
 import { storedFacts } from "./store-facts.ts";
 import { takeTurn } from "./take-turn.ts";
 import { keyIdsIn } from "./walk-keys.ts";
+import { createWriteWatch } from "./write-watch.ts";
 
 /** Exists until the next sum over all partitions is due. */
 const TURN = "tg:tiers-turn";
@@ -50,17 +51,22 @@ export type TierCounter = ReturnType<typeof createTierCounter>;
 export function createTierCounter(connection: Connection) {
   /** The latest figures of each partition, which count on while its primary is away. */
   const known = new Map<number, PartitionCounts>();
+  const watch = createWriteWatch();
 
   async function readPartitions(): Promise<void> {
     const { partitions = 0 } = connection.facts() ?? {};
     const all = Array.from({ length: partitions }, (_, partition) => partition);
     for (const primary of connection.primaries()) {
       const own = all.filter((partition) => connection.of(partition) === primary);
-      const read = primary.command((redis) =>
-        many<Record<string, string>, number>(redis, own, (pipe, partition) =>
+      const read = primary.command(async (redis) => {
+        const looked = await watch.news(redis, own.join());
+        if (!looked) return [];
+        const fields = await many<Record<string, string>, number>(redis, own, (pipe, partition) =>
           pipe.hgetall(partitionNames(partition).tiers),
-        ),
-      );
+        );
+        looked();
+        return fields;
+      });
       const found = await read.catch(() => []);
       for (const [at, fields] of found.entries()) known.set(own[at]!, countsOf(fields));
     }

@@ -3,6 +3,7 @@ import { isLater } from "../entry-ids.ts";
 import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
 import { partitionNames } from "../names.ts";
 import { many } from "../pipelines.ts";
+import { createWriteWatch } from "../write-watch.ts";
 import { confirmedEntry, cutsOf, mustSurvive } from "./entry-judge.ts";
 import type { LastConfirmedFile } from "./last-confirmed.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
@@ -23,35 +24,64 @@ interface Position {
   after: string | undefined;
 }
 
+type Part = Pick<StorePart, "redis" | "has" | "confirmed">;
+
 /**
  * Reads what the ledgers have got since the last look, whoever wrote it, one part of the store after the other.
  * @param lastConfirmed keeps the last entry of each ledger
  * @param recent keeps the entries before them, for the list of what is lost
  */
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
+  const looks = createLooks(lastConfirmed, recent);
+  const watch = createWriteWatch();
+  /** A ledger whose known end is forgotten is read, also if it has got nothing. */
+  let forgotten = 0;
+  return {
+    /**
+     * @returns false if a ledger lacks the last entry that is known of it: behind a proxy a store can be replaced while the
+     *   connection stays
+     */
+    async readNewEntries(part: Part, storeId: string, partitions: number): Promise<boolean> {
+      const all = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
+      const ledgers = all.filter(part.has);
+      if (ledgers.length === 0) return true;
+      const { epoch } = lastConfirmed.of(storeId);
+      const subject = [storeId, epoch, forgotten, ...ledgers].join(" ");
+      const looked = await watch.news(part.redis, subject);
+      if (!looked) {
+        await lastConfirmed.save();
+        return true;
+      }
+      const { isWhole, isKept } = await looks.look(part, storeId, ledgers, partitions);
+      if (isWhole && isKept) looked();
+      return isWhole;
+    },
+    /** The last entry that is known of a ledger is there under another id: its end is read anew. */
+    forget(storeId: string, ledger: string): void {
+      forgotten++;
+      looks.forget(storeId, ledger);
+    },
+  };
+}
+
+function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
   /** Of one store after one acceptance. */
   let known = { storeId: "", epoch: 0, ...NOTHING_KNOWN() };
   /** How many entries may still be read. */
   let allowance = READ_AT_ONCE_MAX;
 
-  /**
-   * @returns false if a ledger lacks the last entry that is known of it: behind a proxy a store can be replaced while the
-   *   connection stays
-   */
-  async function readNewEntries(
-    { redis, has, confirmed }: Pick<StorePart, "redis" | "has" | "confirmed">,
+  async function look(
+    { redis, confirmed }: Part,
     storeId: string,
+    ledgers: readonly string[],
     partitions: number,
-  ): Promise<boolean> {
+  ): Promise<{ isWhole: boolean; isKept: boolean }> {
     const { epoch, entries } = lastConfirmed.of(storeId);
     if (known.storeId !== storeId || known.epoch !== epoch) known = { storeId, epoch, ...NOTHING_KNOWN() };
     const { empty, readUntil } = known;
-    const ledgers = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
-    const positions = ledgers.filter(has).map((ledger) => {
-      const start = empty.has(ledger) ? LEDGER_START : undefined;
-      return { ledger, after: readUntil.get(ledger) ?? entries.get(ledger)?.id ?? start };
-    });
-    if (positions.length === 0) return true;
+    const endOf = (ledger: string): string | undefined =>
+      readUntil.get(ledger) ?? entries.get(ledger)?.id ?? (empty.has(ledger) ? LEDGER_START : undefined);
+    const positions = ledgers.map((ledger) => ({ ledger, after: endOf(ledger) }));
     allowance = Math.min(READ_AT_ONCE_MAX, allowance + (READ_PER_LOOK * positions.length) / partitions);
     const most = Math.max(0, Math.floor(allowance / partitions));
     const answers = await many<StreamEntry[], Position>(redis, positions, (pipe, { ledger, after }) =>
@@ -60,54 +90,55 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
         : pipe.xrevrange(ledger, "+", after, "COUNT", most + 1),
     );
     // An operator accepted the store meanwhile: the last confirmed entries start anew.
-    if (lastConfirmed.of(storeId).epoch !== epoch) return true;
+    if (lastConfirmed.of(storeId).epoch !== epoch) return { isWhole: true, isKept: false };
     const pages: LedgerPage[] = [];
-    let isWhole = true;
     const looks = await looksAt(redis, positions, answers, most);
     for (const [at, { ledger, after }] of positions.entries()) {
       const found = looks[at];
-      if (found === undefined) {
-        isWhole = false;
-        readUntil.delete(ledger);
-      } else if (found.entries.length > 0) pages.push({ storeId, epoch, ledger, ...found });
+      if (found === undefined) readUntil.delete(ledger);
+      else if (found.entries.length > 0) pages.push({ storeId, epoch, ledger, ...found });
       else if (after === undefined) empty.add(ledger);
+      allowance -= found?.entries.length ?? 0;
     }
-    for (const page of pages) allowance -= page.entries.length;
-    if (confirmed) await keepConfirmed(pages, readUntil, confirmed);
-    else await keepPages(pages);
-    return isWhole;
+    const isKept = confirmed ? await keepConfirmed(pages, readUntil, confirmed) : await keepPages(pages);
+    return { isWhole: looks.every((found) => found !== undefined), isKept };
   }
 
-  async function keepPages(pages: readonly LedgerPage[]): Promise<void> {
+  async function keepPages(pages: readonly LedgerPage[]): Promise<boolean> {
     for (const { storeId, ledger, entries } of pages) lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
     await recent.keep(pages);
     await lastConfirmed.save();
+    return true;
   }
 
-  /** Keeps them once replicas have them, else they are read again. A failover may lose what is not a charge or grant. */
+  /**
+   * Keeps them once replicas have them, else they are read again. A failover may lose what is not a charge or grant.
+   * @returns whether they are kept
+   */
   async function keepConfirmed(
     pages: readonly LedgerPage[],
     readUntil: Map<string, string>,
     confirmed: () => Promise<boolean>,
-  ): Promise<void> {
-    if (pages.length === 0 || !(await confirmed())) return;
+  ): Promise<boolean> {
+    if (pages.length === 0) return true;
+    if (!(await confirmed())) return false;
     const kept = pages.map((page) => ({
       ...page,
       entries: page.entries.map((entry) => ({ ...entry, onReplicas: true as const })),
     }));
     for (const { storeId, epoch, ledger, entries } of kept) {
-      if (lastConfirmed.of(storeId).epoch !== epoch) return;
+      if (lastConfirmed.of(storeId).epoch !== epoch) return false;
       readUntil.set(ledger, entries.at(-1)!.id);
       const last = entries.findLast(mustSurvive);
       if (last) lastConfirmed.keep(storeId, ledger, last);
     }
     await recent.keep(kept);
     await lastConfirmed.save();
+    return true;
   }
 
   return {
-    readNewEntries,
-    /** The last entry that is known of a ledger is there under another id: its end is read anew. */
+    look,
     forget(storeId: string, ledger: string): void {
       known.readUntil.delete(ledger);
       lastConfirmed.forget(storeId, ledger);

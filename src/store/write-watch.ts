@@ -1,0 +1,67 @@
+import type { Redis } from "ioredis";
+import { readInfo } from "./server-info.ts";
+
+/**
+ * Commands that change a stream, a sorted set or the counts of a hash, or that remove or replace keys of any type. Gateways without
+ * requests run none of them regularly.
+ */
+const WATCHED = new Set(
+  [
+    ..."xadd xdel xtrim xsetid xgroup xautoclaim zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex".split(
+      " ",
+    ),
+    ..."zpopmin zpopmax zmpop bzpopmin bzpopmax bzmpop zunionstore zinterstore zdiffstore zrangestore".split(
+      " ",
+    ),
+    ..."del unlink flushall flushdb restore restore-asking rename renamenx copy move swapdb migrate".split(
+      " ",
+    ),
+    ..."hincrby hdel replicaof slaveof debug sort geoadd".split(" "),
+  ].map((command) => `cmdstat_${command}`),
+);
+/** Work is done at least this often, whatever the counters say. */
+const LOOK_EVERY_MS = 5 * 60_000;
+
+/**
+ * Says whether a server may have got something new in a ledger or list since the last complete look at them, so that an idle gateway does not
+ * read every partition every second. One INFO answers it for all partitions of the server: the calls of all commands that could have
+ * changed one, which Redis counts by name (`INFO commandstats`, https://redis.io/docs/latest/commands/info/).
+ */
+export function createWriteWatch() {
+  const looks = new WeakMap<Redis, { writes: string; subject: string; atMs: number }>();
+  return {
+    /**
+     * @param subject what is looked at, e.g. the names of the partitions; another one is always looked at
+     * @returns undefined if nothing can be new; else a function to call once all of it was read
+     */
+    async news(redis: Redis, subject: string): Promise<(() => void) | undefined> {
+      // Read before the look: what comes during it counts as new at the next one.
+      const writes = await writesOf(redis);
+      const last = looks.get(redis);
+      const atMs = performance.now();
+      const isSame = last !== undefined && last.writes === writes && last.subject === subject;
+      if (isSame && atMs - last.atMs < LOOK_EVERY_MS) return undefined;
+      looks.delete(redis);
+      return () => {
+        if (writes !== undefined) looks.set(redis, { writes, subject, atMs });
+      };
+    },
+  };
+}
+
+export type WriteWatch = ReturnType<typeof createWriteWatch>;
+
+/** The run of a server and its calls of watched commands; undefined where it does not say. */
+async function writesOf(redis: Redis): Promise<string | undefined> {
+  // Where INFO fails, every look reads all, and says what is wrong.
+  const info = readInfo(await redis.info("server", "commandstats").catch(() => ""));
+  const runId = info.get("run_id");
+  let isCounted = false;
+  let calls = 0;
+  for (const [name, value] of info) {
+    if (!name.startsWith("cmdstat_")) continue;
+    isCounted = true;
+    if (WATCHED.has(name.split("|")[0]!)) calls += Number(/^calls=(\d+)/.exec(value)?.[1]);
+  }
+  return runId !== undefined && isCounted && Number.isFinite(calls) ? `${runId} ${calls}` : undefined;
+}
