@@ -1,0 +1,58 @@
+/** Numbers as somebody may write them in JSON, and what they are exactly; undefined: no whole number that a double holds. */
+export const EXTREME_NUMBERS: readonly (readonly [text: string, whole: number | undefined])[] = [
+  ["0", 0],
+  ["-0", 0],
+  ["-0.0", 0],
+  ["10", 10],
+  ["10.0", 10],
+  ["1e1", 10],
+  ["100E-1", 10],
+  ["1.0e+1", 10],
+  ["-10", -10],
+  [String(2 ** 53 - 1), 2 ** 53 - 1],
+  ["0.1", undefined],
+  ["10.5", undefined],
+  ["1e-400", undefined],
+  ["9.99999999999999999999", undefined],
+  ["10.00000000000000000001", undefined],
+  [`10.${"0".repeat(400)}1`, undefined],
+  ["9007199254740990.6", undefined],
+  ["90071992547409906e-1", undefined],
+  [String(2 ** 53), undefined],
+  ["9007199254740993", undefined],
+  ["-9007199254740992", undefined],
+  ["9223372036854775807", undefined],
+  ["9223372036854775808", undefined],
+  ["18446744073709551616", undefined],
+  ["1e308", undefined],
+  ["-1e308", undefined],
+  ["1e309", undefined],
+  ["1e99999999999", undefined],
+  ["1".repeat(400), undefined],
+];
+
+/** The same for what is no number at all. */
+export const NO_NUMBERS: readonly string[] = [
+  '"10"',
+  '"1e1"',
+  '"NaN"',
+  '"Infinity"',
+  `"${"1".repeat(400)}"`,
+  '""',
+  "true",
+  "false",
+  "[]",
+  "[10]",
+  "{}",
+  "NaN",
+  "Infinity",
+  "-Infinity",
+  "+10",
+  "010",
+  "0x10",
+  "10n",
+  ".5",
+];
+
+/** No text that a person reads may have one of these in place of a number. */
+export const NO_AMOUNT = /NaN|Infinity|undefined|-0\b|\be[+-]?\d/;
