@@ -1,4 +1,4 @@
-import type { OwnLimits } from "../domain/limits.ts";
+import { LIMIT_MAX, type OwnLimits } from "../domain/limits.ts";
 import { isMomentMs } from "../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { OperatorError } from "./operator-error.ts";
@@ -39,10 +39,14 @@ export function requireLimits({ rateLimit, maxConcurrent, dailyLimit }: OwnLimit
 }
 
 /** @param inside where the parameter is, a path that ends in a slash @throws OperatorError */
-export function requireLimit(limit: number | undefined, name: string, inside = ""): void {
-  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) return;
-  throw new OperatorError(`${name} must be a whole number`, "invalid", `${inside}${name}`);
+export function requireLimit(limit: number | undefined, name: string, inside = "", most = LIMIT_MAX): void {
+  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0 && limit <= most)) return;
+  throw new OperatorError(`${name} must be a whole number from 0 to ${most}`, "invalid", `${inside}${name}`);
 }
+
+/** @throws OperatorError */
+export const requireMonthlyCredits = (credits: number | undefined): void =>
+  requireLimit(credits, "monthly_credits", "", Number.MAX_SAFE_INTEGER);
 
 /** @throws OperatorError */
 export function requireCredits(credits: number): void {

@@ -9,6 +9,8 @@ export const EXTREME_NUMBERS: readonly (readonly [text: string, whole: number | 
   ["100E-1", 10],
   ["1.0e+1", 10],
   ["-10", -10],
+  ["1000000000", 1_000_000_000],
+  ["1000000001", 1_000_000_001],
   [String(2 ** 53 - 1), 2 ** 53 - 1],
   ["0.1", undefined],
   ["10.5", undefined],

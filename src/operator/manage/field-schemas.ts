@@ -1,5 +1,6 @@
 import { type TSchema, Type } from "typebox";
 import Format from "typebox/format";
+import { LIMIT_MAX } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
 
@@ -23,7 +24,7 @@ export const text = Type.String();
 export const credits = Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: "Whole credits." });
 export const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
 
-const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
+const limit = Type.Integer({ minimum: 0, maximum: LIMIT_MAX });
 
 /** Limits of an account or a key. @param of what they limit, and what null means */
 export const limits = (of: string) =>
