@@ -1,3 +1,4 @@
+import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { LIMIT_MAX, type OwnLimits } from "../domain/limits.ts";
 import { isMomentMs } from "../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
@@ -46,12 +47,12 @@ export function requireLimit(limit: number | undefined, name: string, inside = "
 
 /** @throws OperatorError */
 export const requireMonthlyCredits = (credits: number | undefined): void =>
-  requireLimit(credits, "monthly_credits", "", Number.MAX_SAFE_INTEGER);
+  requireLimit(credits, "monthly_credits", "", CREDITS_MAX);
 
 /** @throws OperatorError */
 export function requireCredits(credits: number): void {
-  if (!Number.isSafeInteger(credits) || credits < 1) {
-    throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
+  if (!Number.isSafeInteger(credits) || credits < 1 || credits > CREDITS_MAX) {
+    throw new OperatorError(`credits must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "credits");
   }
 }
 

@@ -77,7 +77,7 @@ const COMMANDS: Command[] = [
   {
     name: "credits adjust",
     least: 1,
-    most: 2 ** 53 - 1,
+    most: 1e12,
     args: (text, accountId) => ["credits", "adjust", accountId, text, "--reference", "r", "--reason", "test"],
     shown: ({ balance }) => balance,
   },

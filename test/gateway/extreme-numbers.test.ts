@@ -1,4 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { recharge } from "../../src/store/scripts/recharge.ts";
+import { partitionFor } from "../support/audit.ts";
 import { EXTREME_NUMBERS, NO_AMOUNT, NO_NUMBERS } from "../support/extreme-numbers.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
@@ -7,6 +12,7 @@ import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 
 const MAX = Number.MAX_SAFE_INTEGER;
 const LIMIT_MAX = 1_000_000_000;
+const CREDITS_MAX = 1_000_000_000_000;
 
 let stage: ManageStage;
 beforeAll(async () => {
@@ -45,7 +51,7 @@ const ofKey = (
 ): Field => ({
   name,
   least: 0,
-  most: name === "monthly_credits" ? MAX : LIMIT_MAX,
+  most: name === "monthly_credits" ? CREDITS_MAX : LIMIT_MAX,
   async send(text, id) {
     const { key_id } = await stage.givenKey(id);
     return stage.manage("PATCH", `/accounts/${id}/keys/${key_id}`, { body: body(text) });
@@ -56,7 +62,7 @@ const FIELDS: Field[] = [
   {
     name: "credits",
     least: 1,
-    most: MAX,
+    most: CREDITS_MAX,
     send: (text, id) =>
       stage.manage("POST", `/accounts/${id}/grants`, { body: `{"reference":"r","credits":${text}}` }),
     shown: async (id) => (await account(id)).balance,
@@ -64,7 +70,7 @@ const FIELDS: Field[] = [
   {
     name: "amount",
     least: 1,
-    most: MAX,
+    most: CREDITS_MAX,
     send: (text, id) =>
       stage.manage("POST", `/accounts/${id}/adjustments`, {
         body: `{"reference":"r","reason":"test","amount":${text}}`,
@@ -127,7 +133,7 @@ test("the largest limits are enforced and shown as they are", async () => {
   const accountId = await stage.givenAccount(100);
   const limits = { rate_limit: LIMIT_MAX, max_concurrent: LIMIT_MAX, daily_limit: LIMIT_MAX };
   await stage.manage("PATCH", `/accounts/${accountId}`, { body: { limits } });
-  const { key } = await stage.givenKey(accountId, { limits, monthly_credits: MAX });
+  const { key } = await stage.givenKey(accountId, { limits, monthly_credits: CREDITS_MAX });
   const first = await stage.gateway.request("POST", "/api/v1/gen2/text-to-video", {
     key,
     body: { prompt: "a" },
@@ -150,24 +156,38 @@ describe("the sum of a balance stays within the integers that a double holds", (
       body: { amount, reference, reason: "test" },
     });
 
-  test("many of the largest grants: one is made, the others are refused", async () => {
+  /** As thousands of the largest grants would. */
+  async function givenRich(credits: number): Promise<string> {
     const accountId = await stage.givenAccount();
-    const replies = await Promise.all(
-      Array.from({ length: 20 }, (_, nth) => grant(accountId, MAX, `g${nth}`)),
-    );
-    expect(replies.map(({ status }) => status).sort()).toEqual([201, ...Array(19).fill(409)]);
+    const { redis } = stage.gateway;
+    const partition = await partitionFor(redis, accountId);
+    const call = { partition, accountId, amount: credits, reference: "many", lookedUp: 0 };
+    expect((await scriptsOf(redis).run(recharge, call)).outcome).toBe("recharged");
+    return accountId;
+  }
+
+  test("many of the largest grants at once: each is made whole, or refused", async () => {
+    const accountId = await givenRich(MAX - 5 * CREDITS_MAX - 5);
+    const references = Array.from({ length: 20 }, (_, nth) => `g${nth}`);
+    const replies = await Promise.all(references.map((each) => grant(accountId, CREDITS_MAX, each)));
+    const statuses = replies.map(({ status }) => status).sort();
+    expect(statuses).toEqual([...Array(5).fill(201), ...Array(15).fill(409)]);
     for (const { status, body } of replies)
       if (status === 409) expect(body.detail).toMatch(/too large to be exact/);
-    expect((await account(accountId)).balance).toBe(MAX);
-    expectStatus(await adjust(accountId, 1, "a1"), 409);
-    expectStatus(await adjust(accountId, -1, "a2"), 201);
+    expect((await account(accountId)).balance).toBe(MAX - 5);
+    expectStatus(await adjust(accountId, 6, "a1"), 409);
+    expectStatus(await adjust(accountId, 5, "a2"), 201);
+    expectStatus(await adjust(accountId, -1, "a3"), 201);
     expectStatus(await grant(accountId, 2, "g-2"), 409);
     expectStatus(await grant(accountId, 1, "g-1"), 201);
     expect((await account(accountId)).balance).toBe(MAX);
+    expect(
+      (await verifyLedger(oneNode(stage.gateway.redis), { accountIds: [accountId] })).violations,
+    ).toEqual([]);
   });
 
   test("grants up to the last credit are exact, and what is used counts: a refund would bring it back", async () => {
-    const accountId = await stage.givenAccount(MAX - 10);
+    const accountId = await givenRich(MAX - 10);
     const { key } = await stage.givenKey(accountId);
     const body = { prompt: "[sandbox: fail duration=0]" };
     const made = await stage.gateway.request("POST", "/api/v1/gen2/text-to-video", { key, body });
