@@ -1,9 +1,8 @@
-import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { consumed, expectSound, makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { type End, givenPatientUpstream, type PatientUpstream } from "../support/patient-upstream.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
 import {
   generate,
@@ -18,41 +17,8 @@ import {
 
 // Two requests with one Idempotency-Key at once: the first is at the upstream, the second breaks in each of its phases.
 
-type End = "task" | "reset" | "refusal";
-
-/** An upstream whose generations wait until the test answers them. */
-async function givenPatientUpstream() {
-  const waiting: ServerResponse[] = [];
-  let tasks = 0;
-  const json = (response: ServerResponse, status: number, body: object): void =>
-    void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
-  const task = (response: ServerResponse, taskId: string): void =>
-    json(response, 200, { code: 200, msg: "success", data: { task_id: taskId, status: "processing" } });
-  const server = createServer((request, response) => {
-    request.resume().on("end", () => {
-      if (request.method === "POST") waiting.push(response);
-      else task(response, request.url!.split("/").at(-1)!);
-    });
-  }).listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    waiting,
-    answer(end: End): void {
-      const response = waiting.shift()!;
-      if (end === "task") task(response, `task-${process.pid}-${Date.now()}-${tasks++}`);
-      else if (end === "reset") response.socket?.resetAndDestroy();
-      else json(response, 400, { code: 400, msg: "no", error: "no" });
-    },
-    stop(): void {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
-}
-
 let redis: TestRedis;
-let upstream: Awaited<ReturnType<typeof givenPatientUpstream>>;
+let upstream: PatientUpstream;
 let stage: Stage;
 let twin: TestGateway;
 beforeAll(async () => {
