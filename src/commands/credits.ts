@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
+import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { archiveLookUps } from "../ledger/archived-money.ts";
 import { readAccount } from "../store/accounts.ts";
 import { adjustCredits } from "../store/adjustments.ts";
@@ -33,7 +34,7 @@ export function creditsCommand(): Command {
 function grantCommand(): Command {
   return changing("grant", "credit an account; the same reference credits once")
     .argument("<account>", "account id")
-    .argument("[credits]", "how many; left out with --package", whole(1, 1_000_000_000_000))
+    .argument("[credits]", "how many; left out with --package", whole(1, CREDITS_MAX))
     .requiredOption("--reference <text>", "what this pays for, such as an order number; counts once")
     .option("--package <name>", "a package of the config, instead of credits")
     .action(
@@ -91,8 +92,10 @@ function adjustCommand(): Command {
 
 function signed(text: string): number {
   const value = /^[+-]?\d{1,16}$/.test(text) ? Number(text) : 0;
-  if (value !== 0 && Number.isSafeInteger(value)) return value;
-  throw new InvalidArgumentError("It must be a whole number of credits, not 0.");
+  if (value !== 0 && Math.abs(value) <= CREDITS_MAX) return value;
+  throw new InvalidArgumentError(
+    `It must be a whole number of credits from -${CREDITS_MAX} to ${CREDITS_MAX}, not 0.`,
+  );
 }
 
 function amountOf(named: number | undefined, packageName: string | undefined): number {

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
+import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import type { OwnLimits } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import type { Written } from "../store/confirmed-writes.ts";
@@ -14,7 +15,7 @@ import { withRedisToWrite } from "./redis.ts";
 export const rateLimit = whole(1, 100_000);
 export const maxConcurrent = whole(1, 10_000);
 export const dailyLimit = whole(1, 1_000_000_000);
-const credits = whole(1, 1_000_000_000_000);
+const credits = whole(1, CREDITS_MAX);
 
 export interface NewKeyFlags extends OwnLimits, ActorFlags {
   account?: string;

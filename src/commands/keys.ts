@@ -1,4 +1,5 @@
 import { Command } from "commander";
+import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import type { Limits } from "../domain/limits.ts";
 import { changeKey, type KeyChanges } from "../store/change-key.ts";
 import { issueKey } from "../store/issue-key.ts";
@@ -36,7 +37,6 @@ interface SetFlags extends ActorFlags, Partial<Record<keyof Limits, number | "de
 }
 
 /** As much as a grant may have. */
-const CREDITS_MAX = 1_000_000_000_000;
 
 /** `tollgate keys ...` */
 export function keysCommand(): Command {

@@ -93,9 +93,13 @@ function furtherRules(
     const rule = videoUrl.startsWith(prefix) ? "be a well-formed URL" : `begin with ${prefix}`;
     problems.push({ path: "/videoUrl", message: `videoUrl must ${rule}` });
   }
-  const addsUp = endpoint === "gen2-pro/storyboard" && Array.isArray(shots) && shots.length > 0;
+  const addsUp =
+    endpoint === "gen2-pro/storyboard" &&
+    Array.isArray(shots) &&
+    shots.length > 0 &&
+    shots.every((shot) => Number.isFinite(shot?.duration));
   if (addsUp && typeof nFrames === "string" && /^\d{1,3}$/.test(nFrames)) {
-    const seconds = shots.reduce((sum, shot) => sum + Number(shot?.duration), 0);
+    const seconds = shots.reduce((sum, { duration }) => sum + duration, 0);
     if (Math.abs(seconds - Number(nFrames)) > TOLERANCE_SECONDS + FLOAT_NOISE) {
       const sum = Number(seconds.toFixed(6));
       problems.push({

@@ -9,6 +9,9 @@ export interface Limits {
   dailyLimit: number;
 }
 
+/** The largest limit that a key or an account may have. Replies carry limits as integers, which are exact far beyond it. */
+export const LIMIT_MAX = 1_000_000_000;
+
 /** A key's own limits; those of its tier count where one is missing. */
 export type OwnLimits = { [Name in keyof Limits]?: Limits[Name] | undefined };
 

@@ -1,3 +1,6 @@
+import { Type } from "typebox";
+import { Compile } from "typebox/compile";
+import { isObject } from "../domain/json.ts";
 import { keyRef } from "../store/names.ts";
 import { readRegularFile } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -19,6 +22,40 @@ interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCount
   store?: string | undefined;
   call: { key: { keyId: string; accountId: string; partition: number } };
 }
+
+const text = Type.String();
+const ms = Type.Number({ minimum: 0 });
+const whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+const optional = { text: Type.Optional(text), ms: Type.Optional(ms) };
+const request = {
+  requestId: text,
+  key: Type.Object({ keyId: text, accountId: text, partition: whole }),
+};
+const bindCall = Type.Object({
+  ...request,
+  price: whole,
+  endpoint: text,
+  retentionMs: optional.ms,
+  admittedAtMs: optional.ms,
+  idempotency: Type.Optional(Type.Object({ digest: text, fingerprint: text })),
+  task: Type.Object({
+    taskId: text,
+    data: text,
+    pollMs: ms,
+    maxAgeMs: optional.ms,
+    upstream: optional.text,
+  }),
+});
+const voidCall = Type.Object({
+  ...request,
+  idempotencyDigest: optional.text,
+  reason: Type.Enum(["refused", "due", "unsent", "released"]),
+});
+const settlementIn = <Call extends Type.TSchema>(script: string, call: Call) =>
+  Type.Object({ script: Type.Literal(script), atMs: ms, untilMs: optional.ms, call });
+
+/** What a settlement in a file must be: its price becomes a charge as it stands there. */
+const SETTLEMENT = Compile(Type.Union([settlementIn("bind", bindCall), settlementIn("void", voidCall)]));
 
 /** The line of a settlement. */
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
@@ -42,16 +79,16 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
   const content: JournalContent = { settlements: [] };
   for (const text of readRegularFile(path, FILE_BYTES_MAX).split("\n")) {
     if (text === "") continue;
-    let line: Line | EarlierLine;
+    let line: unknown;
     try {
-      line = JSON.parse(text) as Line | EarlierLine;
+      line = JSON.parse(text);
     } catch {
       log?.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
       continue;
     }
-    const { format = 1 } = line;
-    if (format > FORMAT) content.laterFormat = format;
-    const settlement = "call" in line ? settlementOf(line) : settlementOfEarlier(line);
+    const { format } = isObject(line) ? line : {};
+    if (typeof format === "number" && format > FORMAT) content.laterFormat = format;
+    const settlement = settlementIfValid(line as Line | EarlierLine);
     if (settlement) content.settlements.push(settlement);
     else log?.error({ file: path, line: text }, "a line of the journal makes no sense; settle it by hand");
   }
@@ -62,10 +99,20 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
 export function settlementOfLine(text: string): Settlement | undefined {
   try {
     const line = JSON.parse(text) as Line;
-    return line.format === FORMAT ? settlementOf(line) : undefined;
+    return line.format === FORMAT ? settlementIfValid(line) : undefined;
   } catch {
     return undefined;
   }
+}
+
+function settlementIfValid(line: Line | EarlierLine): Settlement | undefined {
+  let settlement: Settlement | undefined;
+  try {
+    settlement = "call" in line ? settlementOf(line) : settlementOfEarlier(line);
+  } catch {
+    return undefined;
+  }
+  return SETTLEMENT.Check(settlement) ? settlement : undefined;
 }
 
 function settlementOf({ store, script, atMs, untilMs, call, ...line }: Line): Settlement {

@@ -1,3 +1,4 @@
+import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import type { Actor } from "./actor.ts";
 import type { LedgerEntry } from "./ledger-entries.ts";
 import { partitionOf } from "./names.ts";
@@ -40,8 +41,9 @@ export async function adjustCredits(
 ): Promise<Adjustment> {
   requireAccountId(accountId);
   const { amount, reference } = wanted;
-  if (!Number.isSafeInteger(amount) || amount === 0) {
-    throw new OperatorError("amount must be a whole number of credits, not 0", "invalid", "amount");
+  if (!Number.isSafeInteger(amount) || amount === 0 || Math.abs(amount) > CREDITS_MAX) {
+    const rule = `amount must be a whole number of credits from -${CREDITS_MAX} to ${CREDITS_MAX}, not 0`;
+    throw new OperatorError(rule, "invalid", "amount");
   }
   const reason = requireReason(wanted.reason);
   requireReference(reference);

@@ -2,7 +2,13 @@ import { type Actor, cliActor } from "./actor.ts";
 import type { KeyRecord } from "./keys.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireExpiry, requireFutureExpiry, requireLabel, requireLimit } from "./operator-values.ts";
+import {
+  requireExpiry,
+  requireFutureExpiry,
+  requireLabel,
+  requireLimit,
+  requireMonthlyCredits,
+} from "./operator-values.ts";
 import { alreadyRevoked, requireUnrevoked } from "./revoke-key.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { change } from "./scripts/change.ts";
@@ -38,7 +44,7 @@ export async function changeKey(
   requireLimit(rateLimit ?? undefined, "rate_limit", "limits/");
   requireLimit(maxConcurrent ?? undefined, "max_concurrent", "limits/");
   requireLimit(dailyLimit ?? undefined, "daily_limit", "limits/");
-  requireLimit(monthlyCredits ?? undefined, "monthly_credits");
+  requireMonthlyCredits(monthlyCredits ?? undefined);
   requireExpiry(expiresAtMs ?? undefined);
   const redis = nodes.of(key.partition);
   // Whoever writes back what was read, or repeats a change, may send an expiry that has passed meanwhile.

@@ -13,8 +13,8 @@ import {
   requireExpiry,
   requireFutureExpiry,
   requireLabel,
-  requireLimit,
   requireLimits,
+  requireMonthlyCredits,
   requireNewAccountId,
 } from "./operator-values.ts";
 import { firstThat, randomId } from "./random-ids.ts";
@@ -250,7 +250,7 @@ function requireKeyOptions({
   requireLimits(limits);
   requireExpiry(expiresAtMs);
   requireLabel(label);
-  requireLimit(monthlyCredits, "monthly_credits");
+  requireMonthlyCredits(monthlyCredits);
 }
 
 /**

@@ -1,4 +1,5 @@
-import type { OwnLimits } from "../domain/limits.ts";
+import { CREDITS_MAX } from "../domain/credit-packages.ts";
+import { LIMIT_MAX, type OwnLimits } from "../domain/limits.ts";
 import { isMomentMs } from "../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { OperatorError } from "./operator-error.ts";
@@ -39,15 +40,19 @@ export function requireLimits({ rateLimit, maxConcurrent, dailyLimit }: OwnLimit
 }
 
 /** @param inside where the parameter is, a path that ends in a slash @throws OperatorError */
-export function requireLimit(limit: number | undefined, name: string, inside = ""): void {
-  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) return;
-  throw new OperatorError(`${name} must be a whole number`, "invalid", `${inside}${name}`);
+export function requireLimit(limit: number | undefined, name: string, inside = "", most = LIMIT_MAX): void {
+  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0 && limit <= most)) return;
+  throw new OperatorError(`${name} must be a whole number from 0 to ${most}`, "invalid", `${inside}${name}`);
 }
 
 /** @throws OperatorError */
+export const requireMonthlyCredits = (credits: number | undefined): void =>
+  requireLimit(credits, "monthly_credits", "", CREDITS_MAX);
+
+/** @throws OperatorError */
 export function requireCredits(credits: number): void {
-  if (!Number.isSafeInteger(credits) || credits < 1) {
-    throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
+  if (!Number.isSafeInteger(credits) || credits < 1 || credits > CREDITS_MAX) {
+    throw new OperatorError(`credits must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "credits");
   }
 }
 

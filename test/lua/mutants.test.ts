@@ -9,6 +9,7 @@ import { Disagreement } from "./disagreement.ts";
 import { play } from "./drive.ts";
 import {
   CLUSTER_MUTANTS,
+  EQUAL_KEY_MUTANTS,
   FULL_MUTANTS,
   MIGRATION_MUTANTS,
   MUTANTS,
@@ -49,6 +50,7 @@ test("each mutant can be planted", async () => {
     ...SNAPSHOT_MUTANTS,
     ...SLICE_MUTANTS,
     ...CLUSTER_MUTANTS,
+    ...EQUAL_KEY_MUTANTS,
     ...FULL_MUTANTS,
     ...MIGRATION_MUTANTS,
     ...OPERATOR_MUTANTS,

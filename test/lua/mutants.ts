@@ -1806,6 +1806,43 @@ export async function plant({ what, file, find, put }: Mutant): Promise<string> 
   return folder;
 }
 
+/** Mistakes by which one request ends or hides what another one with the same Idempotency-Key has. */
+export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
+  mutant("a repeat is admitted while the first is held", "admit", "if first[1] then", "if first[3] then"),
+  mutant(
+    "the VOID of a request that was never admitted frees the Idempotency-Key",
+    "void",
+    'redis.call("ZREM", KEYS[6], request_id)\n  if reason == "unsent" then',
+    'redis.call("ZREM", KEYS[6], request_id)\n  if KEYS[8] then redis.call("DEL", KEYS[8]) end\n  if reason == "unsent" then',
+  ),
+  mutant(
+    "a VOID frees the Idempotency-Key of another request",
+    "void",
+    "if first and (first[1] or request_id) == request_id then",
+    "if first then",
+  ),
+  mutant("a VOID ends any hold of its account", "void", '"SREM", slots, request_id', '"DEL", slots'),
+  mutant(
+    "an unknown outcome is told of another request",
+    "unclear",
+    'if KEYS[4] and redis.call("HGET", KEYS[4], "request_id") == ARGV[2] then',
+    "if KEYS[4] then",
+  ),
+  mutant(
+    "a late task takes the Idempotency-Key from another request",
+    "bind",
+    "if KEYS[11] and not is_others then",
+    "if KEYS[11] then",
+  ),
+  mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
+  mutant(
+    "the tombstone is overlooked",
+    "admit",
+    "if earlier then return",
+    'if earlier == "held" then return',
+  ),
+];
+
 /** Mistakes in the tokens of the management API. */
 export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant("its digest is audited", "token", '" sha256 root "', '" root "'),

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { CREDIT_PACKAGES } from "../../domain/credit-packages.ts";
+import { CREDIT_PACKAGES, CREDITS_MAX } from "../../domain/credit-packages.ts";
 
 /** Packages that operators grant by name. */
 export const packagesSchema = Type.Object(
@@ -14,7 +14,7 @@ export const packagesSchema = Type.Object(
     patternProperties: {
       "^[a-z][a-z0-9_-]{0,31}$": Type.Integer({
         minimum: 1,
-        maximum: 1_000_000_000_000,
+        maximum: CREDITS_MAX,
         description: "Credits.",
         "x-expects": "a whole number of credits",
       }),

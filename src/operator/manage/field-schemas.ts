@@ -1,5 +1,6 @@
 import { type TSchema, Type } from "typebox";
 import Format from "typebox/format";
+import { LIMIT_MAX } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
 
@@ -8,7 +9,6 @@ Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.par
 
 /** The options of an object that has these fields and no others. */
 export const closed = { additionalProperties: false } as const;
-export const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
 
 type Schema<T> = ReturnType<typeof Type.Unsafe<T>>;
 
@@ -20,10 +20,14 @@ export function nullable<T>(schema: TSchema): Schema<T | null> {
 export const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });
 export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
 export const text = Type.String();
-export const credits = Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: "Whole credits." });
+export const credits = Type.Integer({
+  minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: "Whole credits.",
+});
 export const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
 
-const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
+const limit = Type.Integer({ minimum: 0, maximum: LIMIT_MAX });
 
 /** Limits of an account or a key. @param of what they limit, and what null means */
 export const limits = (of: string) =>

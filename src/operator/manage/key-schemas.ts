@@ -1,16 +1,7 @@
 import { Type } from "typebox";
+import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { OVERLAP } from "../../domain/operator-texts.ts";
-import {
-  accountId,
-  CREDITS_MAX,
-  closed,
-  label,
-  limits,
-  newLimits,
-  nullable,
-  text,
-  time,
-} from "./field-schemas.ts";
+import { accountId, closed, label, limits, newLimits, nullable, text, time } from "./field-schemas.ts";
 
 const OF_KEY = "Requests per 60 s, tasks at a time, requests per UTC day. null: that of the tier.";
 

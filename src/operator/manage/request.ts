@@ -88,7 +88,17 @@ export async function readJsonBody<Schema extends TObject>(
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
   if (!Value.Check(schema, value)) throw invalid(schemaProblems(schema, value));
+  const unrounded: unknown = JSON.parse(String(bytes) || "{}", fractional);
+  if (!Value.Check(schema, unrounded)) throw invalid(schemaProblems(schema, unrounded));
   return value;
+}
+
+/** For JSON.parse: a number that it would round to a whole one, such as 9007199254740990.6, stays a fraction. */
+function fractional(_name: string, value: unknown, { source = "" }: { source?: string }): unknown {
+  if (typeof value !== "number" || !Number.isInteger(value)) return value;
+  const [, whole = "", fraction = "", exponent = "0"] = /^-?(\d+)(?:\.(\d+))?(?:e(.*))?$/i.exec(source) ?? [];
+  const digits = (whole + fraction).replace(/0+$/, "");
+  return digits.length <= whole.length + Number(exponent) || /^0*$/.test(digits) ? value : 0.5;
 }
 
 const invalid = (problems: readonly FieldProblem[]): Problem =>

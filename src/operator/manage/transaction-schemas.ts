@@ -1,5 +1,6 @@
 import { Type } from "typebox";
-import { CREDITS_MAX, closed, nullable, text, time } from "./field-schemas.ts";
+import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { closed, nullable, text, time } from "./field-schemas.ts";
 
 const reason = Type.String({
   minLength: 1,

@@ -23,6 +23,7 @@ import { diskReason } from "../../../src/settlement/journal-state.ts";
 import type { Settlement } from "../../../src/settlement/pending-settlement.ts";
 import { keyRef } from "../../../src/store/names.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
+import { EXTREME_NUMBERS, NO_NUMBERS } from "../../support/extreme-numbers.ts";
 import { soon } from "../../support/soon.ts";
 
 const givenFolder = (): string => mkdtempSync(join(tmpdir(), "tollgate-journal-"));
@@ -569,4 +570,60 @@ test("where tasks were kept counts for nothing, though lines of earlier releases
   writeFileSync(path, line.replace('"requestId"', '"clustered":true,"requestId"'));
   expect(readFileSync(path, "utf8")).not.toBe(line);
   expect(readJournalFile(path).settlements.map(lineOf)).toEqual([line]);
+});
+
+// A price of -10 credited an account, "10" and 1e308 became what Lua makes of them, and `null` kept the gateway from starting.
+describe("a line whose settlement makes no sense is not sent", () => {
+  const good = { ...JSON.parse(lineOf(settlement("good", OURS))) };
+  const priced = (price: string): string =>
+    JSON.stringify({ ...good, call: { ...good.call, price: 0 } }).replace('"price":0', `"price":${price}`);
+  const texts = [...EXTREME_NUMBERS.map(([text]) => text), ...NO_NUMBERS, "null"];
+  const isPrice = (text: string): boolean => {
+    const whole = EXTREME_NUMBERS.find(([known]) => known === text)?.[1];
+    return whole !== undefined && whole >= 0;
+  };
+
+  test.each(texts)("price %s", (text) => {
+    const folder = givenFolder();
+    const path = join(folder, "a.ndjson");
+    writeFileSync(path, `${priced(text)}\n${lineOf(settlement("next", OURS))}`);
+    const { log, lines } = givenLog();
+    const found = readJournalFile(path, log).settlements.map(({ call }) => "price" in call && call.price);
+    // JSON.parse takes a fraction beyond what a double holds for a whole number.
+    if (isPrice(text) || found.length === 2) expect(found).toEqual([Number(text), 10]);
+    else {
+      expect(found).toEqual([10]);
+      expect(lines.join()).toMatch(/makes no sense|half a line/);
+    }
+    expect(found.every((price) => Number.isSafeInteger(price) && Number(price) >= 0)).toBe(true);
+  });
+
+  test.each([
+    "null",
+    "5",
+    "[]",
+    '"bind"',
+    "{}",
+    '{"format":3}',
+    '{"format":3,"call":null}',
+    '{"format":3,"script":"bind","atMs":1,"call":{"key":{}}}',
+    JSON.stringify({ ...good, script: "grant" }),
+    JSON.stringify({ ...good, atMs: "soon" }),
+    JSON.stringify({ ...good, call: { ...good.call, key: { ...good.call.key, partition: -1 } } }),
+    JSON.stringify({ ...good, call: { ...good.call, task: null } }),
+    JSON.stringify({
+      format: 2,
+      requestId: "r",
+      atMs: 1,
+      verb: "bind",
+      keys: ["tg:{p01}:request:r"],
+      args: ["", ""],
+    }),
+  ])("%s", (text) => {
+    const path = join(givenFolder(), "a.ndjson");
+    writeFileSync(path, `${text}\n${lineOf(settlement("next", OURS))}`);
+    const { log, lines } = givenLog();
+    expect(readJournalFile(path, log).settlements.map(({ call }) => call.requestId)).toEqual(["next"]);
+    expect(lines.join()).toContain("makes no sense");
+  });
 });
