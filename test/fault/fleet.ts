@@ -36,6 +36,7 @@ const QUIESCENCE_MAX_MS = 100_000;
 /** One machine, one clock: only the event loops' delays lie between the stamps. */
 const TOLERANCE_MS = 50;
 const MAX_AGE_MS = 7_200_000;
+const UNKNOWN_OUTCOMES_MAX = 1000;
 
 /** What a scenario is run with. */
 export interface RunOptions {
@@ -65,6 +66,8 @@ export interface FleetOptions {
   connections?: number;
   /** Of tasks; so long that none ends for it, unless it is the point. */
   maxAgeMs?: number;
+  /** Requests with an unknown outcome that an account may have; so many that none is refused for it, unless it is the point. */
+  unknownOutcomesMax?: number;
   /** Of a new store. */
   partitions?: number;
   /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
@@ -252,6 +255,7 @@ function createStarter(
       journal: join(folder, "journal"),
       upstreamUrl: await upstream.listen(slot, name),
       maxAgeMs: MAX_AGE_MS,
+      unknownOutcomesMax: UNKNOWN_OUTCOMES_MAX,
       ...settings,
       ...own,
     });
@@ -314,6 +318,7 @@ async function historyOf(
     accounts,
     byHand,
     maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
+    unknownOutcomesMax: Math.max(...[...settingsOf.values()].map((settings) => settings.unknownOutcomesMax)),
     verified: await verifyStore(nodes).catch((error: Error) => [`verifyLedger: ${error.message}`]),
   };
   const said = saidInLogs(folder, [...settingsOf.keys()]);

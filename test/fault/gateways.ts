@@ -29,6 +29,7 @@ export interface GatewaySettings {
   journal: string;
   upstreamUrl: string;
   maxAgeMs: number;
+  unknownOutcomesMax: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
   connections?: number | undefined;
   /** Of a new store; 4 when left out. */
@@ -46,7 +47,8 @@ export interface GatewaySettings {
  * Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s.
  */
 export function writeGatewayConfig(folder: string, name: string, settings: GatewaySettings): void {
-  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, connections, partitions = 4 } = settings;
+  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, unknownOutcomesMax } = settings;
+  const { connections, partitions = 4 } = settings;
   const timeouts =
     connections === undefined
       ? "headers_timeout: 1s, total_timeout: 1s"
@@ -59,7 +61,7 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
 admin: { port: 0 }
 store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: true, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
-tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
+tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
 `,
   );

@@ -55,6 +55,8 @@ export interface UpstreamEvent {
   toldMs: number[];
   /** How often this request id came. */
   arrivals: number;
+  /** Its customer gets the video through a `callBackUrl`, whatever the gateway was answered. */
+  hasCallback?: true;
 }
 
 /** One settlement on its way to the store, as the proxy in front of it saw it. */
@@ -136,6 +138,8 @@ export interface Meta {
   clockAheadMs: number;
   /** `tasks.max_age` of each gateway, ms. */
   maxAgesMs: Record<string, number>;
+  /** `tasks.unknown_outcomes_per_account` of all gateways. */
+  unknownOutcomesMax: number;
   /** `stepped`: the time was passed in and stepped; there are neither gateways nor an upstream. */
   clock: "redis" | "stepped";
   accounts: AccountFacts[];

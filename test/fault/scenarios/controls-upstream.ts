@@ -1,5 +1,6 @@
 import type { Control } from "./controls.ts";
 import { taskEnds } from "./task-ends.ts";
+import { unknownOutcomes } from "./unknown-outcomes.ts";
 import { upstream } from "./upstream.ts";
 
 const misbehaving =
@@ -8,6 +9,11 @@ const misbehaving =
     upstream.run(options, { requestsEach: 6, width: 8, kinds });
 const otherStates: Control["run"] = (options) =>
   taskEnds.run(options, { maxAgeMs: 3000, tasksEach: 2, only: ["other states"] });
+
+const unclear = {
+  run: (options) => unknownOutcomes.run(options, { each: 1 }),
+  caughtBy: "unknown outcomes keep their hold and are bounded",
+} satisfies Pick<Control, "run" | "caughtBy">;
 
 /** Mistakes in reading what the upstream answers. */
 export const UPSTREAM_CONTROLS: readonly Control[] = [
@@ -108,5 +114,25 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     run: otherStates,
     caughtBy: "failed tasks refunded exactly once",
     violation: /ended as completed, which the upstream never said/,
+  },
+  {
+    name: "the credits of a storyboard come back before its callback",
+    patches: [
+      {
+        file: "src/gateway/admission.ts",
+        from: "  if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);\n",
+        to: "",
+      },
+    ],
+    ...unclear,
+    violation: /has a callBackUrl and was held for/,
+  },
+  {
+    name: "an account has as many unknown outcomes as it likes",
+    patches: [
+      { file: "lua/admit.lua", from: "if money[6] and now < tonumber(money[6]) then", to: "if false then" },
+    ],
+    ...unclear,
+    violation: /went upstream beside/,
   },
 ];
