@@ -819,6 +819,18 @@ export const MUTANTS: readonly Mutant[] = [
     "operator and operator.reference then",
     "false then",
   ),
+  mutant(
+    "the end of a task does not ask what was refunded",
+    "include/refund",
+    "  if is_repeat then\n",
+    "  if record.refunded then\n",
+  ),
+  mutant(
+    "a refund is known by the request's record alone",
+    "include/refund",
+    'recorded or redis.call("HEXISTS", refunds, request_id) == 1',
+    "recorded",
+  ),
   mutant("a failed task is refunded by hand, too", "refund", "request_id, record[8])", "request_id)"),
   mutant("a refund by hand gives no room", "refund", "record[9] or record[10]", "nil"),
   // inspect, credits, recharge, lease, collect
@@ -1532,7 +1544,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     'amount < 0 and "consume" or "recharge"',
     '"recharge"',
   ),
-  mutant("an adjustment's reason is not kept", "adjust", '"", ARGV[5],', '"", "x",'),
+  mutant("an adjustment's reason is not kept", "adjust", 'ARGV[5], "", { "ref', '"x", "", { "ref'),
   mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
   mutant("an adjustment of any account", "adjust", "if not money[1] then", "if false then"),
   mutant(
@@ -1792,18 +1804,20 @@ export const REFERENCE_MUTANTS: readonly Mutant[] = [
 ];
 
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
-export async function plant({ what, file, find, put }: Mutant): Promise<string> {
+export async function plant(mutant: Mutant): Promise<string> {
+  const text = await mutatedText(mutant);
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));
   await cp(LUA_FOLDER, folder, { recursive: true });
-  const path = join(folder, `${file}.lua`);
-  const text = await readFile(path, "utf8");
+  await writeFile(join(folder, `${mutant.file}.lua`), text);
+  return folder;
+}
+
+/** Its file with the mistake. @throws Error unless `find` stands there once */
+export async function mutatedText({ what, file, find, put }: Mutant): Promise<string> {
+  const text = await readFile(join(LUA_FOLDER, `${file}.lua`), "utf8");
   const found = text.split(find).length - 1;
   if (found !== 1 || find === put) throw new Error(`mutant "${what}": ${found} places in ${file}.lua`);
-  await writeFile(
-    path,
-    text.replace(find, () => put),
-  );
-  return folder;
+  return text.replace(find, () => put);
 }
 
 /** Mistakes in the tokens of the management API. */
