@@ -939,6 +939,37 @@ export const SLICE_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in adding open slots to those of an account, which only keys with many of them show. */
+export const GATHER_MUTANTS: readonly Mutant[] = [
+  mutant("each page of a key is its first", "gather", "ARGV[2] .. key_id, cursor", 'ARGV[2] .. key_id, "0"'),
+  without("a key ends with its first page", "gather", '  if cursor ~= "0" then break end\n'),
+  mutant("a key's slots are gathered whole", "gather", '"COUNT", left)', '"COUNT", 1000000)'),
+  mutant("each key may have as many slots", "gather", "left - #page[2]", "left"),
+  mutant("a key is left out", "gather", "done = done + 1", "done = done + 2"),
+  mutant("the next page is not said", "gather", "now, done, cursor }", 'now, done, "0" }'),
+];
+
+/** Mistakes in adding up holds, which the ledger check needs only of large accounts. */
+export const HOLDING_MUTANTS: readonly Mutant[] = [
+  mutant("a partition with any number of holds is read", "holding", "> tonumber(ARGV[3])", "> 1e9"),
+  mutant(
+    "the last hold that may be read is one too many",
+    "holding",
+    "> tonumber(ARGV[3])",
+    ">= tonumber(ARGV[3])",
+  ),
+  mutant("another account's hold counts", "holding", "record[1] == ARGV[2] and", ""),
+  mutant("what is bound counts", "holding", 'record[2] == "held"', "true"),
+  mutant("what has no slot counts", "holding", "id) == 1 then", "id) >= 0 then"),
+  mutant("each hold counts once", "holding", "credits + tonumber(record[3] or 0)", "credits + 1"),
+  mutant(
+    "the account holds what its holds add up to",
+    "holding",
+    'redis.call("HGET", KEYS[1], "held") or "0"',
+    "int(credits)",
+  ),
+];
+
 /** Mistakes that only a store with an archive shows. */
 export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. ARGV[2])', ""),
