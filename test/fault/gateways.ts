@@ -165,11 +165,16 @@ async function ready(gateway: GatewayProcess, logFile: string, waitsForStore: bo
 export const outboxEntries = (gateway: GatewayProcess): Promise<number> =>
   metricOf(gateway, "tollgate_store_outbox_entries");
 
-/** A metric of a gateway, over all of its labels; 0 when it has none of that name. */
-export async function metricOf({ adminUrl }: GatewayProcess, name: string): Promise<number> {
+/** The values of a metric of a gateway, one for each of its labels. */
+export async function metricValues({ adminUrl }: GatewayProcess, name: string): Promise<number[]> {
   const page = await (await fetch(`${adminUrl}/metrics`)).text();
   const lines = page.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
-  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);
+  return lines.map((line) => Number(line.slice(line.lastIndexOf(" ") + 1)));
+}
+
+/** A metric of a gateway, over all of its labels; 0 when it has none of that name. */
+export async function metricOf(gateway: GatewayProcess, name: string): Promise<number> {
+  return (await metricValues(gateway, name)).reduce((sum, value) => sum + value, 0);
 }
 
 /** Whether a gateway takes requests: draining and an unusable store say no. */
