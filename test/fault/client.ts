@@ -94,6 +94,7 @@ function open(
     replayed: false,
     active: -1,
     remaining: -1,
+    retryAfterSeconds: 0,
     left: "",
     error: "",
   };
@@ -176,6 +177,7 @@ async function read(response: IncomingMessage, event: ClientEvent): Promise<void
     event.degraded = headers["x-gateway-degraded"] === "store";
     event.active = Number(headers["x-concurrent-active"] ?? -1);
     event.remaining = Number(headers["x-ratelimit-remaining"] ?? -1);
+    event.retryAfterSeconds = Number(headers["retry-after"] ?? 0);
   } catch {
     // Cut off: no answer came.
   }

@@ -1,5 +1,5 @@
 import type { Finding } from "./criteria-money.ts";
-import type { ClientEvent, UpstreamEvent } from "./history.ts";
+import { type ClientEvent, UNCLEAR, type UpstreamEvent } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** A request whose outcome the gateway could not know, and when its customer was told so. */
@@ -7,11 +7,12 @@ interface Unknown {
   request: RequestRecord;
   event: UpstreamEvent;
   toldMs: number;
+  status: number;
 }
 
 /**
  * The hold of an unknown outcome whose video a callback brings lasts as long as a task may run, and an account with as many unknown
- * outcomes as it may have sends nothing upstream. Decision 0003.
+ * outcomes as it may have sends nothing upstream. The log names the task ids that unclear answers had. Decisions 0003, 0061.
  */
 export function unknownKept(ledger: Ledger): Finding {
   const { maxAgesMs, toleranceMs, clockAheadMs, unknownOutcomesMax } = ledger.history.meta;
@@ -24,6 +25,17 @@ export function unknownKept(ledger: Ledger): Finding {
     const keptMs = voidMs - admittedMs;
     if (keptMs + toleranceMs < wantedMs)
       violations.push(`${id} (${event.kind}) has a callBackUrl and was held for ${keptMs} of ${wantedMs} ms`);
+  }
+  const logged = new Map(
+    ledger.history.faults
+      .filter(({ kind }) => kind === UNCLEAR)
+      .map(({ phase, detail = "" }) => [phase, detail]),
+  );
+  for (const { event, status } of unknown) {
+    const { requestId, kind, taskId } = event;
+    const hadId = kind.endsWith("_a_task_id") && status === 502;
+    if (hadId && !logged.get(requestId)?.includes(taskId))
+      violations.push(`${requestId} (${kind}): the log does not name ${taskId}`);
   }
   const byAccount = Map.groupBy(unknown, ({ request }) => request.accountId);
   let fullest = 0;
@@ -47,6 +59,6 @@ function unknownOf({ generations, requests, upstream }: Ledger): Unknown[] {
     const request = requests.get(event.requestId);
     const answer = answers.get(event.requestId);
     const isUnknown = event.truth === "unknown" && request?.admitted && answer && answer.status > 0;
-    return isUnknown ? [{ request, event, toldMs: answer.endedMs }] : [];
+    return isUnknown ? [{ request, event, toldMs: answer.endedMs, status: answer.status }] : [];
   });
 }

@@ -26,6 +26,7 @@ import {
   type Meta,
   NO_ANSWER,
   type StoreEntry,
+  UNCLEAR,
 } from "./history.ts";
 import { createRandom, type Random } from "./random.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
@@ -337,11 +338,12 @@ async function historyOf(
   };
 }
 
-/** Lines of the gateways' logs that name a settlement which is not made, or may not be, or an answer that came too late. */
+/** Lines of the gateways' logs that name a settlement which is not made, or may not be, or an answer that came too late or was not clear. */
 const SAID: readonly [kind: string, words: string][] = [
   ["given up", '"msg":"a settlement is too old to be sent; settle it by hand"'],
   ["only in memory", '"msg":"the journal cannot be written; a crash now loses this charge"'],
   [NO_ANSWER, '"outcome":"upstream_timeout"'],
+  [UNCLEAR, '"outcome":"upstream_unclear"'],
 ];
 
 function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
@@ -353,8 +355,14 @@ function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
       return SAID.flatMap(([kind, words]) =>
         lines
           .filter((line) => line.includes(words))
-          .map((line) => JSON.parse(line) as { request_id: string; time: string })
-          .map(({ request_id, time }) => ({ kind, gateway, phase: request_id, atMs: Date.parse(time) })),
+          .map((line) => JSON.parse(line) as { request_id: string; time: string; detail?: string })
+          .map(({ request_id, time, detail = "" }) => ({
+            kind,
+            gateway,
+            phase: request_id,
+            atMs: Date.parse(time),
+            detail,
+          })),
       );
     });
 }

@@ -26,6 +26,8 @@ export interface ClientEvent {
   /** X-Concurrent-Active and X-RateLimit-Remaining; -1 when no answer came. */
   active: number;
   remaining: number;
+  /** Retry-After, s; 0 without it. */
+  retryAfterSeconds: number;
   /** The phase at which this client went away of its own accord, or the answer was withheld from it. */
   left: string;
   /** Why no answer came. */
@@ -78,6 +80,8 @@ export interface LinkEvent {
 
 /** The kind of event that says of a request (its `phase`) that its gateway had no answer of the upstream in time. */
 export const NO_ANSWER = "no answer in time";
+/** The same of an answer that was not clear, as the log tells it. */
+export const UNCLEAR = "unclear answer";
 
 /** What the scenario did: `kill` is a SIGKILL of a gateway, everything else is told by its name. */
 export interface FaultEvent {
@@ -85,6 +89,8 @@ export interface FaultEvent {
   atMs: number;
   gateway: string;
   phase: string;
+  /** What the log says of it. */
+  detail?: string;
 }
 
 /** One name of the store after quiescence; a stream is a list of [id, fields]. */

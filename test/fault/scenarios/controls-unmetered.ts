@@ -55,6 +55,19 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     violation: /above its cap/,
   },
   {
+    name: "what passes is told limits of zero",
+    patches: [
+      {
+        file: "src/gateway/unmetered-fallback.ts",
+        from: "maxConcurrent = 0 } = usage.valid?.state ?? {};",
+        to: "maxConcurrent = 0 } = {};",
+      },
+    ],
+    run,
+    caughtBy,
+    violation: /was told that 0 remain/,
+  },
+  {
     name: "the figures of a Redis that is away stay as they were",
     patches: [
       {

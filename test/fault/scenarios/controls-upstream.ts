@@ -12,7 +12,7 @@ const otherStates: Control["run"] = (options) =>
 
 const unclear = {
   run: (options) => unknownOutcomes.run(options, { each: 1 }),
-  caughtBy: "unknown outcomes keep their hold and are bounded",
+  caughtBy: "unknown outcomes keep their hold, are bounded and logged",
 } satisfies Pick<Control, "run" | "caughtBy">;
 
 /** Mistakes in reading what the upstream answers. */
@@ -42,6 +42,19 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     run: misbehaving("succeeds_with_code_0"),
     caughtBy: "the upstream's own log agrees",
     violation: /was accepted and is not charged/,
+  },
+  {
+    name: "a task id beside a refusal is thrown away",
+    patches: [
+      {
+        file: "src/upstream/generation-answer.ts",
+        from: "detail: describeAnswer(answer, envelope, sent),",
+        to: "detail: answer.body.slice(0, 0),",
+      },
+    ],
+    run: misbehaving("refuses_409_with_a_task_id", "fails_500_with_a_task_id"),
+    caughtBy: "unknown outcomes keep their hold, are bounded and logged",
+    violation: /the log does not name/,
   },
   {
     name: "an unasked 100 Continue ends the exchange",
@@ -134,5 +147,18 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     ],
     ...unclear,
     violation: /went upstream beside/,
+  },
+  {
+    name: "a key whose slots wait for unknown outcomes is told to come back soon",
+    patches: [
+      {
+        file: "src/gateway/admission.ts",
+        from: "return clearedInMs === 0",
+        to: "return clearedInMs >= 0",
+      },
+    ],
+    run: unclear.run,
+    caughtBy: "faults struck as planned",
+    violation: /was told to come back after/,
   },
 ];

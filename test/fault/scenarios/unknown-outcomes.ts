@@ -23,7 +23,7 @@ export const unknownOutcomes: Scenario<UnknownSize> = {
   name: "unknown-outcomes",
   title: ({ each }) =>
     `${each} storyboards with and without callBackUrl for each of ${UNCLEAR.join(", ").replaceAll("_", " ")}, ` +
-    `a maximum age of ${MAX_AGE_MS / 1000} s; ${each} accounts that may have ${UNKNOWN_OUTCOMES_MAX} unknown outcomes have as many`,
+    `one of a key with one slot, a maximum age of ${MAX_AGE_MS / 1000} s; ${each} accounts that may have ${UNKNOWN_OUTCOMES_MAX} unknown outcomes have as many`,
   full: { each: 20 },
   short: { each: 3 },
   run: runUnknown,
@@ -36,7 +36,11 @@ async function runUnknown(options: RunOptions, { each }: UnknownSize): Promise<H
   });
   try {
     await Promise.all(
-      Array.from({ length: each }, (_, at) => [askStoryboards(world, at), fill(world, at)]).flat(),
+      Array.from({ length: each }, (_, at) => [
+        askStoryboards(world, at),
+        takeOnlySlot(world, at),
+        fill(world, at),
+      ]).flat(),
     );
     return await world.finish();
   } finally {
@@ -55,6 +59,22 @@ async function askStoryboards(world: World, at: number): Promise<void> {
         world.note("not reached", `a storyboard that ${kind} was answered ${event.status}`);
     }
   }
+}
+
+/** A key's only slot waits for an unknown outcome, for as long as its callback may come. */
+async function takeOnlySlot({ gateways, client, givenCustomer, note }: World, at: number): Promise<void> {
+  const customer = await givenCustomer({ maxConcurrent: 1 });
+  const gateway = gateways[at % 2]!;
+  client.push(
+    await generate(gateway, customer, { kind: UNCLEAR[0]! }, { storyboard: { callBackUrl: CALLBACK } }),
+  );
+  const event = await generate(gateway, customer, {});
+  client.push(event);
+  if (event.code !== 2002 || event.retryAfterSeconds < MAX_AGE_MS / 1000 - 2)
+    note(
+      "not reached",
+      `a key that waits (${event.code}) was told to come back after ${event.retryAfterSeconds} s`,
+    );
 }
 
 /** An account gets as many unknown outcomes as it may have, through both gateways, then tries each until it may again. */
