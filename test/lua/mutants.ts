@@ -1610,9 +1610,15 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
 
-/** What a full store would wait for. */
-export const FULL_MUTANTS: readonly Mutant[] = ["turn", "note", "archived", "trim", "rollup", "collect"].map(
-  (file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom", "#!lua"),
+/** What a full store would wait for: what makes room, what settles, and what stops who has filled it. */
+export const FULL_MUTANTS: readonly Mutant[] = [
+  ...["turn", "note", "archived", "trim", "rollup", "collect"],
+  ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token"],
+].map((file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom\n", "#!lua\n"));
+
+/** What would add to a full store. */
+export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"].map((file) =>
+  mutant(`${file} fills a full store`, file, "#!lua\n", "#!lua flags=allow-oom\n"),
 );
 
 /** Mistakes in the count of refusals, which the model does not know. */
