@@ -56,6 +56,8 @@ export interface RunOptions {
 export interface OwnSettings extends Partial<GatewaySettings> {
   /** Where its log goes. */
   log?: string;
+  /** False: it has started when it listens. */
+  waitsForStore?: boolean;
 }
 
 export interface FleetOptions {
@@ -226,7 +228,7 @@ async function issueCustomer(
 function createStarter(
   { folder, root }: RunOptions,
   slots: number,
-  { sweeperApart = false, waitsForStore, ...settings }: FleetOptions,
+  { sweeperApart = false, waitsForStore: allWait, ...settings }: FleetOptions,
   {
     store,
     upstream,
@@ -247,7 +249,8 @@ function createStarter(
     all.push(gateway);
     if (stopped) gateway.kill();
   };
-  async function startIn(slot: number, { log, ...own }: OwnSettings = {}): Promise<GatewayProcess> {
+  async function startIn(slot: number, wanted: OwnSettings = {}): Promise<GatewayProcess> {
+    const { log, waitsForStore = allWait, ...own } = wanted;
     const name = `g${slot}-${started++}`;
     const redisUrl = await store.listen(name);
     configure(name, {

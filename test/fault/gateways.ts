@@ -32,6 +32,8 @@ export interface GatewaySettings {
   unknownOutcomesMax: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
   connections?: number | undefined;
+  /** A Redis without persistence is taken; it is when left out. */
+  allowNoPersistence?: boolean;
   /** Of a new store; 4 when left out. */
   partitions?: number | undefined;
   /** Replicas that must have a charge before it is answered; as the gateway decides when left out. */
@@ -54,12 +56,12 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
       ? "headers_timeout: 1s, total_timeout: 1s"
       : `headers_timeout: 2s, total_timeout: 4s, connections: ${connections}`;
   const every = sweeps ? "250ms" : "1m";
-  const { confirmReplicas = "auto", fallbackStrategy = "deny" } = settings;
+  const { confirmReplicas = "auto", fallbackStrategy = "deny", allowNoPersistence = true } = settings;
   writeFileSync(
     configFile(folder, name),
     `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s, unknown_keys_per_minute: 100000 }
 admin: { port: 0 }
-store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: true, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
+store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: ${allowNoPersistence}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
