@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { cliActor } from "../../src/store/actor.ts";
@@ -11,23 +11,21 @@ import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,
   type GatewaySettings,
-  logFileOf,
   outboxEntries,
   startGateway,
   writeGatewayConfig,
 } from "./gateways.ts";
-import {
-  type AccountFacts,
-  type ByHand,
-  type ClientEvent,
-  type FaultEvent,
-  type History,
-  type LinkEvent,
-  type Meta,
-  NO_ANSWER,
-  type StoreEntry,
-  UNCLEAR,
+import type {
+  AccountFacts,
+  ByHand,
+  ClientEvent,
+  FaultEvent,
+  History,
+  LinkEvent,
+  Meta,
+  StoreEntry,
 } from "./history.ts";
+import { saidInLogs } from "./logs.ts";
 import { createRandom, type Random } from "./random.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
 import { FaultUpstream } from "./upstream.ts";
@@ -339,35 +337,6 @@ async function historyOf(
     forgotten: forgotten.filter(({ name }: StoreEntry) => !names.has(name)),
     otherStore,
   };
-}
-
-/** Lines of the gateways' logs that name a settlement which is not made, or may not be, or an answer that came too late or was not clear. */
-const SAID: readonly [kind: string, words: string][] = [
-  ["given up", '"msg":"a settlement is too old to be sent; settle it by hand"'],
-  ["only in memory", '"msg":"the journal cannot be written; a crash now loses this charge"'],
-  [NO_ANSWER, '"outcome":"upstream_timeout"'],
-  [UNCLEAR, '"outcome":"upstream_unclear"'],
-];
-
-function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
-  const files = names.map((name) => ({ gateway: name, file: logFileOf(folder, name) }));
-  return files
-    .filter(({ file }) => existsSync(file))
-    .flatMap(({ gateway, file }) => {
-      const lines = readFileSync(file, "utf8").split("\n");
-      return SAID.flatMap(([kind, words]) =>
-        lines
-          .filter((line) => line.includes(words))
-          .map((line) => JSON.parse(line) as { request_id: string; time: string; detail?: string })
-          .map(({ request_id, time, detail = "" }) => ({
-            kind,
-            gateway,
-            phase: request_id,
-            atMs: Date.parse(time),
-            detail,
-          })),
-      );
-    });
 }
 
 /** Settlements that the living gateways still keep for the store. */
