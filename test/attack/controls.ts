@@ -110,6 +110,19 @@ export const CONTROLS: readonly Control[] = [
     scale: 1,
   },
   {
+    name: "wrong tokens lock out right ones",
+    attack: "small-token",
+    patches: [
+      {
+        file: "src/operator/access.ts",
+        from: "token: given,\n      isApiToken,",
+        to: "token: given,\n      isApiToken: isApiToken && blockedMs === 0,",
+      },
+    ],
+    caughtBy: "a right token is taken from an address of many wrong ones",
+    scale: 1,
+  },
+  {
     name: "a line for each refused call",
     attack: "loud-strangers",
     patches: [

@@ -17,6 +17,7 @@ import {
   struck,
   upstreamAgrees,
 } from "./criteria-traces.ts";
+import { unknownKept } from "./criteria-unknown.ts";
 import { unmeteredOnce } from "./criteria-unmetered.ts";
 import { type History, readHistory } from "./history.ts";
 import { type Ledger, readLedger } from "./ledger.ts";
@@ -44,6 +45,7 @@ export const CRITERIA: readonly Rule<Ledger>[] = [
   ["slots and days never above the limit", slotsAndDaysKept],
   ["caps of a month kept, spent is what was charged", capsKept],
   ["no false refusal", noFalseRefusal],
+  ["unknown outcomes keep their hold, are bounded and logged", unknownKept],
   ["unmetered only while Redis is away, and bound once", unmeteredOnce],
   ["every request answered", answered],
   ["faults struck as planned", struck],

@@ -26,6 +26,7 @@ export interface Leaving {
   bodyBytes?: number;
 }
 
+const STORYBOARD = "/api/v1/gen2-pro/storyboard";
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 /** What TEXT_TO_VIDEO costs by the reference prices. */
 export const PRICE = 10;
@@ -38,13 +39,20 @@ export function generate(
   target: Target,
   customer: Customer,
   wish: Partial<Wish>,
-  { idempotencyKey = "", leaving }: { idempotencyKey?: string; leaving?: Leaving } = {},
+  {
+    idempotencyKey = "",
+    leaving,
+    storyboard,
+  }: { idempotencyKey?: string; leaving?: Leaving; storyboard?: { callBackUrl?: string } } = {},
 ): Promise<ClientEvent> {
-  const body = JSON.stringify({ prompt: wishText(wish) });
+  const path = storyboard ? STORYBOARD : TEXT_TO_VIDEO;
+  const text = wishText(wish);
+  const shots = [{ Scene: text, duration: 10 }];
+  const body = JSON.stringify(storyboard ? { ...storyboard, nFrames: "10", shots } : { prompt: text });
   const headers: Record<string, string> = { "content-type": "application/json" };
   if (idempotencyKey !== "") headers["idempotency-key"] = idempotencyKey;
   const event = open("generate", target, customer, idempotencyKey);
-  return ask(event, target, customer, { method: "POST", path: TEXT_TO_VIDEO, headers, body }, leaving);
+  return ask(event, target, customer, { method: "POST", path, headers, body }, leaving);
 }
 
 export function poll(
@@ -86,6 +94,7 @@ function open(
     replayed: false,
     active: -1,
     remaining: -1,
+    retryAfterSeconds: 0,
     left: "",
     error: "",
   };
@@ -168,6 +177,7 @@ async function read(response: IncomingMessage, event: ClientEvent): Promise<void
     event.degraded = headers["x-gateway-degraded"] === "store";
     event.active = Number(headers["x-concurrent-active"] ?? -1);
     event.remaining = Number(headers["x-ratelimit-remaining"] ?? -1);
+    event.retryAfterSeconds = Number(headers["retry-after"] ?? 0);
   } catch {
     // Cut off: no answer came.
   }

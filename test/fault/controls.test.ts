@@ -4,12 +4,14 @@ import { expect, test } from "vitest";
 import { CONTROLS } from "./scenarios/controls.ts";
 import { STEPPED_CLOCK } from "./scenarios/stepped-clock.ts";
 import { COMPRESSED } from "./scenarios/task-ends.ts";
+import { FREQUENT_FIGURES } from "./scenarios/unmetered.ts";
 import { ROOT } from "./world.ts";
 
 const patched = [
   ...CONTROLS.map(({ name, patches }) => ({ name, patches })),
   { name: "a clock that can be stepped", patches: STEPPED_CLOCK },
   { name: "three 404s within seconds", patches: COMPRESSED },
+  { name: "frequent figures of Redis", patches: FREQUENT_FIGURES },
 ];
 
 // Guarantee: code that moved on takes its seeded bugs along, and not only at the next full campaign.

@@ -1,5 +1,5 @@
 import type { Finding } from "./criteria-money.ts";
-import { type ClientEvent, NO_ANSWER } from "./history.ts";
+import { type ClientEvent, NO_ANSWER, UNCLEAR } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
@@ -203,7 +203,7 @@ const unanswered = ({ kind, gateway, sentMs, endedMs, error }: ClientEvent): str
 export function struck({ history: { faults } }: Ledger): Finding {
   const missed = faults.filter(({ kind }) => kind === "not reached");
   const counts = Map.groupBy(
-    faults.filter(({ kind }) => kind !== NO_ANSWER),
+    faults.filter(({ kind }) => kind !== NO_ANSWER && kind !== UNCLEAR),
     ({ kind }) => kind,
   );
   const figure = [...counts].map(([kind, own]) => `${own.length} × ${kind}`).join(", ");

@@ -15,6 +15,8 @@ export function unmeteredOnce(ledger: Ledger): Finding {
   const { generations, requests, entries, history } = ledger;
   const passed = generations.filter(({ degraded, status }) => degraded && status === 200);
   const violations = [...passedWrongly(ledger, passed)];
+  for (const { requestId, remaining } of passed)
+    if (remaining < 1) violations.push(`${requestId} passed unmetered and was told that ${remaining} remain`);
   const byTask = Map.groupBy(requests.values(), ({ taskId }) => taskId);
   const entriesByTask = Map.groupBy(entries, ({ taskId }) => taskId);
   const owners = new Map(passed.map(({ taskId, accountId }) => [taskId, accountId]));

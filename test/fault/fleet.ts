@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { cliActor } from "../../src/store/actor.ts";
@@ -11,22 +11,21 @@ import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,
   type GatewaySettings,
-  logFileOf,
   outboxEntries,
   startGateway,
   writeGatewayConfig,
 } from "./gateways.ts";
-import {
-  type AccountFacts,
-  type ByHand,
-  type ClientEvent,
-  type FaultEvent,
-  type History,
-  type LinkEvent,
-  type Meta,
-  NO_ANSWER,
-  type StoreEntry,
+import type {
+  AccountFacts,
+  ByHand,
+  ClientEvent,
+  FaultEvent,
+  History,
+  LinkEvent,
+  Meta,
+  StoreEntry,
 } from "./history.ts";
+import { saidInLogs } from "./logs.ts";
 import { createRandom, type Random } from "./random.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
 import { FaultUpstream } from "./upstream.ts";
@@ -36,6 +35,7 @@ const QUIESCENCE_MAX_MS = 100_000;
 /** One machine, one clock: only the event loops' delays lie between the stamps. */
 const TOLERANCE_MS = 50;
 const MAX_AGE_MS = 7_200_000;
+const UNKNOWN_OUTCOMES_MAX = 1000;
 
 /** What a scenario is run with. */
 export interface RunOptions {
@@ -54,6 +54,8 @@ export interface RunOptions {
 export interface OwnSettings extends Partial<GatewaySettings> {
   /** Where its log goes. */
   log?: string;
+  /** False: it has started when it listens. */
+  waitsForStore?: boolean;
 }
 
 export interface FleetOptions {
@@ -65,6 +67,8 @@ export interface FleetOptions {
   connections?: number;
   /** Of tasks; so long that none ends for it, unless it is the point. */
   maxAgeMs?: number;
+  /** Requests with an unknown outcome that an account may have; so many that none is refused for it, unless it is the point. */
+  unknownOutcomesMax?: number;
   /** Of a new store. */
   partitions?: number;
   /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
@@ -222,7 +226,7 @@ async function issueCustomer(
 function createStarter(
   { folder, root }: RunOptions,
   slots: number,
-  { sweeperApart = false, waitsForStore, ...settings }: FleetOptions,
+  { sweeperApart = false, waitsForStore: allWait, ...settings }: FleetOptions,
   {
     store,
     upstream,
@@ -243,7 +247,8 @@ function createStarter(
     all.push(gateway);
     if (stopped) gateway.kill();
   };
-  async function startIn(slot: number, { log, ...own }: OwnSettings = {}): Promise<GatewayProcess> {
+  async function startIn(slot: number, wanted: OwnSettings = {}): Promise<GatewayProcess> {
+    const { log, waitsForStore = allWait, ...own } = wanted;
     const name = `g${slot}-${started++}`;
     const redisUrl = await store.listen(name);
     configure(name, {
@@ -252,6 +257,7 @@ function createStarter(
       journal: join(folder, "journal"),
       upstreamUrl: await upstream.listen(slot, name),
       maxAgeMs: MAX_AGE_MS,
+      unknownOutcomesMax: UNKNOWN_OUTCOMES_MAX,
       ...settings,
       ...own,
     });
@@ -314,6 +320,7 @@ async function historyOf(
     accounts,
     byHand,
     maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
+    unknownOutcomesMax: Math.max(...[...settingsOf.values()].map((settings) => settings.unknownOutcomesMax)),
     verified: await verifyStore(nodes).catch((error: Error) => [`verifyLedger: ${error.message}`]),
   };
   const said = saidInLogs(folder, [...settingsOf.keys()]);
@@ -330,28 +337,6 @@ async function historyOf(
     forgotten: forgotten.filter(({ name }: StoreEntry) => !names.has(name)),
     otherStore,
   };
-}
-
-/** Lines of the gateways' logs that name a settlement which is not made, or may not be, or an answer that came too late. */
-const SAID: readonly [kind: string, words: string][] = [
-  ["given up", '"msg":"a settlement is too old to be sent; settle it by hand"'],
-  ["only in memory", '"msg":"the journal cannot be written; a crash now loses this charge"'],
-  [NO_ANSWER, '"outcome":"upstream_timeout"'],
-];
-
-function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
-  const files = names.map((name) => ({ gateway: name, file: logFileOf(folder, name) }));
-  return files
-    .filter(({ file }) => existsSync(file))
-    .flatMap(({ gateway, file }) => {
-      const lines = readFileSync(file, "utf8").split("\n");
-      return SAID.flatMap(([kind, words]) =>
-        lines
-          .filter((line) => line.includes(words))
-          .map((line) => JSON.parse(line) as { request_id: string; time: string })
-          .map(({ request_id, time }) => ({ kind, gateway, phase: request_id, atMs: Date.parse(time) })),
-      );
-    });
 }
 
 /** Settlements that the living gateways still keep for the store. */

@@ -29,8 +29,11 @@ export interface GatewaySettings {
   journal: string;
   upstreamUrl: string;
   maxAgeMs: number;
+  unknownOutcomesMax: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
   connections?: number | undefined;
+  /** A Redis without persistence is taken; it is when left out. */
+  allowNoPersistence?: boolean;
   /** Of a new store; 4 when left out. */
   partitions?: number | undefined;
   /** Replicas that must have a charge before it is answered; as the gateway decides when left out. */
@@ -46,20 +49,21 @@ export interface GatewaySettings {
  * Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s.
  */
 export function writeGatewayConfig(folder: string, name: string, settings: GatewaySettings): void {
-  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, connections, partitions = 4 } = settings;
+  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, unknownOutcomesMax } = settings;
+  const { connections, partitions = 4 } = settings;
   const timeouts =
     connections === undefined
       ? "headers_timeout: 1s, total_timeout: 1s"
       : `headers_timeout: 2s, total_timeout: 4s, connections: ${connections}`;
   const every = sweeps ? "250ms" : "1m";
-  const { confirmReplicas = "auto", fallbackStrategy = "deny" } = settings;
+  const { confirmReplicas = "auto", fallbackStrategy = "deny", allowNoPersistence = true } = settings;
   writeFileSync(
     configFile(folder, name),
     `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s, unknown_keys_per_minute: 100000 }
 admin: { port: 0 }
-store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: true, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
+store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: ${allowNoPersistence}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
-tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
+tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
 `,
   );
@@ -163,11 +167,16 @@ async function ready(gateway: GatewayProcess, logFile: string, waitsForStore: bo
 export const outboxEntries = (gateway: GatewayProcess): Promise<number> =>
   metricOf(gateway, "tollgate_store_outbox_entries");
 
-/** A metric of a gateway, over all of its labels; 0 when it has none of that name. */
-export async function metricOf({ adminUrl }: GatewayProcess, name: string): Promise<number> {
+/** The values of a metric of a gateway, one for each of its labels. */
+export async function metricValues({ adminUrl }: GatewayProcess, name: string): Promise<number[]> {
   const page = await (await fetch(`${adminUrl}/metrics`)).text();
   const lines = page.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
-  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);
+  return lines.map((line) => Number(line.slice(line.lastIndexOf(" ") + 1)));
+}
+
+/** A metric of a gateway, over all of its labels; 0 when it has none of that name. */
+export async function metricOf(gateway: GatewayProcess, name: string): Promise<number> {
+  return (await metricValues(gateway, name)).reduce((sum, value) => sum + value, 0);
 }
 
 /** Whether a gateway takes requests: draining and an unusable store say no. */

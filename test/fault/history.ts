@@ -26,6 +26,8 @@ export interface ClientEvent {
   /** X-Concurrent-Active and X-RateLimit-Remaining; -1 when no answer came. */
   active: number;
   remaining: number;
+  /** Retry-After, s; 0 without it. */
+  retryAfterSeconds: number;
   /** The phase at which this client went away of its own accord, or the answer was withheld from it. */
   left: string;
   /** Why no answer came. */
@@ -55,6 +57,8 @@ export interface UpstreamEvent {
   toldMs: number[];
   /** How often this request id came. */
   arrivals: number;
+  /** Its customer gets the video through a `callBackUrl`, whatever the gateway was answered. */
+  hasCallback?: true;
 }
 
 /** One settlement on its way to the store, as the proxy in front of it saw it. */
@@ -76,6 +80,8 @@ export interface LinkEvent {
 
 /** The kind of event that says of a request (its `phase`) that its gateway had no answer of the upstream in time. */
 export const NO_ANSWER = "no answer in time";
+/** The same of an answer that was not clear, as the log tells it. */
+export const UNCLEAR = "unclear answer";
 
 /** What the scenario did: `kill` is a SIGKILL of a gateway, everything else is told by its name. */
 export interface FaultEvent {
@@ -83,6 +89,8 @@ export interface FaultEvent {
   atMs: number;
   gateway: string;
   phase: string;
+  /** What the log says of it. */
+  detail?: string;
 }
 
 /** One name of the store after quiescence; a stream is a list of [id, fields]. */
@@ -136,6 +144,8 @@ export interface Meta {
   clockAheadMs: number;
   /** `tasks.max_age` of each gateway, ms. */
   maxAgesMs: Record<string, number>;
+  /** `tasks.unknown_outcomes_per_account` of all gateways. */
+  unknownOutcomesMax: number;
   /** `stepped`: the time was passed in and stepped; there are neither gateways nor an upstream. */
   clock: "redis" | "stepped";
   accounts: AccountFacts[];

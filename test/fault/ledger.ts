@@ -34,6 +34,7 @@ export interface RequestRecord {
   boundMs: number;
   finishedMs: number;
   voidMs: number;
+  retentionMs: number;
   /** Admitted once; a tombstone never was. */
   admitted: boolean;
 }
@@ -168,6 +169,7 @@ function requestRecord(id: string, fields: Fields): RequestRecord {
     boundMs: ms("bound_at"),
     finishedMs: ms("finished_at"),
     voidMs: ms("void_at"),
+    retentionMs: ms("retention_ms"),
     admitted: fields.admitted_at !== undefined,
   };
 }

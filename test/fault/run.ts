@@ -17,6 +17,7 @@ import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { stores } from "./scenarios/stores.ts";
 import { taskEnds } from "./scenarios/task-ends.ts";
+import { unknownOutcomes } from "./scenarios/unknown-outcomes.ts";
 import { unmetered } from "./scenarios/unmetered.ts";
 import { upstream } from "./scenarios/upstream.ts";
 import { window } from "./scenarios/window.ts";
@@ -67,6 +68,7 @@ export const PARTS: readonly Part[] = [
   judged(stores),
   judged(unmetered),
   judged(upstream),
+  judged(unknownOutcomes),
   judged(taskEnds),
   judged(overload),
   judged(disks),

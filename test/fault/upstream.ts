@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { UpstreamEvent } from "./history.ts";
 import { json, KINDS } from "./upstream-kinds.ts";
 
-/** What a generation asks of this upstream, in its prompt: `kind=reset life=200 fails=1`. */
+/** What a generation asks of this upstream, in its prompt or its first shot: `kind=reset life=200 fails=1`. */
 export interface Wish {
   /** One of KINDS; `ok` answers as it should. */
   kind: string;
@@ -59,12 +59,16 @@ export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
   `delay=${wish.delayMs ?? 0} bad=${wish.badFromMs ?? 0}-${wish.badToMs ?? 0} tag=${wish.tag ?? ""}`;
 
-function readWish(body: string): Wish {
-  const { prompt } = JSON.parse(body) as { prompt: string };
-  const fields = Object.fromEntries(prompt.split(" ").map((pair) => pair.split("="))) as Record<
-    string,
-    string
-  >;
+/** What a gateway sends: a prompt, or the shots of a storyboard. */
+interface SentBody {
+  prompt?: string;
+  shots?: { Scene: string }[];
+  callBackUrl?: string;
+}
+
+function readWish({ prompt, shots }: SentBody): Wish {
+  const text = prompt ?? shots?.[0]?.Scene ?? "";
+  const fields = Object.fromEntries(text.split(" ").map((pair) => pair.split("="))) as Record<string, string>;
   const [badFromMs = 0, badToMs = 0] = (fields.bad ?? "").split("-").map(Number);
   return {
     kind: fields.kind ?? "ok",
@@ -148,8 +152,10 @@ export class FaultUpstream {
   ): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
-    const wish = readWish(Buffer.concat(chunks).toString());
+    const body = JSON.parse(Buffer.concat(chunks).toString()) as SentBody;
+    const wish = readWish(body);
     const event = this.#enter(gateway, site, String(request.headers["idempotency-key"]), wish);
+    if (body.callBackUrl !== undefined) event.hasCallback = true;
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();

@@ -1,7 +1,10 @@
+import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Limits } from "../../src/domain/limits.ts";
-import { accountNames, type KeyRef } from "../../src/store/names.ts";
+import { accountNames, type KeyRef, keyNames } from "../../src/store/names.ts";
+import { createScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { gather } from "../../src/store/scripts/gather.ts";
 import {
   createStage,
   HOLD_MS,
@@ -12,6 +15,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { GATHER_MUTANTS, plant } from "./mutants.ts";
 
 const HOUR = 3_600_000;
 
@@ -140,6 +144,54 @@ test("over a step of the clock an account's window never admits too many and nev
     const { outcome } = await admit(keys[at % 2]!);
     expect(outcome, `request ${at}`).toBe(counted < 3 ? "admitted" : "rate_limited");
     if (outcome === "admitted") admitted.push(clock);
+  }
+});
+
+const SLOTS = { one: 450, ...Object.fromEntries(times(200, (at) => [`short-${at}`, at % 7])) };
+/** As SSCAN fills a page, it may have a few more slots than it was asked for. */
+const GATHERED_MAX = 250;
+const CALLS_MAX = 30;
+
+/** Gathers the slots of a key with many and of many with few, with these scripts. @returns what came of it */
+async function gathered(folder?: string): Promise<string> {
+  const [{ partition, accountId, names }] = await givenKeys();
+  const { slots } = accountNames(partition, accountId);
+  await stage.redis.hset(names.account, "limited", "1");
+  for (const [name, count] of Object.entries(SLOTS))
+    if (count > 0)
+      await stage.redis.sadd(
+        keyNames(partition, accountId + name).slots,
+        ...times(count, (at) => `${name}-${at}`),
+      );
+  const { run } = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
+  let [keyIds, cursor, before] = [Object.keys(SLOTS).map((name) => accountId + name), "0", 0];
+  for (let calls = 1; keyIds.length > 0; calls++) {
+    const reply = await run(gather, { partition, accountId, keyIds, cursor });
+    if (reply.outcome !== "gathered" || calls > CALLS_MAX) return `${reply.outcome} after ${calls} calls`;
+    keyIds = keyIds.slice(reply.done);
+    cursor = reply.cursor;
+    const now = await stage.redis.scard(slots);
+    if (now - before > GATHERED_MAX) return `${now - before} in one call`;
+    before = now;
+  }
+  return `${before} gathered`;
+}
+
+const ALL_GATHERED = `${Object.values(SLOTS).reduce((sum, count) => sum + count)} gathered`;
+
+// Guarantee: no call holds Redis for longer because a key has many open tasks, and none of them is left out.
+test("the slots of a long key and of many short ones are gathered page by page, all of them", async () => {
+  expect(await gathered()).toBe(ALL_GATHERED);
+});
+
+test.each(GATHER_MUTANTS)("a mistake in gathering shows: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  try {
+    const found = await gathered(folder).catch((error: Error) => error.message);
+    expect(found).not.toBe(ALL_GATHERED);
+    expect(found).not.toContain("compiling script");
+  } finally {
+    await rm(folder, { recursive: true });
   }
 });
 

@@ -36,7 +36,7 @@ export const isClustered = ({ stage }: Run): boolean => stage.connection.facts()
 /** In place of one that is never made by itself. */
 const NO_CALL = {} as ScriptCall;
 
-const ownTask = ({ generation }: ModelRequest): string => `task_${generation.requestId}`;
+export const ownTask = ({ generation }: ModelRequest): string => `task_${generation.requestId}`;
 
 /** The call that a command makes; undefined when there is nothing yet that it could be about. */
 export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {

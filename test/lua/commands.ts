@@ -38,8 +38,8 @@ export type Command =
   | ({ kind: "plan" } & Asked)
   | { kind: "recharge"; key: number; amount: number; reference: number }
   | { kind: "adjust"; key: number; amount: number; reference: number }
-  /** By an operator. */
-  | { kind: "refund"; request: number; tasks: boolean; reference: number }
+  /** By an operator. `lost`: if the store does not know the request, it has lost its charge, which the archive has. */
+  | { kind: "refund"; request: number; tasks: boolean; reference: number; lost: boolean }
   | { kind: "credits"; key: number }
   | { kind: "lease"; key: number; list: "holds" | "polls"; most: number }
   /** `retentionMs` is that of the gateway that collects, which must not matter. */
@@ -183,7 +183,16 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       reference: fc.nat(9),
     }),
   },
-  { weight: 5, arbitrary: fc.record({ kind: kind("refund"), request, tasks, reference: fc.nat(9) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: kind("refund"),
+      request,
+      tasks,
+      reference: fc.nat(9),
+      lost: fc.boolean(),
+    }),
+  },
   { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
   {
     weight: 4,

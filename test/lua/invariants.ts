@@ -27,8 +27,14 @@ async function requestRecords(run: Run): Promise<Fields[]> {
   return (await Promise.all(records)).filter(({ state }) => state !== undefined);
 }
 
-/** 1 and 2: the ledger chains and ends at the balance; a request costs its price or nothing. */
+/**
+ * 1 and 2: the ledger chains and ends at the balance; a request costs its price or nothing. One whose charge the store had lost when it
+ * was refunded has its refund first.
+ */
 async function checkMoney(run: Run, records: readonly Fields[]): Promise<void> {
+  const lost = new Set(
+    run.sent.flatMap(({ request }) => (request.lost ? [request.generation.requestId] : [])),
+  );
   for (const ref of oneKeyEach(run.refs)) {
     const ledger = await ledgerOf(run, ref);
     let balance = 0;
@@ -44,8 +50,8 @@ async function checkMoney(run: Run, records: readonly Fields[]): Promise<void> {
     const open = holds.reduce((sum, { price }) => sum + Number(price), 0);
     must(balance === Number(stored), "1: the ledger ends at the balance");
     must(open === Number(held) && balance >= open, "1: what is held is the sum of the open holds");
-    for (const amounts of perRequest.values()) {
-      const [charge = 0, refund] = amounts;
+    for (const [id, amounts] of perRequest) {
+      const [charge = 0, refund] = lost.has(id) ? amounts.map((amount) => -amount) : amounts;
       const once = amounts.length <= 2 && charge < 0 && (refund === undefined || refund === -charge);
       must(once, "2: a request costs its price or nothing");
     }

@@ -115,6 +115,8 @@ export interface ModelRequest {
   taskId?: string;
   charged?: boolean;
   refunded?: boolean;
+  /** The store had lost its charge when an operator refunded it. */
+  lost?: boolean;
   /** The upstream gave its task id to another request, too. */
   disputed?: boolean;
   gone?: { count: number; sinceMs: number };

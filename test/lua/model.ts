@@ -338,6 +338,7 @@ export function observe(
   request.state = "ended";
   request.endedAtMs = nowMs;
   if (status !== "failed" || !options.refundFailed || !request.charged) return answer("finished");
+  if (request.lost) return answer("finished");
   post(world, request, request.generation.price);
   request.refunded = true;
   if (request.spending) request.spending.credits = 0;
@@ -375,8 +376,11 @@ export function adjust(world: World, key: ModelKey, amount: number, reference: s
   return ["adjusted", String(spendable + amount)];
 }
 
-/** By an operator, of a task that is completed; what its record does not say must be looked for. */
-export function refund(world: World, request: ModelRequest, reference: string): Reply {
+/**
+ * By an operator, of a task that is completed; what its record does not say must be looked for.
+ * @param lostTaskId of a charge that the archive has and the store has lost
+ */
+export function refund(world: World, request: ModelRequest, reference: string, lostTaskId?: string): Reply {
   const { account } = request.key;
   const { requestId, price } = request.generation;
   const earlier = account.references.get(reference);
@@ -384,6 +388,14 @@ export function refund(world: World, request: ModelRequest, reference: string): 
   if (earlier !== undefined) return answer(earlier === `refund ${requestId}` ? "duplicate" : "mismatch");
   const isKnown = world.requests.includes(request);
   if (account.refunds.has(requestId) || (isKnown && request.refunded)) return answer("refunded_before");
+  const by = { reference, by: BY_HAND.actor.by, note: BY_HAND.reason };
+  if (lostTaskId !== undefined) {
+    account.references.set(reference, `refund ${requestId}`);
+    account.refunds.add(requestId);
+    request.lost = true;
+    post(world, request, price, { ...by, task_id: lostTaskId });
+    return [...answer("refunded"), String(price)];
+  }
   if (!isKnown || request.state === "unborn") return answer("search");
   if (request.state === "held" || request.state === "bound") return answer("unfinished");
   if (request.state === "void" || !request.charged) return answer("uncharged");
@@ -391,7 +403,7 @@ export function refund(world: World, request: ModelRequest, reference: string): 
   account.references.set(reference, `refund ${requestId}`);
   account.refunds.add(requestId);
   request.refunded = true;
-  post(world, request, price, { reference, by: BY_HAND.actor.by, note: BY_HAND.reason });
+  post(world, request, price, by);
   if (request.spending) request.spending.credits = 0;
   return [...answer("refunded"), String(price)];
 }

@@ -819,6 +819,18 @@ export const MUTANTS: readonly Mutant[] = [
     "operator and operator.reference then",
     "false then",
   ),
+  mutant(
+    "the end of a task does not ask what was refunded",
+    "include/refund",
+    "  if is_repeat then\n",
+    "  if record.refunded then\n",
+  ),
+  mutant(
+    "a refund is known by the request's record alone",
+    "include/refund",
+    'recorded or redis.call("HEXISTS", refunds, request_id) == 1',
+    "recorded",
+  ),
   mutant("a failed task is refunded by hand, too", "refund", "request_id, record[8])", "request_id)"),
   mutant("a refund by hand gives no room", "refund", "record[9] or record[10]", "nil"),
   // inspect, credits, recharge, lease, collect
@@ -924,6 +936,37 @@ export const SLICE_MUTANTS: readonly Mutant[] = [
     "snapshot",
     'slots_from, "COUNT", left)',
     'slots_from, "COUNT", 1000000)',
+  ),
+];
+
+/** Mistakes in adding open slots to those of an account, which only keys with many of them show. */
+export const GATHER_MUTANTS: readonly Mutant[] = [
+  mutant("each page of a key is its first", "gather", "ARGV[2] .. key_id, cursor", 'ARGV[2] .. key_id, "0"'),
+  without("a key ends with its first page", "gather", '  if cursor ~= "0" then break end\n'),
+  mutant("a key's slots are gathered whole", "gather", '"COUNT", left)', '"COUNT", 1000000)'),
+  mutant("each key may have as many slots", "gather", "left - #page[2]", "left"),
+  mutant("a key is left out", "gather", "done = done + 1", "done = done + 2"),
+  mutant("the next page is not said", "gather", "now, done, cursor }", 'now, done, "0" }'),
+];
+
+/** Mistakes in adding up holds, which the ledger check needs only of large accounts. */
+export const HOLDING_MUTANTS: readonly Mutant[] = [
+  mutant("a partition with any number of holds is read", "holding", "> tonumber(ARGV[3])", "> 1e9"),
+  mutant(
+    "the last hold that may be read is one too many",
+    "holding",
+    "> tonumber(ARGV[3])",
+    ">= tonumber(ARGV[3])",
+  ),
+  mutant("another account's hold counts", "holding", "record[1] == ARGV[2] and", ""),
+  mutant("what is bound counts", "holding", 'record[2] == "held"', "true"),
+  mutant("what has no slot counts", "holding", "id) == 1 then", "id) >= 0 then"),
+  mutant("each hold counts once", "holding", "credits + tonumber(record[3] or 0)", "credits + 1"),
+  mutant(
+    "the account holds what its holds add up to",
+    "holding",
+    'redis.call("HGET", KEYS[1], "held") or "0"',
+    "int(credits)",
   ),
 ];
 
@@ -1532,7 +1575,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     'amount < 0 and "consume" or "recharge"',
     '"recharge"',
   ),
-  mutant("an adjustment's reason is not kept", "adjust", '"", ARGV[5],', '"", "x",'),
+  mutant("an adjustment's reason is not kept", "adjust", 'ARGV[5], "", { "ref', '"x", "", { "ref'),
   mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
   mutant("an adjustment of any account", "adjust", "if not money[1] then", "if false then"),
   mutant(
@@ -1567,9 +1610,15 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
 
-/** What a full store would wait for. */
-export const FULL_MUTANTS: readonly Mutant[] = ["turn", "note", "archived", "trim", "rollup", "collect"].map(
-  (file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom", "#!lua"),
+/** What a full store would wait for: what makes room, what settles, and what stops who has filled it. */
+export const FULL_MUTANTS: readonly Mutant[] = [
+  ...["turn", "note", "archived", "trim", "rollup", "collect"],
+  ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token"],
+].map((file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom\n", "#!lua\n"));
+
+/** What would add to a full store. */
+export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"].map((file) =>
+  mutant(`${file} fills a full store`, file, "#!lua\n", "#!lua flags=allow-oom\n"),
 );
 
 /** Mistakes in the count of refusals, which the model does not know. */
@@ -1792,18 +1841,20 @@ export const REFERENCE_MUTANTS: readonly Mutant[] = [
 ];
 
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
-export async function plant({ what, file, find, put }: Mutant): Promise<string> {
+export async function plant(mutant: Mutant): Promise<string> {
+  const text = await mutatedText(mutant);
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));
   await cp(LUA_FOLDER, folder, { recursive: true });
-  const path = join(folder, `${file}.lua`);
-  const text = await readFile(path, "utf8");
+  await writeFile(join(folder, `${mutant.file}.lua`), text);
+  return folder;
+}
+
+/** Its file with the mistake. @throws Error unless `find` stands there once */
+export async function mutatedText({ what, file, find, put }: Mutant): Promise<string> {
+  const text = await readFile(join(LUA_FOLDER, `${file}.lua`), "utf8");
   const found = text.split(find).length - 1;
   if (found !== 1 || find === put) throw new Error(`mutant "${what}": ${found} places in ${file}.lua`);
-  await writeFile(
-    path,
-    text.replace(find, () => put),
-  );
-  return folder;
+  return text.replace(find, () => put);
 }
 
 /** Mistakes by which one request ends or hides what another one with the same Idempotency-Key has. */

@@ -11,24 +11,35 @@ import { markAndWait } from "../../src/store/confirmation.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
 import { findKey } from "../../src/store/keys.ts";
-import { partitionOf } from "../../src/store/names.ts";
+import { keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";
 import { revokeKey } from "../../src/store/revoke-key.ts";
 import { rollUp } from "../../src/store/rolling-up.ts";
 import { createScriptRunner } from "../../src/store/script-runner.ts";
+import { adjust } from "../../src/store/scripts/adjust.ts";
+import { admit } from "../../src/store/scripts/admit.ts";
 import { archived } from "../../src/store/scripts/archived.ts";
+import { bind } from "../../src/store/scripts/bind.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { note } from "../../src/store/scripts/note.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
+import { recharge } from "../../src/store/scripts/recharge.ts";
+import { refund } from "../../src/store/scripts/refund.ts";
+import { revoke } from "../../src/store/scripts/revoke.ts";
+import { revokeToken as revokeTokens } from "../../src/store/scripts/revoke-token.ts";
+import { suspend } from "../../src/store/scripts/suspend.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
 import { turn } from "../../src/store/scripts/turn.ts";
+import { unclear } from "../../src/store/scripts/unclear.ts";
+import { voidHold } from "../../src/store/scripts/void.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { takeTurn } from "../../src/store/take-turn.ts";
 import { createToken, findToken, revokeToken } from "../../src/store/tokens.ts";
 import {
   createStage,
   HOLD_MS,
+  newTask,
   openConnection,
   openStore,
   RETENTION_MS,
@@ -37,7 +48,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
-import { FULL_MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { FILLING_MUTANTS, FULL_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
 let dir: string;
 let server: RunningRedis;
@@ -113,7 +124,7 @@ test("turns are taken and replicas are asked while the store is full", async () 
   }
 });
 
-/** Each script that makes room, or that one which does waits for. @returns what Redis refuses */
+/** The scripts that add to a store, and those that make room, settle, or stop somebody. @returns what Redis refuses */
 async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
   const folder = mutant && (await plant(mutant));
   const client = createClient(server.url, 10_000);
@@ -121,6 +132,11 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
   const { run } = createScriptRunner(client, folder === undefined ? {} : { folder });
   const partition = 7;
   const archivedTo = { streamId: "1-1", accountId: "a", balanceAfter: 0, requestId: "", reference: "" };
+  const actor = { by: "admin_token", requestId: "req_1" };
+  const key = keyRef("k", "a", partition);
+  const request = stage.request(key);
+  const { requestId } = request;
+  const credits = { partition, accountId: "a", amount: 5, reference: "r", reason: "x", actor };
   const scripts = {
     turn: () => run(turn, { name: `tg:turn-${randomId("x")}`, holder: "a", turnMs: 1000 }),
     note: () => run(note, { partition, changed: ["key a"] }),
@@ -138,6 +154,17 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
     trim: () => run(trim, { partition, archivedTo, keepMs: 0, keepReferencesMs: 0, most: 1 }),
     rollup: () => rollUp(run, { partition, slicesMax: 1 }),
     collect: () => run(collect, { partition, requestId: "r", taskId: undefined, retentionMs: 1 }),
+    bind: () => run(bind, { ...request, task: newTask(randomId("task")) }),
+    void: () => run(voidHold, { key, requestId, reason: "refused" }),
+    unclear: () =>
+      run(unclear, { key, requestId, idempotencyDigest: undefined, unknown: "unclear", unknownMax: 1 }),
+    refund: () => run(refund, { ...credits, requestId }),
+    revoke: () => run(revoke, { partition, keyId: "k", actor }),
+    suspend: () => run(suspend, { partition, accountId: "a", actor, status: "suspended" }),
+    "revoke-token": () => run(revokeTokens, { tokenId: "t", root: "t", actor }),
+    admit: () => run(admit, { generation: request, tiers: stage.tiers, notAfterMs: Number.MAX_SAFE_INTEGER }),
+    recharge: () => run(recharge, credits),
+    adjust: () => run(adjust, credits),
   };
   await connection.redis.config("SET", "maxmemory", "1");
   try {
@@ -155,13 +182,19 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
   }
 }
 
+const FILLING = FILLING_MUTANTS.map(({ file }) => file);
+
 // Guarantee: a full store gets going by itself.
-test("what makes room is never refused for want of room", async () => {
-  expect(await refusedWhenFull()).toEqual([]);
+test("what makes room, settles or stops somebody is never refused for want of room; what fills it is", async () => {
+  expect(await refusedWhenFull()).toEqual(FILLING);
 });
 
 test.each(FULL_MUTANTS)("the mistake is found: $what", async (mutant) => {
-  expect(await refusedWhenFull(mutant)).toEqual([mutant.file]);
+  expect(await refusedWhenFull(mutant)).toEqual([mutant.file, ...FILLING]);
+});
+
+test.each(FILLING_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  expect(await refusedWhenFull(mutant)).toEqual(FILLING.filter((file) => file !== mutant.file));
 });
 
 // Guarantee: whoever has filled the store is stopped, and adds nothing more to it.

@@ -2,13 +2,14 @@ import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
+import type { ChargeEntry } from "../../src/store/scripts/refund.ts";
 import { setAccountLimits } from "../support/store.ts";
-import { type Ask, ask, isClustered, plan, targetOf } from "./asks.ts";
+import { type Ask, ask, isClustered, ownTask, plan, targetOf } from "./asks.ts";
 import type { Command } from "./commands.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import * as model from "./model.ts";
-import type { ModelKey } from "./model-state.ts";
+import type { ModelKey, ModelRequest } from "./model-state.ts";
 import { entryOf, ledgerOf } from "./state.ts";
 
 /** The lease and the batch of sweeps, as src/store/sweeps.ts has them. */
@@ -78,7 +79,21 @@ async function byHand(
   const { generation, key } = target.request;
   const { requestId } = generation;
   const call = { partition: key.partition, accountId: key.account.id, requestId, reference, reason, actor };
-  same(await stage.refund(call), model.refund(world, target.request, reference), where);
+  const isLost = command.lost && target.request.state === "unborn" && world.requests.includes(target.request);
+  const charge = isLost ? chargeOf(target.request) : undefined;
+  const reply = await stage.refund({ ...call, charge });
+  same(reply, model.refund(world, target.request, reference, charge?.taskId), where);
+}
+
+/** A charge as the archive has it. Its time does not tell the month of the request, so no month gets room again. */
+function chargeOf(request: ModelRequest): ChargeEntry {
+  const { generation, key } = request;
+  const { price, endpoint, requestId } = generation;
+  const { keyId, account } = key;
+  const money = { type: "consume", amount: -price, balanceAfter: 0 } as const;
+  const place = { partition: key.partition, streamId: "0-1", previous: "" };
+  const ids = { ...place, accountId: account.id, keyId, requestId, taskId: ownTask(request) };
+  return { ...money, ...ids, atMs: 0, endpoint, reason: "", reference: "", by: "", note: "" };
 }
 
 async function arrive({ stage }: Run, { call, make, expected }: Ask, where: string): Promise<void> {

@@ -19,7 +19,15 @@ const said = (status: Said): Command => saidOf(0, status);
 const planned: Command = { kind: "plan", key: 0, price: 10 };
 const collect: Command = { kind: "collect", key: 0, retentionMs: 0 };
 const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
-const refund = (reference: number): Command => ({ kind: "refund", request: 0, tasks: false, reference });
+const refundOf = (request: number, reference: number, lost = false): Command => ({
+  kind: "refund",
+  request,
+  tasks: false,
+  reference,
+  lost,
+});
+const refund = (reference: number): Command => refundOf(0, reference);
+const lostRefund = (reference: number): Command => refundOf(0, reference, true);
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
 const completed = (key: number): Command[] => [submit(key), bound, said("completed"), wait(61 * SECOND)];
 const admitted = (idempotency: number): Asking => ({
@@ -625,14 +633,17 @@ const RARE_TURNS: Command[][] = [
     refund(1),
     said("completed"),
     submit(0),
-    { kind: "refund", request: 1, tasks: false, reference: 1 },
-    { kind: "refund", request: 1, tasks: false, reference: 1 },
-    { kind: "refund", request: 1, tasks: false, reference: 2 },
+    refundOf(1, 1),
+    refundOf(1, 1),
+    refundOf(1, 2),
     submit(0),
     { kind: "credits", key: 0 },
   ],
   [submit(0), bound, said("completed"), refund(1), collect, refund(2)],
   [submit(0), bound, said("failed"), refund(1), submit(0), voided("refused"), refund(2)],
+  // The store has lost a charge that the archive has: refunded by hand, sent again, and its task fails.
+  [planned, lostRefund(1), lostRefund(2), bound, said("failed"), refund(3), { kind: "credits", key: 0 }],
+  [planned, lostRefund(1), { kind: "admit", request: 0 }, bound, said("expired"), lostRefund(2)],
   // One reference credits once; a revoked key is unknown from then on.
   [
     ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),

@@ -1,4 +1,4 @@
-import type { Attack } from "../attack.ts";
+import type { Attack, Target } from "../attack.ts";
 import { atOnce, Connection, deadlineOf, Tally } from "../wire.ts";
 
 const TOKEN = "token-of-the-operators-of-an-attacked-gateway";
@@ -78,6 +78,8 @@ export const carelessBackend: Attack = {
 
 const WRITES_PER_MINUTE = 12;
 const TOKENS = 1;
+/** More than an address may try in a minute. */
+const WRONG_TOKENS = 20;
 
 /** A small token that makes tokens, keys and large metadata without a pause, with all that it has made. */
 export const smallToken: Attack = {
@@ -135,11 +137,7 @@ export const smallToken: Attack = {
       done.tokens,
     );
     const revoked = await manage(`/tokens/${root.token_id}/revoke`, {});
-    const after = await Promise.all(
-      tokens.map((token) =>
-        fetch(`${target.adminUrl}/manage/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } }),
-      ),
-    );
+    const after = await Promise.all(tokens.map((token) => whoami(target, token)));
     tally.check(
       "the token ends with all that it made",
       revoked.status === 200 && after.every(({ status }) => status === 401 || status === 429),
@@ -147,6 +145,20 @@ export const smallToken: Attack = {
     );
     const made = await manage("/tokens", { label: "own", scopes });
     tally.check("operators make a token", made.status === 201, made.status);
+    await tryWrongTokens(tally, target, made.body.token!);
     return tally;
   },
 };
+
+const whoami = ({ adminUrl }: Target, token: string): Promise<Response> =>
+  fetch(`${adminUrl}/manage/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+
+/** More than an address may, then the right one. */
+async function tryWrongTokens(tally: Tally, target: Target, right: string): Promise<void> {
+  const statuses: number[] = [];
+  for (let at = 0; at < WRONG_TOKENS; at++)
+    statuses.push((await whoami(target, `tgm_${String(at).padStart(43, "x")}`)).status);
+  const { status } = await whoami(target, right);
+  tally.check("wrong tokens are throttled", statuses.at(-1) === 429, statuses.join(" "));
+  tally.check("a right token is taken from an address of many wrong ones", status === 200, status);
+}

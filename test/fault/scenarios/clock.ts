@@ -231,6 +231,7 @@ function eventOf(
     replayed: false,
     active,
     remaining,
+    retryAfterSeconds: 0,
     left: "",
     error: "",
   };

@@ -112,6 +112,19 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     violation: /an empty store does not know its key/,
   },
   {
+    name: "a Redis that keeps nothing is used",
+    patches: [
+      {
+        file: "src/store/store-facts.ts",
+        from: '(await persistenceOf(redis)) === "none"',
+        to: '(await persistenceOf(redis)) !== "none"',
+      },
+    ],
+    run: (options) => stores.run(options, { returns: 0, requestsEach: 0, requestsAfterCopy: 0 }),
+    caughtBy: "faults struck as planned",
+    violation: /without persistence is refused/,
+  },
+  {
     name: "the journal of a living gateway is taken, which does not notice",
     patches: [
       {

@@ -4,7 +4,7 @@ import { unmetered } from "./unmetered.ts";
 const caughtBy = "unmetered only while Redis is away, and bound once";
 const run: Control["run"] = (options) => unmetered.run(options, { requests: 40, outages: 1 });
 
-/** Bugs of `store.fallback_strategy: allow`. */
+/** Bugs of a Redis that is away, and of `store.fallback_strategy: allow`. */
 export const UNMETERED_CONTROLS: readonly Control[] = [
   {
     name: "a Redis that answers with an error is away",
@@ -53,5 +53,44 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     run,
     caughtBy,
     violation: /above its cap/,
+  },
+  {
+    name: "what passes is told limits of zero",
+    patches: [
+      {
+        file: "src/gateway/unmetered-fallback.ts",
+        from: "maxConcurrent = 0 } = usage.valid?.state ?? {};",
+        to: "maxConcurrent = 0 } = {};",
+      },
+    ],
+    run,
+    caughtBy,
+    violation: /was told that 0 remain/,
+  },
+  {
+    name: "the figures of a Redis that is away stay as they were",
+    patches: [
+      {
+        file: "src/operator/redis-figures.ts",
+        from: "if (!names.has(String(labels.primary))) gauge",
+        to: "if (names.size > 9) gauge",
+      },
+    ],
+    run,
+    caughtBy: "faults struck as planned",
+    violation: /figures of a Redis that is away/,
+  },
+  {
+    name: "whether Redis keeps its data is not shown",
+    patches: [
+      {
+        file: "src/operator/redis-figures.ts",
+        from: "    metrics.redisPersistent.set(labels, isPersistent(info) ? 1 : 0);\n",
+        to: "",
+      },
+    ],
+    run,
+    caughtBy: "faults struck as planned",
+    violation: /figures of Redis are shown/,
   },
 ];

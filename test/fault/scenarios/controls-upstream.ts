@@ -1,5 +1,6 @@
 import type { Control } from "./controls.ts";
 import { taskEnds } from "./task-ends.ts";
+import { unknownOutcomes } from "./unknown-outcomes.ts";
 import { upstream } from "./upstream.ts";
 
 const misbehaving =
@@ -8,6 +9,11 @@ const misbehaving =
     upstream.run(options, { requestsEach: 6, width: 8, kinds });
 const otherStates: Control["run"] = (options) =>
   taskEnds.run(options, { maxAgeMs: 3000, tasksEach: 2, only: ["other states"] });
+
+const unclear = {
+  run: (options) => unknownOutcomes.run(options, { each: 1 }),
+  caughtBy: "unknown outcomes keep their hold, are bounded and logged",
+} satisfies Pick<Control, "run" | "caughtBy">;
 
 /** Mistakes in reading what the upstream answers. */
 export const UPSTREAM_CONTROLS: readonly Control[] = [
@@ -36,6 +42,19 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     run: misbehaving("succeeds_with_code_0"),
     caughtBy: "the upstream's own log agrees",
     violation: /was accepted and is not charged/,
+  },
+  {
+    name: "a task id beside a refusal is thrown away",
+    patches: [
+      {
+        file: "src/upstream/generation-answer.ts",
+        from: "detail: describeAnswer(answer, envelope, sent),",
+        to: "detail: answer.body.slice(0, 0),",
+      },
+    ],
+    run: misbehaving("refuses_409_with_a_task_id", "fails_500_with_a_task_id"),
+    caughtBy: "unknown outcomes keep their hold, are bounded and logged",
+    violation: /the log does not name/,
   },
   {
     name: "an unasked 100 Continue ends the exchange",
@@ -108,5 +127,38 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     run: otherStates,
     caughtBy: "failed tasks refunded exactly once",
     violation: /ended as completed, which the upstream never said/,
+  },
+  {
+    name: "the credits of a storyboard come back before its callback",
+    patches: [
+      {
+        file: "src/gateway/admission.ts",
+        from: "  if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);\n",
+        to: "",
+      },
+    ],
+    ...unclear,
+    violation: /has a callBackUrl and was held for/,
+  },
+  {
+    name: "an account has as many unknown outcomes as it likes",
+    patches: [
+      { file: "lua/admit.lua", from: "if money[6] and now < tonumber(money[6]) then", to: "if false then" },
+    ],
+    ...unclear,
+    violation: /went upstream beside/,
+  },
+  {
+    name: "a key whose slots wait for unknown outcomes is told to come back soon",
+    patches: [
+      {
+        file: "src/gateway/admission.ts",
+        from: "return clearedInMs === 0",
+        to: "return clearedInMs >= 0",
+      },
+    ],
+    run: unclear.run,
+    caughtBy: "faults struck as planned",
+    violation: /was told to come back after/,
   },
 ];

@@ -37,7 +37,7 @@ export const stores: Scenario<StoresSize> = {
   name: "stores",
   title: ({ returns, requestsEach, requestsAfterCopy }) =>
     `an empty Redis in place of the store and back, ${returns} times with ${requestsEach} requests under way; ` +
-    `Redis killed and started from a copy that lacks ${requestsAfterCopy} requests, and accepted`,
+    `Redis killed and started from a copy that lacks ${requestsAfterCopy} requests, and accepted; a Redis without persistence`,
   full: { returns: 8, requestsEach: 60, requestsAfterCopy: 400 },
   short: { returns: 1, requestsEach: 24, requestsAfterCopy: 40 },
   run: runStores,
@@ -64,6 +64,7 @@ async function runStores(options: RunOptions, size: StoresSize): Promise<History
       await runOlder(world, customers, requestsAfterCopy);
       options.progress("an older store was accepted");
     }
+    await refuseNotPersistent(world);
     return await world.finish();
   } finally {
     await world.stop();
@@ -151,6 +152,20 @@ async function refuseEmpty(world: World, customers: readonly Customer[], port: n
   world.note("empty store accepted");
   const accepted = await accept(world, port);
   if (!accepted.includes('"accepted":true')) world.note("not reached", `store accept: ${accepted}`);
+}
+
+/** A gateway that starts must refuse a Redis that would lose everything with a restart. */
+async function refuseNotPersistent(world: World): Promise<void> {
+  const { redis } = world;
+  const slot = world.gateways.length;
+  await redis.config("SET", "save", "");
+  await redis.config("SET", "appendonly", "no");
+  const started = await world.startIn(slot, { allowNoPersistence: false, waitsForStore: false });
+  if (await eventually(REFUSED_MS, () => isReady(started)))
+    world.note("not reached", "a Redis without persistence is refused");
+  await started.stop();
+  world.gateways.length = slot;
+  await redis.config("SET", "appendonly", "yes");
 }
 
 /** What an operator does. */

@@ -1,10 +1,12 @@
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { keyRef, partitionOf } from "../../../src/store/names.ts";
 import { type Customer, generate, poll } from "../client.ts";
 import { REFUSES, SERVES } from "../criteria-unmetered.ts";
 import { settlementsWaiting } from "../fleet.ts";
-import { isReady } from "../gateways.ts";
+import { isReady, metricValues } from "../gateways.ts";
 import type { History } from "../history.ts";
+import { copySources, type Patch } from "../tree.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -14,9 +16,23 @@ interface UnmeteredSize {
   outages: number;
 }
 
+/** Gateways read the figures of Redis often: once a minute in the product. */
+export const FREQUENT_FIGURES: readonly Patch[] = [
+  { file: "src/operator/redis-figures.ts", from: "const EVERY_MS = 60_000;", to: "const EVERY_MS = 300;" },
+];
+const FIGURES = [
+  "memory_used_bytes",
+  "memory_max_bytes",
+  "persistent",
+  "clock_ahead_seconds",
+  "replicas_online",
+];
+const MAX_MEMORY_BYTES = 2 ** 28;
+
 /**
  * Gateways with `store.fallback_strategy: allow`. Redis stands still and tasks are made meanwhile, through both gateways; one of
- * these is killed before Redis goes on. Then Redis refuses the gateways, and nothing may pass.
+ * these is killed before Redis goes on. Then Redis refuses the gateways, and nothing may pass. The figures of Redis go with it and
+ * come back.
  */
 export const unmetered: Scenario<UnmeteredSize> = {
   name: "unmetered",
@@ -29,13 +45,22 @@ export const unmetered: Scenario<UnmeteredSize> = {
 };
 
 const WAIT_MAX_MS = 30_000;
+/** Some ten times what it takes. */
+const FIGURES_MAX_MS = 4000;
 /** Long enough that the key is seen good before, on a busy machine too. */
 const KEY_ENDS_AFTER_MS = 4000;
 const PASSWORD = "another";
 
 async function runUnmetered(options: RunOptions, { requests, outages }: UnmeteredSize): Promise<History> {
-  const world = await createWorld(options, 2, { commandTimeoutMs: 800, fallbackStrategy: "allow" });
+  const root = copySources(options.root, join(options.folder, "frequent-tree"), FREQUENT_FIGURES);
+  const world = await createWorld({ ...options, root }, 2, {
+    commandTimeoutMs: 800,
+    fallbackStrategy: "allow",
+  });
   try {
+    await world.redis.config("SET", "maxmemory", MAX_MEMORY_BYTES);
+    await world.redis.config("SET", "appendonly", "yes");
+    await showFigures(world);
     const wide = await Promise.all(Array.from({ length: 4 }, () => world.givenCustomer()));
     const capped = await world.givenCustomer({ monthlyCredits: 30 });
     const made: Made[] = [];
@@ -109,6 +134,12 @@ async function makeWhileAway(
     const lastEndMs = Math.max(...accounts.map(({ endsAtMs = 0 }) => endsAtMs));
     await pause(Math.max(0, lastEndMs + 200 - Date.now()));
     await Promise.all([...customers, ...customers].map(make));
+    if (
+      !(await eventually(FIGURES_MAX_MS, async () =>
+        (await figures(world)).every(({ length }) => length === 0),
+      ))
+    )
+      world.note("not reached", "the figures of a Redis that is away are removed");
     if (kills) world.kill(0, "with unmetered tasks in its journal");
   } finally {
     process.kill(server.pid(), "SIGCONT");
@@ -117,8 +148,26 @@ async function makeWhileAway(
   if (kills) await world.startIn(0);
   if (!(await eventually(WAIT_MAX_MS, () => isSettled(world))))
     world.note("not reached", "the store is used again");
+  await showFigures(world);
   if (passed.length < count / 2) world.note("not reached", `only ${passed.length} of ${count} passed`);
   return passed;
+}
+
+/** What a gateway shows of Redis, figure by figure. */
+const figures = ({ gateways }: World): Promise<number[][]> =>
+  Promise.all(FIGURES.map((name) => metricValues(gateways[1]!, `tollgate_redis_${name}`)));
+
+/** A gateway shows what Redis is set to. */
+async function showFigures(world: World): Promise<void> {
+  const areShown = async (): Promise<boolean> => {
+    const shown = await figures(world);
+    const [[used = 0] = [], [most] = [], [persistent] = []] = shown;
+    return (
+      shown.every(({ length }) => length === 1) && used > 0 && most === MAX_MEMORY_BYTES && persistent === 1
+    );
+  };
+  if (!(await eventually(FIGURES_MAX_MS, areShown)))
+    world.note("not reached", "the figures of Redis are shown");
 }
 
 const isSettled = async (world: World): Promise<boolean> =>
