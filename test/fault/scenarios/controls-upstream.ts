@@ -29,11 +29,29 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/generation-answer.ts",
-        from: "if (taskId === undefined && isRefusal(status, envelope))",
+        from: "const data = envelope?.data;",
+        to: "const data = envelope?.code === 200 ? envelope.data : undefined;",
+      },
+      {
+        file: "src/upstream/generation-answer.ts",
+        from: "if (!namesTask && isRefusal(status, envelope))",
         to: 'if (typeof envelope?.code === "number" && envelope.code !== 200)',
       },
     ],
     run: misbehaving("succeeds_with_code_0"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /was accepted and is not charged/,
+  },
+  {
+    name: "a time that no double holds ends the reading of an answer",
+    patches: [
+      {
+        file: "src/upstream/task-data.ts",
+        from: 'if (typeof value !== "string" && typeof value !== "number") return undefined;',
+        to: "",
+      },
+    ],
+    run: misbehaving("tells_times_in_nanoseconds"),
     caughtBy: "the upstream's own log agrees",
     violation: /was accepted and is not charged/,
   },
@@ -101,7 +119,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/task-data.ts",
-        from: 'if (status !== "completed" || isVideoUrl(data.video_url)) return',
+        from: 'if (status !== "completed" || hasVideo) return',
         to: "if (status) return",
       },
     ],
