@@ -12,6 +12,9 @@ import {
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, newTask } from "./task-data.ts";
 
+/** The id of a task of any form, also where the answer as a whole cannot be read. */
+const NAMED_TASK = /"task_id"\s*:\s*(?:"[^"]|[\d[{-])/;
+
 /** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
 export type GenerationAnswer =
   | UpstreamRejection
@@ -30,12 +33,12 @@ export function readGeneration(answer: Answer, sent?: string, statuses?: StatusW
   const envelope = parseObject(answer.body);
   const taskId = taskIdIn(envelope);
   const data = envelope?.data;
-  if (taskId === undefined && isRefusal(status, envelope))
-    return readRejection(answer, envelope, "request", sent);
   if (taskId !== undefined && isSuccessStatus(status) && isObject(data) && data.task_id === taskId) {
     return { outcome: "accepted", taskId, data: dataText(newTask(data, statuses)) };
   }
-  const isUnavailable = status === 503 && taskId === undefined;
+  const namesTask = taskId !== undefined || NAMED_TASK.test(answer.body);
+  if (!namesTask && isRefusal(status, envelope)) return readRejection(answer, envelope, "request", sent);
+  const isUnavailable = status === 503 && !namesTask;
   return {
     outcome: isUnavailable ? "unreachable" : "unclear",
     detail: describeAnswer(answer, envelope, sent),

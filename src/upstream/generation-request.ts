@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
+import { describeAnswer } from "./answer.ts";
 import { type Gate, overloaded } from "./gate.ts";
 import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
 import type { ExchangeResult, JsonClient } from "./json-client.ts";
@@ -14,6 +15,8 @@ export type GenerationOutcome =
   /** No connection was free in time; it was not sent. */
   | { outcome: "overloaded"; detail: string }
   | { outcome: "timed_out"; detail: string };
+
+type UnknownGeneration = Extract<GenerationOutcome, { outcome: "unclear" } | { outcome: "timed_out" }>;
 
 /** Whose request it is. */
 export interface Sender {
@@ -74,7 +77,7 @@ async function sendUntilKnown(
   const headers = [...HEADERS, "idempotency-key", requestId, "x-request-id", requestId];
   // The wait for a connection does not count: a request must not be sent with too little time for its answer.
   const deadlineMs = performance.now() + totalTimeoutMs;
-  let unknown: GenerationOutcome | undefined;
+  let unknown: UnknownGeneration | undefined;
   for (let attempt = 1; ; attempt++) {
     const budgetMs = Math.ceil(deadlineMs - performance.now());
     const outcome = generationOutcome(
@@ -82,9 +85,12 @@ async function sendUntilKnown(
       body,
       statuses,
     );
-    if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
+    if (outcome.outcome === "accepted") return outcome;
+    const detail = unknown ? `${unknown.detail}; then ${outcome.detail}` : outcome.detail;
+    if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = { ...outcome, detail };
     // A no to a repeat says nothing about the attempt before it, which may have made the task.
-    if (outcome.outcome === "accepted" || !unknown) return outcome;
+    else if (unknown) unknown = { ...unknown, detail };
+    else return outcome;
     const pauseMs = PAUSE_MS * attempt;
     const attemptsMax = idempotent ? ATTEMPTS_MAX : 1;
     if (attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return unknown;
@@ -101,8 +107,13 @@ export function generationOutcome(
   switch (result.outcome) {
     case "not_sent":
       return { outcome: "unreachable", detail: result.detail };
-    case "lost":
-      return { outcome: result.timedOut ? "timed_out" : "unclear", detail: result.detail };
+    case "lost": {
+      const { received, timedOut } = result;
+      const detail = received
+        ? `${result.detail}; ${describeAnswer(received, undefined, sent)}`
+        : result.detail;
+      return { outcome: timedOut ? "timed_out" : "unclear", detail };
+    }
     case "answered":
       return readGeneration(result, sent, statuses);
   }

@@ -4,7 +4,7 @@ import type { Answer } from "./answer.ts";
 import type { Gate } from "./gate.ts";
 import { withoutInterimAnswers } from "./interim-answers.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
-import { withoutSecret } from "./redact-credential.ts";
+import { withoutBegunSecret, withoutSecret } from "./redact-credential.ts";
 import { SpacedWork } from "./spaced-work.ts";
 
 /** How an exchange with the upstream ended. After `not_sent` the upstream can have made no task; after `lost` it may have. */
@@ -12,8 +12,11 @@ export type ExchangeResult =
   | ({ outcome: "answered" } & Answer)
   /** No byte of the request can have reached the upstream. */
   | { outcome: "not_sent"; detail: string }
-  /** The request was sent; its outcome is unknown. */
-  | { outcome: "lost"; timedOut: boolean; detail: string };
+  /** The request was sent; its outcome is unknown. `received` is the beginning of an answer, if any of it has come. */
+  | { outcome: "lost"; timedOut: boolean; detail: string; received?: Answer };
+
+/** What is kept of an answer that did not come whole: it is for the log. */
+const RECEIVED_BYTES = 1024;
 
 export interface JsonClientOptions {
   /** Origin and optional base path, no trailing slash. */
@@ -74,6 +77,7 @@ export function createJsonClient(options: JsonClientOptions) {
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const shared = {
     redact: withoutSecret(options.apiKey),
+    redactEnd: withoutBegunSecret(options.apiKey),
     largeAnswers: new LargeAnswers(),
     largeAnswerWork: options.largeAnswerWork ?? new SpacedWork(),
   };
@@ -107,6 +111,7 @@ export type JsonClient = ReturnType<typeof createJsonClient>;
 /** What the requests of a client share. */
 interface Shared {
   redact(text: string): string;
+  redactEnd(text: string): string;
   largeAnswers: LargeAnswers;
   largeAnswerWork: SpacedWork;
 }
@@ -207,8 +212,16 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   #fail(timedOut: boolean, detail: string): void {
-    this.#settle(this.#started ? { outcome: "lost", timedOut, detail } : { outcome: "not_sent", detail });
+    const lost = { outcome: "lost", timedOut, detail } as const;
+    if (!this.#started) this.#settle({ outcome: "not_sent", detail });
+    else this.#settle(this.#bytes === 0 ? lost : { ...lost, received: this.#received() });
     this.#controller?.abort(new Error("given up"));
+  }
+
+  #received(): Answer {
+    const text = Buffer.concat(this.#chunks).toString("utf8", 0, RECEIVED_BYTES);
+    const body = this.#shared.redact(this.#shared.redactEnd(text));
+    return { status: this.#status, retryAfter: this.#retryAfter, body };
   }
 
   #settle(result: ExchangeResult): void {

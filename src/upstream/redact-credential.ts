@@ -26,6 +26,15 @@ export function withoutSecret(secret: string | undefined): (text: string) => str
   return (text) => (holds(text, wanted, borders) ? redact(text, wanted, borders, standsAlone) : text);
 }
 
+/** Removes the beginning of our credential at the end of a text that was cut there. */
+export function withoutBegunSecret(secret = ""): (text: string) => string {
+  return (text) => {
+    for (let chars = secret.length - 1; chars > 0; chars--)
+      if (text.endsWith(secret.slice(0, chars))) return text.slice(0, -chars);
+    return text;
+  };
+}
+
 /** Whether the text contains the credential in any spelling. Nearly always it does not, and `redact` takes longer. */
 function holds(text: string, wanted: Uint16Array, borders: Uint32Array): boolean {
   const { length } = text;

@@ -40,7 +40,8 @@ export type TaskReading =
   | { status: undefined; word: string; data: Record<string, unknown> };
 
 /**
- * Reads the data of a polled task, and changes them. A task without a usable `video_url` is not completed, whatever it says.
+ * Reads the data of a polled task, and changes them. A task without a usable `video_url` is not completed, whatever it says; and one
+ * that is not completed has none, since it may be refunded.
  * @param createdAtMs when the task was bound, for data that do not say when it was created
  */
 export function readTask(
@@ -51,10 +52,11 @@ export function readTask(
   normalizeFields(data, createdAtMs);
   const status = taskStatusOf(word, statuses);
   data.status = status ?? "processing";
+  const hasVideo = isVideoUrl(data.video_url);
+  if (status !== "completed" || !hasVideo) delete data.video_url;
   if (status === undefined) return { status, word: word.slice(0, WORD_CHARS_SHOWN_MAX).toWellFormed(), data };
-  if (status !== "completed" || isVideoUrl(data.video_url)) return { status, data };
+  if (status !== "completed" || hasVideo) return { status, data };
   data.status = "processing";
-  delete data.video_url;
   delete data.completed_at;
   return { status: "processing", data, lacksVideo: true };
 }
@@ -105,8 +107,10 @@ function utcTime(value: unknown): string | undefined {
     if (Number.isNaN(time.getTime())) return undefined;
     return UTC_TIME.test(value) ? value : time.toISOString();
   }
+  // A number that a double cannot hold is an object here, of which String makes no text.
+  if (typeof value !== "string" && typeof value !== "number") return undefined;
   const text = String(value);
-  if ((typeof value !== "string" && typeof value !== "number") || !UNIX_TIME.test(text)) return undefined;
+  if (!UNIX_TIME.test(text)) return undefined;
   const number = Number(text);
   return new Date(number < 1e11 ? number * 1000 : number).toISOString();
 }

@@ -140,6 +140,19 @@ const MISBEHAVING: Readonly<Record<string, Kind>> = {
     response.writeEarlyHints({ link: "</x>; rel=preload" });
     response.writeContinue();
   }),
+  /** A number beyond what a double holds. */
+  tells_times_in_nanoseconds: {
+    truth: "yes",
+    answer(response, taskId) {
+      const text = JSON.stringify(good(taskId)).replace(
+        '"data":{',
+        '"data":{"created_at":1764180000000000000,',
+      );
+      response
+        .writeHead(200, { "content-type": "application/json", "content-length": text.length })
+        .end(text);
+    },
+  },
   names_states_otherwise: polled((_response, _task, status, tell) =>
     tell(status, { word: OTHER_WORDS[status]! }),
   ),

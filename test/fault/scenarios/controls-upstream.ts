@@ -35,7 +35,12 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/generation-answer.ts",
-        from: "if (taskId === undefined && isRefusal(status, envelope))",
+        from: "const data = envelope?.data;",
+        to: "const data = envelope?.code === 200 ? envelope.data : undefined;",
+      },
+      {
+        file: "src/upstream/generation-answer.ts",
+        from: "if (!namesTask && isRefusal(status, envelope))",
         to: 'if (typeof envelope?.code === "number" && envelope.code !== 200)',
       },
     ],
@@ -55,6 +60,19 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     run: misbehaving("refuses_409_with_a_task_id", "fails_500_with_a_task_id"),
     caughtBy: "unknown outcomes keep their hold, are bounded and logged",
     violation: /the log does not name/,
+  },
+  {
+    name: "a time that no double holds ends the reading of an answer",
+    patches: [
+      {
+        file: "src/upstream/task-data.ts",
+        from: 'if (typeof value !== "string" && typeof value !== "number") return undefined;',
+        to: "",
+      },
+    ],
+    run: misbehaving("tells_times_in_nanoseconds"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /was accepted and is not charged/,
   },
   {
     name: "an unasked 100 Continue ends the exchange",
@@ -120,7 +138,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/task-data.ts",
-        from: 'if (status !== "completed" || isVideoUrl(data.video_url)) return',
+        from: 'if (status !== "completed" || hasVideo) return',
         to: "if (status) return",
       },
     ],

@@ -155,3 +155,30 @@ test("an upstream is asked for answers as they are, and may not pack them", asyn
   for (const head of heads) expect(head).toMatch(/^accept-encoding: identity\r$/m);
   await stop();
 });
+
+// Guarantee: an id that came before the connection broke is in the log, for the upstream's bill.
+test.each<[string, (socket: Socket) => unknown]>([
+  ["is reset", (socket) => setTimeout(() => socket.resetAndDestroy(), 50)],
+  ["ends", (socket) => socket.end()],
+  ["goes silent", () => undefined],
+])("of an answer whose connection %s, the log has what has come", async (_, end) => {
+  const { upstream, stop } = await givenUpstream((socket) => {
+    socket.write(ANSWER.replace(`Length: ${TASK.length}`, "Length: 999"));
+    end(socket);
+  });
+  const outcome = await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" });
+  expect(["unclear", "timed_out"]).toContain(outcome.outcome);
+  expect(outcome).toMatchObject({ detail: expect.stringMatching(/; HTTP 200, .*task_id":"t1"/) });
+  await stop();
+});
+
+test("of a request that was repeated, the log has what each answer said", async () => {
+  const { upstream, stop } = await givenUpstream((socket, _earlier, before) => {
+    socket.write(before === 0 ? saying(500, 500).replace("no", "t7") : saying(502, 502));
+  }, true);
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "unclear",
+    detail: expect.stringMatching(/HTTP 500, .*t7.*HTTP 502/),
+  });
+  await stop();
+});

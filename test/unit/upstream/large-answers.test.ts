@@ -80,7 +80,7 @@ test("an answer beyond that is not read to its end", async () => {
   const upstream = await givenUpstream(() => " ".repeat(ANSWER_BYTES_MAX + 1));
   expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toEqual({
     outcome: "unclear",
-    detail: `the answer is larger than ${ANSWER_BYTES_MAX} bytes`,
+    detail: `the answer is larger than ${ANSWER_BYTES_MAX} bytes; HTTP 200, no code: ${" ".repeat(200)}`,
   });
 });
 

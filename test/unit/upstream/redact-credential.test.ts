@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { withoutSecret } from "../../../src/upstream/redact-credential.ts";
+import { withoutBegunSecret, withoutSecret } from "../../../src/upstream/redact-credential.ts";
 
 test("without a credential nothing is changed", () => {
   expect(withoutSecret(undefined)("any [words]")).toBe("any [words]");
@@ -125,4 +125,12 @@ test("an empty credential changes nothing", () => {
 // A line feed is no letter, though JSON writes it with one.
 test("a short credential stands alone also behind an escape", () => {
   expect(withoutSecret("task")('{"msg":"no\\ntask\\tof"}')).toBe('{"msg":"no\\n[redacted]\\tof"}');
+});
+
+test("the beginning of our credential at the end of a text that was cut is not shown", () => {
+  const redact = withoutBegunSecret("secret-of-ours");
+  expect(redact("Bearer secret-of-our")).toBe("Bearer ");
+  expect(redact("Bearer s")).toBe("Bearer ");
+  expect(redact("Bearer secret-x")).toBe("Bearer secret-x");
+  expect(withoutBegunSecret(undefined)("text")).toBe("text");
 });
