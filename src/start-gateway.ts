@@ -18,6 +18,7 @@ import { createTierUse, type TierUse } from "./operator/tier-use.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
+import { diskReason } from "./settlement/journal-state.ts";
 import { settleWithinMs } from "./settlement/pending-settlement.ts";
 import { createUnmeteredElsewhere } from "./settlement/unmetered-elsewhere.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "./store/connection.ts";
@@ -190,6 +191,9 @@ async function openStore(options: {
   const folder = resolve(config.store.journal);
   const journal = await openJournal(folder, log, {
     changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
+  }).catch((error: unknown) => {
+    const why = `the journal folder ${folder} cannot be used: ${diskReason(error)}`;
+    throw new Error(`${why}; mend it, or name another with store.journal or JOURNAL`, { cause: error });
   });
   const connection = createConnection({ ...config.store, place, log, metrics });
   const settlements = createSettlements(connection, {

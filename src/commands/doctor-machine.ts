@@ -7,14 +7,15 @@ import {
   fdatasyncSync,
   openSync,
   readdirSync,
-  readFileSync,
   rmSync,
   statSync,
   writeSync,
 } from "node:fs";
 import path from "node:path";
 import type { Config } from "../config/config.ts";
+import { FILE_BYTES_MAX } from "../settlement/journal-lines.ts";
 import { diskReason } from "../settlement/journal-state.ts";
+import { readRegularFile } from "../store/process-files.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;
@@ -104,9 +105,17 @@ function tryToWrite(folder: string): void {
 }
 
 function waitingCheck(name: string, folder: string, storeId: string | undefined): Check {
-  const { files, entries, byStore } = waiting(folder);
-  if (entries === 0) return good(name, `${folder} can be written, nothing waits`);
-  const found = `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${folder}`;
+  const { files, entries, byStore, unread } = waiting(folder);
+  const left = unread.length === 0 ? "" : `; not read: ${unread.sort().slice(0, NAMED_MAX).join(", ")}`;
+  if (entries === 0 && unread.length === 0) return good(name, `${folder} can be written, nothing waits`);
+  const found = `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${folder}${left}`;
+  if (entries === 0) {
+    return warning(
+      name,
+      found,
+      "gateways read regular files below 256 MiB that their user may read; see what these are",
+    );
+  }
   const others = storeId === undefined ? [] : [...byStore].filter(([id]) => id !== storeId);
   if (others.length === 0) {
     const advice =
@@ -123,20 +132,35 @@ function waitingCheck(name: string, folder: string, storeId: string | undefined)
   );
 }
 
-/** How many settlements wait, and how many of them for each store that is named in them. */
-function waiting(folder: string): { files: number; entries: number; byStore: Map<string, number> } {
+/** How many settlements wait, how many of them for each store that is named in them, and which files are not read. */
+function waiting(folder: string) {
+  const unread: string[] = [];
   let files = 0;
   let entries = 0;
   const byStore = new Map<string, number>();
   for (const file of readdirSync(folder).filter((each) => each.endsWith(".ndjson"))) {
-    const lines = readFileSync(path.join(folder, file), "utf8")
-      .split("\n")
-      .filter((line) => line !== "");
+    const lines = linesOf(path.join(folder, file));
+    if (!lines) {
+      unread.push(file);
+      continue;
+    }
     if (lines.length > 0) files++;
     entries += lines.length;
     for (const id of lines.map(storeOf)) if (id !== undefined) byStore.set(id, (byStore.get(id) ?? 0) + 1);
   }
-  return { files, entries, byStore };
+  return { files, entries, byStore, unread };
+}
+
+/** Undefined for what gateways do not open, either: what is no regular file, a link, or too large. */
+function linesOf(file: string): string[] | undefined {
+  try {
+    return readRegularFile(file, FILE_BYTES_MAX)
+      .split("\n")
+      .filter((line) => line !== "");
+  } catch (error) {
+    // Its gateway has ended meanwhile, or another one has taken it over.
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? [] : undefined;
+  }
 }
 
 /** The store of a line; undefined if it names none, as those of early releases, or is cut. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { dropOldest } from "../domain/bounded.ts";
+import { visible } from "../domain/visible-text.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 import { withoutSecrets } from "./manage/secrets.ts";
@@ -80,8 +81,9 @@ export const requestLine = (req: IncomingMessage): object => ({
   remote_address: req.socket.remoteAddress,
 });
 
-/** A text that takes at most 240 bytes of a line. */
-export function shortened(text: string): string {
+/** A text that takes at most 240 bytes of a line. JSON leaves C1 controls as they are, which terminals obey. */
+export function shortened(whole: string): string {
+  const text = visible(whole);
   const bytesOf = (part: string): number => Buffer.byteLength(JSON.stringify(part));
   if (text.length <= TEXT_BYTES_MAX && bytesOf(text) <= TEXT_BYTES_MAX) return text;
   let chars = TEXT_BYTES_MAX;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { dropOldest } from "../domain/bounded.ts";
 import { fileNamesIn } from "../store/process-files.ts";
-import { settlementOfLine } from "./journal-lines.ts";
+import { FILE_BYTES_MAX, settlementOfLine } from "./journal-lines.ts";
 import { isUnmetered } from "./pending-settlement.ts";
 
 const SUFFIX = ".ndjson";
@@ -72,7 +72,8 @@ export function createUnmeteredElsewhere(folder: string, storeId: () => string |
     const file = await open(join(folder, name), flags);
     try {
       const stat = await file.stat();
-      if (stat.isFile()) await readFrom(file, stat.size, name);
+      // No gateway takes over a larger one, either.
+      if (stat.isFile() && stat.size <= FILE_BYTES_MAX) await readFrom(file, stat.size, name);
     } finally {
       await file.close();
     }

@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, truncate, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -308,6 +308,20 @@ describe("config and doctor", () => {
         /^6 settlements .* wait in 1 files of .*; 3 of them for another Redis than the one that answers now \(2 for store-b, 1 for store-c\)$/,
       );
       expect(byName.journal.advice).toContain("HGET tg:meta id");
+    });
+
+    // Guarantee: nothing in the folder makes doctor wait, and what no gateway opens is named.
+    test("passes over what is no journal, and names it", async () => {
+      const journal = join(dir, "journal-with-others");
+      await mkdir(journal);
+      await writeFile(join(journal, "host.1.00000000.ndjson"), "{}\n");
+      expect(spawnSync("mkfifo", [join(journal, "pipe.ndjson")]).status).toBe(0);
+      await writeFile(join(journal, "huge.ndjson"), "");
+      await truncate(join(journal, "huge.ndjson"), 2 ** 32);
+      const { byName } = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
+      expect(byName.journal).toMatchObject({ ok: true, status: "warning" });
+      expect(byName.journal.message).toContain("1 settlements");
+      expect(byName.journal.message).toContain("not read: huge.ndjson, pipe.ndjson");
     });
 
     // Guarantee: a disk that takes names but no bytes is found before Redis is away.

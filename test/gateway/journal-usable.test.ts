@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -53,4 +54,20 @@ test("a gateway whose working directory was removed goes on, with its journal wh
     await gateway.stop();
     await rm(cwd, { recursive: true, force: true });
   }
+});
+
+test("a gateway that cannot use its journal folder does not start, and says which setting names it", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-journal-file-"));
+  const journal = join(folder, "journal");
+  await writeFile(journal, "in its place");
+  const env = { ...process.env, JOURNAL: journal, HOST: "127.0.0.1", PORT: "0", ADMIN_PORT: "0" };
+  const { status, stderr } = spawnSync(process.execPath, ["src/main.ts"], {
+    encoding: "utf8",
+    env,
+    timeout: 60_000,
+  });
+  expect(status).toBe(1);
+  expect(stderr).toContain(`${journal} cannot be used: a file is where the folder should be`);
+  expect(stderr).toContain("store.journal");
+  await rm(folder, { recursive: true });
 });

@@ -40,3 +40,12 @@ test.each([
 });
 
 test("a short text stays as it is", () => expect(shortened("/manage/v1/é")).toBe("/manage/v1/é"));
+
+// Guarantee: whoever reaches the port has nothing obeyed by the terminal that shows the log.
+test("what a terminal would obey is escaped, also where JSON leaves it as it is", () => {
+  const written: string[] = [];
+  const log = createLogger("info", { write: (line) => void written.push(line) });
+  const refusals = createRefusalLog({ log, counted: () => undefined });
+  refusals.signIn("no_token", request("/manage/v1/%c2%9b2J%1b%5b2J%e2%80%ae"));
+  expect(JSON.parse(written[0]!)).toMatchObject({ path: "/manage/v1/\\u009b2J\\u001b[2J\\u202e" });
+});

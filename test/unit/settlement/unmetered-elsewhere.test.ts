@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
-import { appendFileSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { lineOf } from "../../../src/settlement/journal-lines.ts";
+import { FILE_BYTES_MAX, lineOf } from "../../../src/settlement/journal-lines.ts";
 import type { Charge } from "../../../src/settlement/pending-settlement.ts";
 import { createUnmeteredElsewhere } from "../../../src/settlement/unmetered-elsewhere.ts";
 import { keyRef } from "../../../src/store/names.ts";
@@ -77,6 +77,17 @@ test("a pipe, a folder and a link in the journal folder are passed over", async 
   expect(await find("task_1")).toEqual(FOUND);
   expect(await find("linked")).toBeUndefined();
   rmSync(elsewhere, { recursive: true });
+});
+
+// Guarantee: a file that no gateway takes over costs no poll anything.
+test("a file that is larger than a journal becomes is passed over", async () => {
+  const huge = join(folder, "host.2.00000000.ndjson");
+  writeFileSync(huge, line("huge"));
+  truncateSync(huge, FILE_BYTES_MAX + 1);
+  writeFileSync(other, line("task_1"));
+  const { find } = given();
+  expect(await find("task_1")).toEqual(FOUND);
+  expect(await find("huge")).toBeUndefined();
 });
 
 test("so many tasks are remembered, the latest ones", async () => {
