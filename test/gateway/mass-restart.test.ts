@@ -201,6 +201,9 @@ test("all gateways are killed and started at once with open tasks and full journ
     .map(([, , us, [command, sha]]) => `${us} ${command} ${sha?.slice(0, 60)}`)
     .sort((a, b) => Number.parseInt(b, 10) - Number.parseInt(a, 10))
     .slice(0, 5);
+  figures.commands = (await redis.client.info("commandstats"))
+    .split("\r\n")
+    .filter((line) => /cmdstat_(evalsha|eval|fcall):/.test(line));
   if (TASKS > 10_000 || process.env.MASS_SHOW) console.log(JSON.stringify(figures, null, 1));
 
   for (const [n, key] of keys.entries()) {
