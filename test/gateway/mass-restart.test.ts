@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { lineOf } from "../../src/settlement/journal-lines.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
@@ -141,6 +141,13 @@ test("all gateways are killed and started at once with open tasks and full journ
   };
   const [redis, upstream] = [await givenRedis(), await startUpstream()];
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mass-"));
+  const programs: { stop(): Promise<void> }[] = [];
+  onTestFinished(async () => {
+    await Promise.all(programs.map(({ stop }) => stop()));
+    upstream.stop();
+    await redis.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
   const { keys, lines } = await seed(redis, upstream.url);
   note("seeded");
   const honest = await issueKey(oneNode(redis.client), {
@@ -150,6 +157,7 @@ test("all gateways are killed and started at once with open tasks and full journ
   const options = { redisUrl: redis.url, upstreamUrl: upstream.url, journal: folder, config: {} as Sections };
 
   const dead = await Promise.all([startGatewayProcess(options), startGatewayProcess(options)]);
+  programs.push(...dead);
   const files = (await readdir(folder)).filter((name) => name.endsWith(".ndjson"));
   expect(files).toHaveLength(2);
   for (const { signal } of dead) signal("SIGKILL");
@@ -172,6 +180,7 @@ test("all gateways are killed and started at once with open tasks and full journ
     ...(process.env.MASS_NODE_OPTIONS ? { NODE_OPTIONS: process.env.MASS_NODE_OPTIONS } : {}),
   };
   const alive = await Promise.all([startProgram(env, {}, folder), startProgram(env, {}, folder)]);
+  programs.push(...alive);
   const listening = (at: number) => alive[at]!.logs().find((line) => line.msg === "tollgate is listening");
   const urls = (): string[] => [0, 1].flatMap((at) => (listening(at) ? [String(listening(at)!.url)] : []));
   await until(() => urls().length === 2, "both to listen");
@@ -224,8 +233,4 @@ test("all gateways are killed and started at once with open tasks and full journ
   expect(customer.statuses.get(200)).toBe(upstream.made());
   for (const { stop } of alive) await stop();
   expect((await readdir(folder)).filter((name) => name.endsWith(".ndjson"))).toEqual([]);
-  for (const { stop } of dead) await stop();
-  upstream.stop();
-  await redis.stop();
-  await rm(folder, { recursive: true, force: true });
 }, 600_000);
