@@ -1,8 +1,8 @@
 import type { FlushTarget } from "./outbox-sending.ts";
 import { isUnmetered, type Settlement } from "./pending-settlement.ts";
 
-/** Settlements that are sent at a time. */
-export const FLUSH_BATCH = 200;
+/** Settlements that are sent at a time: some calls, so that a round trip costs little beside them, and well within the time limit of one. */
+export const FLUSH_BATCH = 512;
 
 /** Settlements of one store by script and request id, oldest first. */
 export type Queue = Map<string, Settlement>;

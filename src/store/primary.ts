@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createRewriteAfterStart } from "./append-only-file.ts";
+import { createBatcher } from "./batcher.ts";
 import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
 import { createCalls } from "./calls.ts";
 import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
@@ -15,7 +16,7 @@ import { createOutage } from "./outage.ts";
 import { wordsOfNamed } from "./placement.ts";
 import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
-import type { Run } from "./script-definition.ts";
+import { itemOf, type Run } from "./script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
 
@@ -68,7 +69,7 @@ export function createPrimary(options: PrimaryOptions) {
   const redis = sharedClient(options, limits.connecting);
   const slots = createSlotRule(store);
   const scripts = createScriptRunner(redis, { within, ...slots.ofScripts });
-  const direct = runDirectly(scripts, store.frozen);
+  const direct = runDirectly(scripts, store.frozen, slots.areApart);
   const clock = createStoreClock(options.nowMs);
   const rewriteAfterStart = createRewriteAfterStart({ redis, within, log, name: options.name });
   const probeName = (): string => probeNameIn(store.partitionOn(primary));
@@ -170,14 +171,20 @@ function createSlotRule({ isClustered }: StoreContext) {
   };
 }
 
-/** Past the breaker; what Redis says of frozen partitions is noted all the same. */
-const runDirectly =
-  (scripts: ScriptRunner, frozen: FrozenPartitions): Run =>
-  (script, call) =>
-    scripts.run(script, call).catch((error: unknown) => {
+/** Past the breaker, batched per tick as well; what Redis says of frozen partitions is noted all the same. */
+function runDirectly(scripts: ScriptRunner, frozen: FrozenPartitions, isApart: () => boolean): Run {
+  const { send } = scripts;
+  const batched = createBatcher({ send, sendAgain: send, isApart, failure: (error) => error });
+  return async (script, call) => {
+    try {
+      if (!script.isBatched) return await scripts.run(script, call);
+      return script.read(await batched(script, itemOf(script, call)), call);
+    } catch (error) {
       frozen.refuses(script.keys(call)[0]!, error);
       throw error;
-    });
+    }
+  };
+}
 
 const commandDirectly =
   (redis: Redis, within: Deadlines["within"]) =>
