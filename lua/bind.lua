@@ -9,7 +9,7 @@
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)
 --       8 holds (zset: request id by due ms)  9 key (hash)
---       10 claim (string: request id, partition; empty where the gateway has claimed the task id before, and in a store of layout 1)
+--       10 claim (string: request id, partition; empty where the gateway has claimed the task id before)
 --       11 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits; 0: unmetered)  6 endpoint (path)  7 task id
 --       8 ms until the sweeper may poll  9 the answer's data (JSON; empty without an Idempotency-Key)

@@ -1,14 +1,10 @@
 import { keyRef } from "../store/names.ts";
 import { readRegularFile } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
 import type { Settlement } from "./pending-settlement.ts";
 
-/**
- * The format of the lines that this release writes: the arguments of the scripts, by name. Releases that do not know
- * `isAnswered` read such a line as a settlement that waits, and send it once more, which changes nothing.
- */
-const FORMAT = 3;
+/** The format of the lines: the arguments of the scripts, by name. */
+const FORMAT = 1;
 
 /** Some 1,700 bytes for each line that a gateway may have. Nothing is written beyond it, either. */
 export const FILE_BYTES_MAX = 256 * 2 ** 20;
@@ -24,8 +20,7 @@ interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCount
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
   const { atMs, untilMs, isCounted, isAnswered } = settlement;
   const { keyId, accountId, partition } = call.key;
-  // Lines of earlier releases have `clustered`.
-  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined, clustered: undefined };
+  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
   const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, isAnswered, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
@@ -33,8 +28,8 @@ export function lineOf({ script, storeId, call, ...settlement }: Settlement): st
 /** The content of a file. */
 export interface JournalContent {
   settlements: Settlement[];
-  /** The latest format of its lines, if a later release than this one has written any. */
-  laterFormat?: number;
+  /** The format of lines that another version of Tollgate has written. */
+  otherFormat?: number;
 }
 
 /** Reads a journal file. Its last line may be cut if the writer crashed. */
@@ -42,16 +37,15 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
   const content: JournalContent = { settlements: [] };
   for (const text of readRegularFile(path, FILE_BYTES_MAX).split("\n")) {
     if (text === "") continue;
-    let line: Line | EarlierLine;
+    let line: Line;
     try {
-      line = JSON.parse(text) as Line | EarlierLine;
+      line = JSON.parse(text) as Line;
     } catch {
       log?.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
       continue;
     }
-    const { format = 1 } = line;
-    if (format > FORMAT) content.laterFormat = format;
-    const settlement = "call" in line ? settlementOf(line) : settlementOfEarlier(line);
+    if (line && line.format !== FORMAT && line.format) content.otherFormat = line.format;
+    const settlement = line?.format === FORMAT && line.call ? settlementOf(line) : undefined;
     if (settlement) content.settlements.push(settlement);
     else log?.error({ file: path, line: text }, "a line of the journal makes no sense; settle it by hand");
   }

@@ -182,9 +182,6 @@ export const idempotencyName = (partition: number, digest: string): string =>
 /** A task's record, in the partition of the request that owns the task id. */
 export const taskName = (taskId: string, partition: number): string => `${tag(partition)}:task:${taskId}`;
 
-/** A task's record in a store of layout 1, outside the partitions. */
-export const earlierTaskName = (taskId: string): string => `tg:task:${taskId}`;
-
 /** The owner of a task id over all partitions, as `claimText`. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
 

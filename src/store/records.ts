@@ -190,7 +190,7 @@ export interface Sighting {
 }
 
 /**
- * `tg:{pNN}:task:<task id>`, in layout 1 `tg:task:<task id>`: one text with spaces between request id, key id, account id,
+ * `tg:{pNN}:task:<task id>`: one text with spaces between request id, key id, account id,
  * when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
  * upstream gave the task's id to another request, too. Lua reads it in lua/include/task.lua.
  */

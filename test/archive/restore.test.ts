@@ -151,7 +151,7 @@ describe("a restored store", () => {
       entries: 21,
       violations: [],
     });
-    expect(await empty.redis.hget("tg:meta", "layout")).toBe("4");
+    expect(await empty.redis.hget("tg:meta", "layout")).toBe("1");
     const archive = connectArchive(stage.url);
     try {
       expect(await verifyArchive(empty.nodes, archive.query)).toMatchObject({ ok: true, violations: [] });

@@ -1012,39 +1012,10 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
-/** Mistakes that only a store shows that moves from layout 1 to layout 2. */
-export const MOVE_MUTANTS: readonly Mutant[] = [
+/** Mistakes that only entries of one millisecond show, and a claim that was taken before its BIND. */
+export const LAYOUT_MUTANTS: readonly Mutant[] = [
   mutant("its own claim is taken for another's", "include/claim", "or read_owner(found) == request_id", ""),
-  mutant("what another request owns by now is moved", "move", "earlier.request_id ~= request_id", "false"),
-  without("the record of layout 1 stays", "move", 'redis.call("DEL", KEYS[1])\n'),
-  mutant("what was collected is moved", "move", 'redis.call("EXISTS", KEYS[4]) == 0', "false"),
-  without("of two tasks one is not marked", "move", "if others then dispute(others, earlier.account_id) end"),
-  mutant(
-    "another's record is written over",
-    "move",
-    "if not kept or kept.request_id == request_id then",
-    "do",
-  ),
-  mutant("the end of a task is lost", "move", "kept and is_final(kept.status) and kept.text or", ""),
-  mutant("what a later poll said is lost", "move", "is_final(kept.status) and", ""),
-  mutant("a mark of layout 1 is lost", "move", " or earlier.is_disputed", ""),
-  mutant("a mark of layout 2 is lost", "move", " or kept and kept.is_disputed", ""),
-  mutant("of two tasks the other is not marked", "move", "= others or earlier", "= earlier"),
-];
-
-/** Mistakes that only a store shows that moves from layout 3 to layout 4. */
-export const CONVERT_MUTANTS: readonly Mutant[] = [
-  mutant("what is in layout 4 is taken for layout 3", "convert", '.ok ~= "set" then', ".ok == 'none' then"),
-  without("a set is added to", "convert", '  redis.call("DEL", name)\n'),
-  mutant("accounts are not in order", "convert", 'return "0" end)', 'return "1" end)'),
-  without(
-    "a checkpoint's lines are lost",
-    "convert",
-    "    checkpoint.lines[#checkpoint.lines + 1] = checkpoint_line(id, at, kind, amount, what)\n",
-  ),
   mutant("an id loses its number", "include/checkpoint", '"%-0$"', '"%-%d+$"'),
-  mutant("what a line was for is lost", "convert", "kind, amount, what)\n  end", 'kind, amount, "")\n  end'),
-  mutant("keys are not in order", "convert", '"created_at") or "0"', '"expires_at") or "0"'),
 ];
 
 /** Mistakes that only a Redis Cluster shows, where a task id may be disputed before its owner's BIND. */

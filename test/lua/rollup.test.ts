@@ -50,7 +50,7 @@ beforeEach(() => empty());
 
 async function empty(): Promise<void> {
   await redis.flushall();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "4" });
+  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
 }
 
 const { ledger, rolled, ended, trimmed } = partitionNames(0);
