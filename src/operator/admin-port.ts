@@ -112,7 +112,6 @@ export function createAdminPort(options: {
 /** Keys by tier for `/config`, and the partitions that they lack; null before they are known. */
 const tierCountsJson = (counts: TierCounts | null) => ({
   keys_by_tier: counts?.keys ?? null,
-  uncounted_partitions: counts?.uncounted ?? null,
   unread_partitions: counts?.unread ?? null,
 });
 

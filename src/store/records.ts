@@ -93,7 +93,7 @@ export const KEY_FIELDS = {
   monthly_credits: "credits that requests of one UTC month may hold and consume together",
   revision: "how often operators changed it; missing before the first time",
   fingerprint: "of the call with an Idempotency-Key that made it",
-  counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is not counted, or revoked",
+  counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",
   day_count: "requests admitted on that day",

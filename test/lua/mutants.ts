@@ -1300,7 +1300,6 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "archived",
     "trim",
     "rollup",
-    "tally",
     "refused",
     "account",
     "adjust",
@@ -1326,7 +1325,6 @@ export const TIER_MUTANTS: readonly Mutant[] = [
     "include/tiers",
     '    redis.call("HSET", key, "counted", tier)\n',
   ),
-  mutant("a partition counts as gone through too early", "tally", 'if ARGV[3] == "1" then', "if true then"),
 ];
 
 /** Of caps of a month, beyond what the model knows; test/lua/spend-cap.test.ts finds them. */

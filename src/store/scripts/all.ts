@@ -28,7 +28,6 @@ import { rollup } from "./rollup.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { suspend } from "./suspend.ts";
-import { tally } from "./tally.ts";
 import { token } from "./token.ts";
 import { trim } from "./trim.ts";
 import { turn } from "./turn.ts";
@@ -61,7 +60,6 @@ export const SCRIPTS: readonly ScriptFile[] = [
   trim,
   rollup,
   survey,
-  tally,
   gather,
   refused,
   account,
