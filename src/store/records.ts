@@ -97,11 +97,9 @@ export const KEY_FIELDS = {
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",
   day_count: "requests admitted on that day",
-  spends_in: "the first of the keys that this one replaces, in whose record the next three are",
+  spends_in: "the first of the keys that this one replaces, in whose record the next two are",
   month: "the UTC month of `spent`, as months since January 1970",
   spent: "credits held and consumed by requests admitted in that month, without what was given back",
-  spent_since:
-    "the first admission that is counted, where an earlier release, which counted none, knew the key",
   late_day: "the UTC day of `late_count`",
   late_count: "requests of that day that were bound after their hold was void",
   limits:

@@ -1342,18 +1342,6 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "elseif",
   ),
   mutant(
-    "a key of an earlier release goes back a month",
-    "include/spent",
-    " and month >= month_of(spent.clock)",
-    "",
-  ),
-  mutant(
-    "what an earlier release admitted gives room back",
-    "include/spent",
-    "admitted_at < spent.since or ",
-    "",
-  ),
-  mutant(
     "a rotated key gives room back to itself alone",
     "include/spent",
     "  if f[3] then",
@@ -1381,12 +1369,6 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "bind",
     "if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then",
     "if is_other_day and month_of(admitted_at) == month_of(now) then",
-  ),
-  mutant(
-    "what an earlier release admitted for a key gives room to the one that replaces it",
-    "admit",
-    "(key.is_used or spends_in)",
-    "key.is_used",
   ),
   mutant("a month goes back", "admit", "> tonumber(month or -1)", "~= tonumber(month or -1)"),
 ];
