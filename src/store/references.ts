@@ -115,8 +115,7 @@ const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this r
 /**
  * The account's entry under a reference: where the index says that it is, else among its latest ones, else in the archive.
  * @param place.booked what `oncePerReference` has answered, with the entry if it was looked up already
- * @returns undefined if only the archive has it, and that is away; and, without an archive, for one of an earlier release that
- *   20,000 have followed
+ * @returns undefined if only the archive has it, and that is away
  */
 export async function entryOfReference(
   nodes: RedisNodes,

@@ -24,8 +24,8 @@ const LOOKED_AT_MAX = 500;
 /** Looked at in one call, so that none blocks Redis for long. */
 const AT_A_TIME = 50;
 
-/** The open requests of a whole store, or of a part of it, at about one time. */
-export interface Survey {
+/** The open requests of a part of a store, at about one time. */
+interface OpenRequests {
   /** The store's clock, Unix ms. */
   atMs: number;
   /** How many of each state and age, in the order of AGES. */
@@ -34,8 +34,12 @@ export interface Survey {
   oldestMs: Record<OpenState, number>;
   /** How long the most overdue work has been waiting; 0 when nothing is overdue. */
   overdueMs: number;
-  /** Partitions that no figure counts: their primary was away, or they were frozen. Missing in surveys of earlier releases. */
-  unreadPartitions?: number;
+}
+
+/** Those of a whole store. */
+export interface Survey extends OpenRequests {
+  /** Partitions that no figure counts: their primary was away, or they were frozen. */
+  unreadPartitions: number;
 }
 
 /** The last check of the ledger, as all gateways report it. */
@@ -79,7 +83,7 @@ export function createSurveys(connection: Connection) {
     async take(): Promise<Survey> {
       const { partitions = 0 } = connection.facts() ?? {};
       const lists = listsOfOpenRequests(partitions);
-      const parts: Survey[] = [];
+      const parts: OpenRequests[] = [];
       const read = new Set<number>();
       let failed: unknown;
       for (const primary of connection.primaries()) {
@@ -112,7 +116,7 @@ export function createSurveys(connection: Connection) {
 async function surveyOf(
   { command, run }: Pick<Primary, "command" | "run">,
   lists: ReturnType<typeof listsOfOpenRequests>,
-): Promise<Survey> {
+): Promise<OpenRequests> {
   const result = emptySurvey(0);
   const sizes = await command((redis) =>
     many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
@@ -122,7 +126,7 @@ async function surveyOf(
   return result;
 }
 
-function sumOf(parts: readonly Survey[], atMs: number): Survey {
+function sumOf(parts: readonly OpenRequests[], atMs: number): OpenRequests {
   const sum = emptySurvey(atMs);
   for (const { open, oldestMs, overdueMs } of parts) {
     sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
@@ -134,7 +138,7 @@ function sumOf(parts: readonly Survey[], atMs: number): Survey {
   return sum;
 }
 
-const emptySurvey = (atMs: number): Survey => ({
+const emptySurvey = (atMs: number): OpenRequests => ({
   atMs,
   open: { held: AGES.map(() => 0), bound: AGES.map(() => 0) },
   oldestMs: { held: 0, bound: 0 },
@@ -142,7 +146,7 @@ const emptySurvey = (atMs: number): Survey => ({
 });
 
 /** Adds one list of a partition to a survey. Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
-async function look(run: Run, partition: number, list: DueList, result: Survey): Promise<void> {
+async function look(run: Run, partition: number, list: DueList, result: OpenRequests): Promise<void> {
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;
   let lookedAt = 0;

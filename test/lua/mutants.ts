@@ -1648,7 +1648,6 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("failed tasks count seconds", "rollup", 'elseif what == "completed"', "elseif true"),
   mutant("seconds are cut", "rollup", "/ 1000 + 0.5", "/ 1000"),
   mutant("seconds are less than none", "rollup", "math.max(0, ended_at - bound_at)", "(ended_at - bound_at)"),
-  without("an earlier note counts from 1970", "rollup", "  if bound_at == 0 then return 0 end\n"),
   mutant("there seems to be no more", "rollup", "if #entries == most or", "if"),
   mutant(
     "a month begins a day late",
@@ -1666,10 +1665,10 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
   without(
     "an end is not noted",
     "observe",
-    "note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9] or 0)",
+    "note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])",
   ),
   mutant("a failed task has completed", "observe", "record[3], status, ", 'record[3], "completed", '),
-  mutant("when it was bound is not noted", "observe", "status, record[9] or 0)", "status, 0)"),
+  mutant("when it was bound is not noted", "observe", "status, record[9])", "status, 0)"),
   without(
     "an uncollected task is not noted",
     "bind",
@@ -1720,19 +1719,18 @@ export const REFERENCE_MUTANTS: readonly Mutant[] = [
     "if #others >= INDEXED_MAX then",
     "if #others >= INDEXED_MAX then others = {} end\n  if false then",
   ),
-  mutant("an entry beyond the twenty is not kept", "include/references", "if entry then", "if false then"),
+  without(
+    "an entry beyond the twenty is not kept",
+    "include/references",
+    '    redis.call("HSET", hash, field .. " " .. account_id, entry)\n',
+  ),
   without(
     "an entry beyond the twenty stays",
     "include/references",
     '  redis.call("HDEL", hash, field .. " " .. account_id)\n',
   ),
   mutant("the others leave, too", "include/references", "if #others == 0 then", "if true then"),
-  mutant(
-    "an entry is not known",
-    "include/references",
-    'entry and account_id .. "@" .. entry or',
-    "false or",
-  ),
+  mutant("an entry is not known", "include/references", 'account_id .. "@" .. entry', "account_id"),
   mutant("an empty place stays", "include/references", "if #others == 0 then", "if false then"),
   mutant(
     "another part of the digest",

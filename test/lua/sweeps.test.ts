@@ -162,7 +162,7 @@ test.each([
 test.each([
   ["its own", HOUR_MS, "finished"],
   ["its own", 3 * HOUR_MS, "observed"],
-  ["none, as of an earlier release", undefined, "finished"],
+  ["none, as one that was restored", undefined, "finished"],
 ])("a task is as old as it may be by %s maximum age: %s ms, %s", async (_, maxAgeMs, outcome) => {
   const stage = createStage(connection, { clock: "redis" });
   const task = stage.request(await stage.givenKey());
@@ -178,7 +178,7 @@ test.each([
   ]);
 });
 
-test("a poll finds the maximum age and the upstream that BIND fixed; those of an earlier release have none", async () => {
+test("a poll finds the maximum age and the upstream that BIND fixed; those of a restored task are not known", async () => {
   const task = stage.request(await stage.givenKey());
   await stage.givenTask(task);
   const inspected = async () => {
@@ -275,8 +275,8 @@ test("a request that the store had forgotten is kept for the retention of its BI
   expect(await stage.sweeps.collect(stage.partition, 1, 10)).toEqual({ looked: 1, collected: 1 });
 });
 
-// Records of earlier releases have no retention, and are listed by when they ended.
-test("a request of an earlier release is kept for the collecting gateway's retention, and looked at once", async () => {
+// Restored records have no retention.
+test("a restored request is kept for the collecting gateway's retention, and looked at once", async () => {
   const request = stage.request(await stage.givenKey());
   await stage.givenTask(request);
   await stage.observe(request, "completed");

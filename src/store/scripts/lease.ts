@@ -25,7 +25,7 @@ export interface OpenRequest {
   boundAtMs: number;
   /** The store's clock at its lease, Unix ms; a task's age is counted up to it. */
   leasedAtMs: number;
-  /** Fixed when the task was bound; undefined for one that an earlier release bound. */
+  /** Fixed when the task was bound; undefined for one that was restored. */
   maxAgeMs: number | undefined;
   /** Which upstream made the task; undefined as `maxAgeMs` is. */
   upstream: string | undefined;

@@ -18,7 +18,7 @@ const chargeOf = (requestId: string, storeId = "A"): Charge => ({
   script: "bind",
   storeId,
   atMs: NOW_MS,
-  call: { requestId, key: KEY, price: 10, endpoint: "/", task: newTask("task") },
+  call: { requestId, key: KEY, price: 10, endpoint: "/", retentionMs: 3_600_000, task: newTask("task") },
 });
 
 /** An outbox over a journal that only counts, and a store that answers everything. */
