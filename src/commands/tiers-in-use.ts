@@ -9,7 +9,7 @@ import { readTierCounts, type TierCounts } from "../store/tier-counts.ts";
 const COMMAND_TIMEOUT_MS = 2000;
 
 /** Whether keys use tiers that a configuration lacks, as far as the store of that configuration can be asked. */
-export interface TiersInUse {
+interface TiersInUse {
   problems: ConfigProblem[];
   /** What is not known and why, in words; undefined when all is known. */
   notChecked?: string;

@@ -22,7 +22,7 @@ import type { GatewayState } from "./manage/services.ts";
 import type { Reading } from "./readings.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 
-export type AdminPortOptions = Parameters<typeof createAdminPort>[0];
+type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 
 /** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
 export function createAdminPort(options: {

@@ -9,7 +9,7 @@ export interface KeyRef {
 }
 
 /** The Redis names that every request of a key touches; built once per key, not once per request. */
-export interface KeyNames {
+interface KeyNames {
   readonly key: string;
   readonly window: string;
   readonly slots: string;

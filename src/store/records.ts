@@ -192,7 +192,7 @@ export interface Sighting {
  * when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
  * upstream gave the task's id to another request, too. Lua reads it in lua/include/task.lua.
  */
-export interface TaskRecord {
+interface TaskRecord {
   requestId: string;
   accountId: string;
   /** The latest observation, if there is one. */

@@ -46,7 +46,7 @@ type Forgotten = { outcome: "forgotten"; balance: number; references: number };
 export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
 
 /** The archive has an entry under the reference. */
-export interface FoundInArchive {
+interface FoundInArchive {
   outcome: "duplicate" | "mismatch";
   balance: number;
   entry: LedgerEntry;

@@ -26,13 +26,13 @@ import { lowerCase } from "./sorted-lists.ts";
 import { requireNoEviction } from "./store-facts.ts";
 
 /** Which store is restored. */
-export interface RestoredStore {
+interface RestoredStore {
   /** `id` of its `tg:meta`: gateways know their settlements' store by it. */
   id: string;
   partitions: number;
 }
 
-export interface RestoredAccount {
+interface RestoredAccount {
   partition: number;
   accountId: string;
   record: AccountRecord & Readonly<Record<string, string>>;

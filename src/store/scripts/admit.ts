@@ -23,7 +23,7 @@ export interface Generation {
   idempotency?: { digest: string; fingerprint: string };
 }
 
-export interface AdmitCall {
+interface AdmitCall {
   generation: Generation;
   tiers: Tiers;
   /** After this moment of the store's clock it is refused as stale, Unix ms. */

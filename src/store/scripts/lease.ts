@@ -4,7 +4,7 @@ import type { Script } from "../script-definition.ts";
 /** The lists of a partition in which requests fall due: holds to void, tasks to poll. */
 export type DueList = "holds" | "polls";
 
-export interface LeaseCall {
+interface LeaseCall {
   list: DueList;
   partition: number;
   most: number;
