@@ -135,7 +135,10 @@ describe("config and doctor", () => {
           runHere(["keys", "create", "--tier", "gold", "--json"], given);
         expect((await create(withGold)).code).toBe(0);
         const ofGold = await doctor(withGold);
-        expect(ofGold.byName.tiers.message).toContain("in 64 partitions a running gateway has yet to count");
+        expect(ofGold.byName.tiers).toMatchObject({
+          status: "ok",
+          message: expect.stringContaining("the config names every tier that keys use"),
+        });
 
         const file = await tiers({ golt: limits });
         const check = await runHere(["config", "check", file, "--json"], asked);
@@ -144,7 +147,7 @@ describe("config and doctor", () => {
           code: 1,
           problems: [{ path: "tiers.gold", message: expect.stringMatching(/^1 key uses tier gold.*golt/) }],
         });
-        expect(not_checked).toContain("64 partitions");
+        expect(not_checked).toBeUndefined();
         const { byName, code } = await doctor({ ...asked, TOLLGATE_CONFIG: file });
         expect(code).toBe(1);
         expect(byName.tiers).toMatchObject({
