@@ -125,8 +125,6 @@ redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count",
   "limits", key.limits, unpack(spends_in and {} or { "spent", int(spent + price) }))
 if spends_in then redis.call("HSET", spending, "spent", int(spent + price)) end
 if is_new_month then redis.call("HSET", spending, "month", int(month_of(key.clock))) end
--- An earlier release counted nothing, so nothing of its requests is given back, nor of those of a key that this one replaces.
-if (key.is_used or spends_in) and not month then redis.call("HSET", spending, "spent_since", clock) end
 redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)

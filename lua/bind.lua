@@ -9,12 +9,11 @@
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)
 --       8 holds (zset: request id by due ms)  9 key (hash)
---       10 claim (string: request id, partition; empty where the gateway has claimed the task id before, and in a store of layout 1)
+--       10 claim (string: request id, partition; empty where the gateway has claimed the task id before)
 --       11 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits; 0: unmetered)  6 endpoint (path)  7 task id
 --       8 ms until the sweeper may poll  9 the answer's data (JSON; empty without an Idempotency-Key)
---       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest
---       and, empty in settlements of earlier releases:  13 maximum age of the task (ms)
+--       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest  13 maximum age of the task (ms)
 --       14 which upstream made it (a text)  15 retention (ms)
 --       16 when the request was admitted (ms; empty if it is not known)
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
@@ -120,7 +119,7 @@ else
     note_ended(request, now, request_id, account_id, ARGV[4], ARGV[6], "uncollected", price)
   end
   if outcome == "late" then add_spent(spent, admitted_at, price) end
-  if ARGV[15] ~= "" and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
+  if not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end
   redis.call("PERSIST", request)

@@ -7,8 +7,8 @@
 --
 -- BOUND  50  one request
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
---       3 task (string; only where there is one)  4 claim (string: request id, partition; only in layout 2, and not on a cluster)
--- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release
+--       3 task (string; only where there is one)  4 claim (string: request id, partition; not on a cluster)
+-- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record that was restored
 --       4 prefix of the names of accounts  5 name of the archive's record (hash)
 -- RETURNS outcome
 --   collected

@@ -14,7 +14,7 @@
 --   not_found    no such task, or another account's
 --   task         request id, key id of its creator, fresh (1: the data may be answered from the cache), status,
 --                data (JSON), bound at (ms); unless fresh, also maximum age (ms) and upstream as they were fixed by
---                BIND (empty: bound by an earlier release)
+--                BIND (empty: restored)
 --@include clock
 --@include key
 --@include reply

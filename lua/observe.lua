@@ -21,7 +21,7 @@
 --   already_finished  had ended before; status and data are those of its end
 --   disputed          the task id is disputed, and the task has not ended: the upstream may speak of another account's
 --                     task, so nothing is kept; status and data are those from before, then also when it was bound (ms)
---                     and its maximum age (ms; empty: bound by an earlier release)
+--                     and its maximum age (ms; empty: restored)
 --   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
 --                     happens
 --@include audit
@@ -106,7 +106,7 @@ end
 redis.call("SREM", KEYS[4], request_id)
 if shared then redis.call("SREM", shared.slots, request_id) end
 redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
-note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9] or 0)
+note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
   refunded = post_refund(account, KEYS[6], now, account_id, request_id, {

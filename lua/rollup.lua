@@ -62,9 +62,8 @@ for _, one in ipairs(entries) do
   end
 end
 
--- Whole seconds, rounded half up. An earlier release notes 0 instead of when the task was bound.
+-- Whole seconds, rounded half up.
 local function run_seconds(bound_at, ended_at)
-  if bound_at == 0 then return 0 end
   return math.floor(math.max(0, ended_at - bound_at) / 1000 + 0.5)
 end
 

@@ -62,7 +62,7 @@ export async function startGateway(
   const tracing = await openTracing(live.config, log, (reason, spans) =>
     metrics.spansDropped.inc({ reason }, spans),
   );
-  const counts = createCounts({ connection, live, role, metrics, log });
+  const counts = createCounts({ connection, live, metrics, log });
   const publicPort = createPublicPort({
     started: config,
     config: live.config,
@@ -143,14 +143,8 @@ function followChanges(options: {
 }
 
 /** What a gateway counts for its operators, off the way of requests. */
-function createCounts(options: {
-  connection: Connection;
-  live: LiveConfig;
-  role: Role;
-  metrics: Metrics;
-  log: Logger;
-}) {
-  const { connection, live, role, metrics, log } = options;
+function createCounts(options: { connection: Connection; live: LiveConfig; metrics: Metrics; log: Logger }) {
+  const { connection, live, metrics, log } = options;
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
     usable: connection.isUsable,
@@ -161,7 +155,6 @@ function createCounts(options: {
     counter: createTierCounter(connection),
     config: live.config,
     file: live.file,
-    countsKeys: role.isFirstWorker,
     metrics,
     log,
   });

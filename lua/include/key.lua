@@ -44,6 +44,5 @@ local function read_key(name, now, tiers, ...)
     day = day,
     day_count = is_same_day and tonumber(f[10]) or 0,
     is_same_day = is_same_day,
-    is_used = f[8] and true,
   }, f[12], f[13], f[14]
 end

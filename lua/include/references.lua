@@ -20,19 +20,17 @@ local function indexed_besides(hash, field, account_id)
   return others, is_there
 end
 
--- Lists an account under a reference, with the id of its entry where that is known. Returns false if it was listed before, or
--- there is no room; the entry is kept all the same then.
+-- Lists an account under a reference, with the id of its entry. Where there is no room for it, the entry is kept all the same.
 local function index_reference(name, reference, account_id, entry)
   local hash, field = index_place(name, reference)
   local others, is_there = indexed_besides(hash, field, account_id)
-  if is_there then return false end
+  if is_there then return end
   if #others >= INDEXED_MAX then
-    if entry then redis.call("HSET", hash, field .. " " .. account_id, entry) end
-    return false
+    redis.call("HSET", hash, field .. " " .. account_id, entry)
+    return
   end
-  others[#others + 1] = entry and account_id .. "@" .. entry or account_id
+  others[#others + 1] = account_id .. "@" .. entry
   redis.call("HSET", hash, field, table.concat(others, " "))
-  return true
 end
 
 local function unindex_reference(name, reference, account_id)

@@ -7,15 +7,15 @@
 
 -- Reads it from the key's record of this name; nil without a record. Before the first write: it fails where the name has moved.
 local function read_spent(name)
-  local f = redis.call("HMGET", name, "account_id", "clock_ms", "spends_in", "month", "spent", "spent_since")
+  local f = redis.call("HMGET", name, "account_id", "clock_ms", "spends_in", "month", "spent")
   if not f[1] then return nil end
-  local spending, month, credits, since = name, f[4], f[5], f[6]
+  local spending, month, credits = name, f[4], f[5]
   if f[3] then
     spending = string.match(name, "^tg:{p%d+}:key:") .. f[3]
-    month, credits, since = unpack(redis.call("HMGET", spending, "month", "spent", "spent_since"))
+    month, credits = unpack(redis.call("HMGET", spending, "month", "spent"))
   end
   return { key = name, spending = spending, month = tonumber(month or -1), credits = tonumber(credits or 0),
-    since = tonumber(since or 0), clock = tonumber(f[2] or 0) }
+    clock = tonumber(f[2] or 0) }
 end
 
 -- Adds credits of a request that was admitted at this time (ms); less than 0 gives them back. Only what was admitted in the
@@ -25,10 +25,10 @@ local function add_spent(spent, admitted_at, credits)
   if not spent or not admitted_at then return end
   admitted_at = tonumber(admitted_at)
   local month = month_of(admitted_at)
-  if admitted_at < spent.since or month < spent.month then return end
+  if month < spent.month then return end
   if month == spent.month then
     redis.call("HSET", spent.spending, "spent", int(math.max(0, spent.credits + credits)))
-  elseif credits > 0 and month >= month_of(spent.clock) and month <= month_of(math.max(spent.clock, store_now(""))) then
+  elseif credits > 0 and month <= month_of(math.max(spent.clock, store_now(""))) then
     redis.call("HSET", spent.spending, "month", int(month), "spent", int(credits))
     redis.call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))
   end

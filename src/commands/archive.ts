@@ -27,7 +27,7 @@ function migrateCommand(): Command {
   ).action(async (flags: { json?: boolean }) => {
     const { migrate } = await import("../ledger/archive/migrations.ts");
     const steps = await withArchive(migrate, LONG_MS);
-    const text = steps.length === 0 ? "The schema is that of this release." : `Done: ${steps.join(", ")}.`;
+    const text = steps.length === 0 ? "The schema is that of this version." : `Done: ${steps.join(", ")}.`;
     print({ json: { steps }, text }, flags);
   });
 }

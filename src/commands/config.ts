@@ -212,24 +212,22 @@ export function adminUrl({ host, port, tls }: Config["admin"]): string {
   return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }
 
-/** What `/config` says, as far as it is compared; an earlier release has no counts. */
+/** What `/config` says, as far as it is compared. */
 interface RunningConfig extends Written {
   from_environment: Readonly<Record<string, string>>;
-  keys_by_tier?: TierCounts["keys"] | null;
-  uncounted_partitions?: number | null;
-  unread_partitions?: number | null;
+  keys_by_tier: TierCounts["keys"] | null;
+  unread_partitions: number | null;
 }
 
 function runningBase(name: string, config: RunningConfig): Base {
   const { settings, prices, from_environment, keys_by_tier: keys } = config;
-  const uncounted = config.uncounted_partitions ?? 0;
   const unread = config.unread_partitions ?? 0;
   return {
     name,
     heading: "RUNNING",
     written: { settings, prices },
     keysByTier: keys ?? {},
-    notChecked: keys ? gapsInWords({ keys, uncounted, unread }) : UNKNOWN_COUNTS,
+    notChecked: keys ? gapsInWords({ keys, unread }) : UNKNOWN_COUNTS,
     fromEnvironment: from_environment,
   };
 }

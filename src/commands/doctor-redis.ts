@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { hostsIn, parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
-import { isEarlier, LAYOUT, MIGRATING } from "../store/layout.ts";
+import { layoutRefusal } from "../store/layout.ts";
 import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
 import type { RedisNodes } from "../store/nodes.ts";
@@ -86,7 +86,7 @@ async function openedChecks(
     checks.push(
       ...replacedChecks(found, config?.store.journal),
       partitionsCheck(partitions, config?.store.partitions),
-      ...layoutChecks(layout),
+      ...(partitions === undefined ? [] : layoutChecks(layout)),
       await olderCheck(nodes, config?.store.journal),
       ...(await frozenChecks(nodes, isCount(partitions) ? Number(partitions) : 0)),
       ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
@@ -162,32 +162,10 @@ function replacedChecks(found: FoundStore, folder: string | undefined): Check[] 
   return [failed("store", `${why}: gateways do not use it`, advice!)];
 }
 
-/** Nothing where the layout is one that gateways make, or fixed at the store's next use. */
+/** Nothing where the layout is that of gateways. */
 function layoutChecks(layout: string | undefined): Check[] {
-  if (layout === undefined || layout === LAYOUT) return [];
-  if (isEarlier(layout))
-    return [
-      failed(
-        "layout",
-        `the store has layout ${layout}, of an earlier release`,
-        "run `tollgate store migrate`; gateways of earlier releases stop then, and those of this one serve once it has ended",
-      ),
-    ];
-  if (layout === MIGRATING)
-    return [
-      failed(
-        "layout",
-        "a migration of the store has not ended",
-        "wait for it, or run `tollgate store migrate` again if it was interrupted",
-      ),
-    ];
-  return [
-    failed(
-      "layout",
-      `the store has layout ${layout}, of a later release`,
-      "run that release; this one does not use the store",
-    ),
-  ];
+  const refusal = layoutRefusal(layout);
+  return refusal ? [failed("layout", refusal.why, refusal.advice)] : [];
 }
 
 const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");

@@ -18,10 +18,6 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "partitions list": [["is anything frozen?", "tollgate partitions list --frozen"]],
   "partitions freeze": [["before their slots move to another node", "tollgate partitions freeze 3,17"]],
   "partitions thaw": [["once their slots have moved", "tollgate partitions thaw 3,17"]],
-  "store migrate": [
-    ["gateways of this release wait for its end, those of earlier ones stop", "tollgate store migrate"],
-    ["where every gateway is stopped", "tollgate store migrate --no-wait"],
-  ],
   "keys create": [
     ["a new customer, with credits", "tollgate keys create --account acme --credits 500"],
     [

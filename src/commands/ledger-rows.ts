@@ -20,7 +20,7 @@ const COLUMNS = [
   "note",
 ] as const;
 
-export type LedgerRow = Record<(typeof COLUMNS)[number], string | number>;
+type LedgerRow = Record<(typeof COLUMNS)[number], string | number>;
 export const LEDGER_FORMATS = ["ndjson", "csv"] as const;
 export type LedgerFormat = (typeof LEDGER_FORMATS)[number];
 

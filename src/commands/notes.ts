@@ -66,9 +66,6 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "partitions thaw": [
     "It is refused while the slot of a partition is on its way to another node: end that with `redis-cli --cluster fix` first.",
   ],
-  "store migrate": [
-    "Gateways do not serve while it runs: those of earlier releases stop within half a minute and do not come back, those of this release begin once it has ended. Charges that wait in a journal are sent afterwards. You can stop and repeat it. You cannot go back: earlier releases refuse the store.",
-  ],
   "config diff": [
     "The exit code is 1 if the running gateway would refuse the file: it drops a tier that keys use, or a price changes more than tenfold and is not confirmed. `refused` says what with --json. `not_checked` says what the gateway does not know of keys by tier.",
   ],

@@ -15,7 +15,7 @@ const COMMAND_TIMEOUT_MS = 10_000;
 
 /**
  * Runs one command's work against Redis, and closes the connection whatever happens.
- * @throws Error for a layout that this release does not serve, and for an empty Redis in the place of a store that is known here:
+ * @throws Error for another layout, and for an empty Redis in the place of a store that is known here:
  *   the first command would make a store of it
  */
 export const withRedis = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
@@ -45,10 +45,6 @@ export async function withAnyLayout<T>(work: (nodes: RedisNodes) => Promise<T>):
 /** The same for work that writes. @throws OperatorError also if it writes where the store is older than what it confirmed */
 export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
   withRedis((nodes) => writeWhereWritable(nodes, work));
-
-/** The same for work that brings a store of an earlier release to the layout of this one. */
-export const withRedisToMigrate = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
-  withAnyLayout((nodes) => writeWhereWritable(nodes, work));
 
 async function writeWhereWritable<T>(
   nodes: RedisNodes,

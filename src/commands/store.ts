@@ -2,15 +2,13 @@ import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
 import type { LostEntry } from "../store/loss/lost-entries.ts";
-import { migrateStore } from "../store/migrate.ts";
 import { acceptReplaced, acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
 import { readsOfMost } from "../store/partition-reads.ts";
 import { storedFacts } from "../store/store-facts.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";
-import { startProgress } from "./progress.ts";
-import { withAnyLayout, withConfirmedRedis, withRedisToMigrate } from "./redis.ts";
+import { withAnyLayout, withConfirmedRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
@@ -25,12 +23,9 @@ interface Flags {
 /** `tollgate store ...` */
 export function storeCommand(): Command {
   return new Command("store")
-    .description(
-      "a Redis that came back empty or older than what it confirmed, or that an earlier release has filled",
-    )
+    .description("a Redis that came back empty or older than what it confirmed")
     .addCommand(showCommand())
-    .addCommand(acceptCommand())
-    .addCommand(migrateCommand());
+    .addCommand(acceptCommand());
 }
 
 const withLimit = (name: string, description: string): Command =>
@@ -75,29 +70,6 @@ function acceptCommand(): Command {
       print({ json: { accepted: true, ...shown(loss) }, text, confirmed, ifUnconfirmed }, flags);
     },
   );
-}
-
-function migrateCommand(): Command {
-  return command(
-    "migrate",
-    "bring a store of an earlier release to the newest layout; gateways do not serve meanwhile, half a minute and more",
-  )
-    .option(
-      "--no-wait",
-      "every gateway is stopped: begin at once, not after the half minute in which they learn of it",
-    )
-    .action(async ({ wait, ...flags }: Flags & { wait: boolean }) => {
-      const progress = startProgress();
-      const { result, confirmed } = await withRedisToMigrate((nodes) =>
-        migrateStore(nodes, {
-          ...(!wait && { waitMs: 0 }),
-          progress: (records) => progress.show(`${records} records`),
-        }),
-      ).finally(progress.done);
-      const { from, to, converted, moved, deleted, disputed } = result;
-      const text = `The store has layout ${to}. ${converted + moved} records were brought to it, ${deleted} forgotten ones deleted.`;
-      print({ json: { layout: to, from, converted, moved, deleted, disputed }, text, confirmed }, flags);
-    });
 }
 
 const REPLACED =

@@ -9,7 +9,7 @@ import { readTierCounts, type TierCounts } from "../store/tier-counts.ts";
 const COMMAND_TIMEOUT_MS = 2000;
 
 /** Whether keys use tiers that a configuration lacks, as far as the store of that configuration can be asked. */
-export interface TiersInUse {
+interface TiersInUse {
   problems: ConfigProblem[];
   /** What is not known and why, in words; undefined when all is known. */
   notChecked?: string;
@@ -35,13 +35,8 @@ export async function tiersInUse({ tiers, store }: Config, file: string): Promis
   }
 }
 
-/** Undefined when all keys are counted. */
-export function gapsInWords({ uncounted, unread }: TierCounts): string | undefined {
-  const parts = [
-    ...(unread > 0 ? [`${unread} partitions cannot be read`] : []),
-    ...(uncounted > 0 ? [`in ${uncounted} partitions a running gateway has yet to count the keys`] : []),
-  ];
-  return parts.length === 0
-    ? undefined
-    : `whether keys use other tiers is not fully known: ${parts.join(", ")}`;
-}
+/** Undefined when all partitions could be read. */
+export const gapsInWords = ({ unread }: TierCounts): string | undefined =>
+  unread > 0
+    ? `whether keys use other tiers is not fully known: ${unread} partitions cannot be read`
+    : undefined;

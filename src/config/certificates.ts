@@ -10,7 +10,7 @@ export const CERTIFICATE_SETTINGS = [
   "store.tls_ca",
   "upstream.tls_ca",
 ] as const;
-export type CertificateSetting = (typeof CERTIFICATE_SETTINGS)[number];
+type CertificateSetting = (typeof CERTIFICATE_SETTINGS)[number];
 
 /** When the certificates of a setting are valid, Unix ms. */
 export interface CertificateValidity {

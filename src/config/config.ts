@@ -26,7 +26,7 @@ const DEFAULT_FILE = "config/tollgate.yaml";
 const DEFAULT_PRICES = path.join(PACKAGE_ROOT, "config/prices/reference.yaml");
 
 /** Where a configuration comes from. `file` goes before `TOLLGATE_CONFIG`. */
-export interface ConfigSource {
+interface ConfigSource {
   readonly env: Environment;
   readonly file?: string | undefined;
   /** Reads a file, given its absolute path; from the disk when left out. */

@@ -33,7 +33,7 @@ export interface ChangeHooks {
 }
 
 /** The outcome of an attempt. `refused`: the old configuration stays in force; `unchanged`: the new one is the same. */
-export type Reload = "changed" | "unchanged" | "refused";
+type Reload = "changed" | "unchanged" | "refused";
 
 interface LiveOptions {
   loaded: Loaded;

@@ -13,7 +13,7 @@ const BODIES: readonly PricedBody[] = [10, 15].flatMap((duration) =>
 );
 
 /** A price that changes more than tenfold. */
-export interface LargePriceChange {
+interface LargePriceChange {
   /** As the new price file has it: an endpoint, or such as `gen2-pro/storyboard.by_n_frames.10`. */
   readonly price: string;
   /** Whole credits. */

@@ -6,7 +6,7 @@ import type { ConfigProblem } from "./problems.ts";
 const NAMED_MAX = 10;
 
 /** A tier that keys use and that a configuration does not name. */
-export interface MissingTier {
+interface MissingTier {
   tier: string;
   /** How many keys use it. */
   keys: number;

@@ -28,7 +28,7 @@ export interface ValidBody {
   text: string;
 }
 
-export type Validation = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
+type Validation = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
 
 const validators = Object.fromEntries(
   Object.entries(BODIES).map(([endpoint, schema]) => [

@@ -12,7 +12,7 @@ declare global {
   }
 }
 
-export type ParsedJson = { ok: true; value: unknown } | { ok: false; message: string };
+type ParsedJson = { ok: true; value: unknown } | { ok: false; message: string };
 
 /** Values in an upstream's answer. An echo of the largest request has 2 % of them. */
 const ANSWER_VALUES_MAX = 20_000;

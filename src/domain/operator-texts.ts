@@ -1,7 +1,7 @@
 /** Texts that operators choose: ids, labels, reasons, metadata. */
 
 /** Characters of a label. */
-export const LABEL_CHARS_MAX = 100;
+const LABEL_CHARS_MAX = 100;
 /** Bytes of an account's metadata, as JSON. */
 export const METADATA_BYTES_MAX = 4096;
 

@@ -37,7 +37,7 @@ function wordsFor(status: TaskStatus, words: string): StatusWords {
 }
 
 /** Longer texts are no state. */
-export const STATUS_WORD_CHARS_MAX = 64;
+const STATUS_WORD_CHARS_MAX = 64;
 
 /** A word as it is looked up: `In Progress` and `IN-PROGRESS` are `in_progress`. */
 export const statusWord = (text: string): string =>

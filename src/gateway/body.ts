@@ -12,7 +12,7 @@ const DRAIN_MS = 10_000;
 /** Chunks of one body. Each costs time and memory, however small it is; no client sends bodies byte by byte. */
 const BODY_CHUNKS_MAX = 10_000;
 
-export type BodyResult =
+type BodyResult =
   | { outcome: "read"; value: unknown }
   | { outcome: "refused"; refusal: Refusal }
   | { outcome: "client_gone" };
@@ -51,7 +51,7 @@ const badBody = (message: string): Refusal =>
 export type BodyRead = (socket: Socket, bytes: number) => void;
 
 /** Where the memory of a body that comes in several chunks is counted, and the work of reading it. */
-export interface BodyOwner {
+interface BodyOwner {
   budget: BodyBudget;
   keyId: string;
   onRead: BodyRead;

@@ -26,9 +26,9 @@ export interface ClientLimits {
 }
 
 /** The bound for which a connection was refused or ended. */
-export type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
+type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
 
-export interface ClientConnectionsOptions {
+interface ClientConnectionsOptions {
   limits(): ClientLimits;
   peer(socket: Socket): { address: string; trusted: boolean };
   /** A connection was refused or ended because it reached a limit. */
@@ -36,7 +36,7 @@ export interface ClientConnectionsOptions {
 }
 
 /** What the listener does with requests and connections. */
-export interface ConnectionHandlers {
+interface ConnectionHandlers {
   /** Starts a request. @returns undefined for a request that is dropped */
   start(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
   /** The connection has no pending responses. */

@@ -19,7 +19,7 @@ export interface LimitedConnection {
 /** The limit that a new connection reached. */
 export type ConnectionBound = "connections" | "connections_per_address";
 
-export type ConnectionAdmission<Connection> =
+type ConnectionAdmission<Connection> =
   | { outcome: "admitted" }
   | { outcome: "admitted_instead"; of: Connection; bound: ConnectionBound }
   | { outcome: "refused"; bound: ConnectionBound };

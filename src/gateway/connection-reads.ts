@@ -8,7 +8,7 @@ import type { ClientConnection } from "./client-connection.ts";
  */
 export const UNREAD_MAX = 64;
 
-export interface ConnectionReadsOptions {
+interface ConnectionReadsOptions {
   connections(): Iterable<ClientConnection>;
   /** A throttled address has opened too many connections; this is the oldest. */
   exceeded(connection: ClientConnection): void;

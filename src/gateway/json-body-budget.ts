@@ -1,7 +1,7 @@
 import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 
 /** The bound that was reached: on all incomplete bodies, or on those of one key. */
-export type BodyBound = "body_bytes" | "body_bytes_per_key";
+type BodyBound = "body_bytes" | "body_bytes_per_key";
 
 /** One key may use this share of the memory for bodies. */
 const KEY_SHARE = 1 / 4;

@@ -9,7 +9,7 @@ const STARTED_MAX = 8;
  */
 export const WAITING_MAX = 100;
 
-export interface PipelinedRequestsOptions {
+interface PipelinedRequestsOptions {
   /** Requests that may wait on all connections together. */
   waitingMax(): number;
   start(connection: ClientConnection, request: ReceivedRequest): void;

@@ -22,7 +22,7 @@ export interface RequestHead {
 }
 
 /** Settings of the listener. */
-export interface HeadLimits {
+interface HeadLimits {
   /** `server.max_header_lines`. */
   maxHeaderLines: number;
 }

@@ -26,7 +26,7 @@ export interface Gateway {
   store: Store & Holds;
   /** The upstream of a snapshot: its address, its credential, its timeouts. */
   upstream(config: Config): Upstream;
-  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task of an earlier release. */
+  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
   upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
   uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;

@@ -14,7 +14,7 @@ export interface LookUpBudget {
 }
 
 /** Limits how many unknown keys may be tried from one client address. */
-export interface UnknownKeys {
+interface UnknownKeys {
   /**
    * Begins an attempt with a key that may be unknown. Each attempt in progress counts as if its key were unknown, and an
    * attempt waits while they reach the limit. So simultaneous guesses cannot exceed it, and valid keys are only delayed.

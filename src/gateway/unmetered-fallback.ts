@@ -22,7 +22,7 @@ export interface FallbackMemory {
   findElsewhere: UnmeteredElsewhere["find"];
 }
 
-export interface SeenTasks {
+interface SeenTasks {
   /** @param upstream tag of the upstream that made the task; undefined keeps the known tag */
   add(taskId: string, accountId: string, upstream: string | undefined): void;
   has(taskId: string, accountId: string): boolean;

@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { ClientConnection } from "./client-connection.ts";
 import type { Exchange } from "./http-exchange.ts";
 
-export interface UnreadResponsesOptions {
+interface UnreadResponsesOptions {
   connections(): Iterable<ClientConnection>;
   /** Bytes that may be unread on all connections together. */
   bytesMax(): number;

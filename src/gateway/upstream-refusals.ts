@@ -66,7 +66,7 @@ export function pollRefusal(outcome: FailedPoll): Refusal {
   }
 }
 
-export type RefusedUpload = Exclude<UploadOutcome, { outcome: "answered" } | { outcome: "client_gone" }>;
+type RefusedUpload = Exclude<UploadOutcome, { outcome: "answered" } | { outcome: "client_gone" }>;
 
 export function uploadRefusal(call: Call, outcome: RefusedUpload): Refusal {
   switch (outcome.outcome) {

@@ -10,7 +10,7 @@ import { createUpstream, type Upstream } from "../upstream/upstream.ts";
 /** The upstreams of a gateway, each created for a snapshot of the configuration: its address, its credential, its timeouts. */
 export interface Upstreams {
   upstream(config: Config): Upstream;
-  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task of an earlier release. */
+  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
   upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
   uploads(config: Config): UploadTunnel;
   /** Creates what a new snapshot needs. @throws Error for a snapshot that cannot be applied */

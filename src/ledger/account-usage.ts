@@ -27,7 +27,7 @@ export interface AccountUsageQuery {
   by: readonly Exclude<UsageGroup, "account">[];
 }
 
-export interface AccountUsage {
+interface AccountUsage {
   /** In the order of the groups. A key for which there was no room is `*`. */
   rows: UsageRow[];
   source: "archive" | "redis";
@@ -158,7 +158,7 @@ function unlessAway(error: unknown): undefined {
 }
 
 /** What all accounts used on one UTC day. Credits are whole and positive; `adjusted` is negative downwards. */
-export interface DayOfMoney extends UsageNumbers {
+interface DayOfMoney extends UsageNumbers {
   /** As 2030-01-31. */
   day: string;
 }

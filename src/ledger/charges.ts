@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 
 /** Charges in one table. A ledger with more is read several times, each time with the charges of a part of its requests. */
-export const CHARGES_AT_ONCE = 250_000;
+const CHARGES_AT_ONCE = 250_000;
 
 /**
  * What requests were charged, in some 40 bytes each, however long their ids are: of an id there are 64 bits of its SHA-1.

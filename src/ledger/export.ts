@@ -15,7 +15,7 @@ const STREAM_SEQUENCE_MAX = "18446744073709551615";
 export type LedgerCursor = Map<number, string>;
 
 /** Which entries an export is about. */
-export interface LedgerSelection {
+interface LedgerSelection {
   accountId?: string | undefined;
   /** Posted at or after this, Unix ms by the ledger's own order. Counts where the cursor says nothing yet. */
   sinceMs?: number | undefined;

@@ -24,7 +24,7 @@ export type Invariant =
   | "archive";
 
 /** One broken promise, in the words in which it is printed. */
-export interface Violation {
+interface Violation {
   invariant: Invariant;
   account_id: string;
   request_id?: string;

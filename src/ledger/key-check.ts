@@ -140,7 +140,7 @@ function checkConcurrent({ accountId, report }: AccountPlace, key: KeyPart, admi
 }
 
 function limitsOf({ record }: KeyPart) {
-  // A later release may have further limits, whose numbers stand behind these.
+  // A later version may have further limits, whose numbers stand behind these.
   const [, rate, concurrent, daily, shadow = ""] =
     /^(\d+) (\d+) (\d+)(?: \d+)*([a-z]*)$/.exec(record.limits ?? "") ?? [];
   if (rate === undefined) return undefined;

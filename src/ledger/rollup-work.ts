@@ -11,7 +11,7 @@ const ROUND_EVERY_MS = 1000;
 /** Calls for one partition in a round: the others come in between. */
 const SLICES_MAX = 40;
 
-export interface RollupOptions {
+interface RollupOptions {
   connection: Connection;
   metrics: Pick<Metrics, "usageUnexplained">;
   log: Logger;

@@ -20,7 +20,7 @@ import {
 const REQUESTS_PAGE = 500;
 
 /** How far Redis reaches back; Unix ms. */
-export interface Reach {
+interface Reach {
   /** From here on all ledger entries are there; undefined if none has left. */
   entriesSinceMs: number | undefined;
 }

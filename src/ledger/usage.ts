@@ -15,7 +15,7 @@ export interface UsageSelection {
   by: readonly UsageGroup[];
 }
 
-export interface UsageCounts {
+interface UsageCounts {
   /** Charged generations. */
   requests: number;
   /** Credits charged for them. */
@@ -64,7 +64,7 @@ export function monthBounds(month: string): { first: string; next: string } {
 }
 
 /** Where a fact of usage belongs. */
-export interface UsagePlace {
+interface UsagePlace {
   atMs: number;
   accountId: string;
   endpoint: string;

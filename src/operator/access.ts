@@ -16,9 +16,9 @@ const API_TOKEN = /^tgm_[\w-]{43}$/;
 /** What is asked for: a file of the console, which holds no data; or anything else. */
 export type Wanted = "page" | "data";
 
-export type AccessDecision = { outcome: "allowed" } | Denied;
+type AccessDecision = { outcome: "allowed" } | Denied;
 
-export interface Denied {
+interface Denied {
   outcome: "denied";
   status: 401 | 403 | 421 | 429;
   reason: SignInRefusal;

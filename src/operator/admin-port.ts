@@ -22,7 +22,7 @@ import type { GatewayState } from "./manage/services.ts";
 import type { Reading } from "./readings.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 
-export type AdminPortOptions = Parameters<typeof createAdminPort>[0];
+type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 
 /** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
 export function createAdminPort(options: {
@@ -112,7 +112,6 @@ export function createAdminPort(options: {
 /** Keys by tier for `/config`, and the partitions that they lack; null before they are known. */
 const tierCountsJson = (counts: TierCounts | null) => ({
   keys_by_tier: counts?.keys ?? null,
-  uncounted_partitions: counts?.uncounted ?? null,
   unread_partitions: counts?.unread ?? null,
 });
 

@@ -23,7 +23,7 @@ export interface UpstreamCounts {
 }
 
 /** What the upstream did in a period. `failure`: the outcome of most failures; null without one. */
-export interface UpstreamHealth {
+interface UpstreamHealth {
   window_seconds: number;
   answered: number;
   limited: number;

@@ -43,7 +43,7 @@ export interface LiveView {
 }
 
 /** What is sampled. */
-export interface LiveSources {
+interface LiveSources {
   /** What the processes of this gateway say; their sums are shown. */
   readings(): Promise<readonly Reading[]>;
   /** Slots taken over all gateways; null while the store is away. */

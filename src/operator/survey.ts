@@ -95,7 +95,7 @@ export function createSurvey(options: {
 }
 
 function showSurvey(metrics: Metrics, survey: Survey): void {
-  const { open, oldestMs, overdueMs, unreadPartitions = 0 } = survey;
+  const { open, oldestMs, overdueMs, unreadPartitions } = survey;
   metrics.surveyUnread.set(unreadPartitions);
   metrics.sweeperLag.set(overdueMs / 1000);
   for (const state of OPEN_STATES) {

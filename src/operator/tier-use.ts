@@ -8,22 +8,18 @@ import type { Metrics } from "../telemetry/metrics.ts";
 
 /** How often one of all gateways sums, and each reads the sum. */
 const LOOK_EVERY_MS = 5000;
-/** How long one look may count keys; the next one goes on. */
-const COUNTING_MS = 5000;
 
 export type TierUse = ReturnType<typeof createTierUse>;
 
 /**
  * How many keys use each tier, known in memory, so that a changed configuration is judged at once. Says when keys use a tier
  * that the configuration does not name. Decision 0053.
- * @param options.countsKeys whether this process counts keys that are not counted yet
  */
 export function createTierUse(options: {
   counter: TierCounter;
   config(): Config;
   /** The config file, for messages. */
   file: string;
-  countsKeys: boolean;
   metrics: Metrics;
   log: Logger;
 }) {
@@ -35,13 +31,9 @@ export function createTierUse(options: {
   let stopped = false;
 
   async function look(): Promise<void> {
-    const isOurs = await counter.turn(LOOK_EVERY_MS);
-    if (isOurs) await publish();
+    if (await counter.turn(LOOK_EVERY_MS)) await publish();
     latest = (await counter.latest()) ?? latest;
     report();
-    if (!isOurs || !options.countsKeys) return;
-    const startedMs = performance.now();
-    await counter.countKeys(() => stopped || performance.now() - startedMs > COUNTING_MS);
   }
 
   /** A gateway that started while a primary was away knows less than others, whose sum stays. */
@@ -96,9 +88,9 @@ export function createTierUse(options: {
     refuses(next: Config, before: Config): ConfigProblem[] {
       const dropped = Object.keys(before.tiers).filter((tier) => !Object.hasOwn(next.tiers, tier));
       if (dropped.length === 0) return [];
-      const { keys = {}, uncounted = 0, unread = 0 } = latest ?? {};
-      if (!latest || uncounted + unread > 0) {
-        const unknown = latest ? { uncounted_partitions: uncounted, unread_partitions: unread } : {};
+      const { keys = {}, unread = 0 } = latest ?? {};
+      if (!latest || unread > 0) {
+        const unknown = latest ? { unread_partitions: unread } : {};
         log.warn(
           { dropped, ...unknown },
           "it is not fully known whether keys use the tiers that are dropped",

@@ -1,12 +1,9 @@
-import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { promisify } from "node:util";
 import { refusedArguments } from "../domain/arguments.ts";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
@@ -89,7 +86,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   // A Redis of our own would make it, too; one that was given does not.
   await mkdir(TOLLGATE_DIR, { recursive: true });
   if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
-  const redisUrl = env.REDIS_URL || (await addRedis(parts, env, ports.redisPort));
+  const redisUrl = env.REDIS_URL || (await addRedis(parts, ports.redisPort));
   signal.throwIfAborted();
   const upstream = env.UPSTREAM_URL
     ? { UPSTREAM_URL: env.UPSTREAM_URL, UPSTREAM_API_KEY: env.UPSTREAM_API_KEY }
@@ -242,14 +239,12 @@ async function mustBeFree(variable: string, port: number, host: string): Promise
   );
 }
 
-async function addRedis(parts: Part[], env: NodeJS.ProcessEnv, wanted: number | undefined): Promise<string> {
+async function addRedis(parts: Part[], wanted: number | undefined): Promise<string> {
   const port = wanted ?? (await freePort());
   const dir = join(TOLLGATE_DIR, "redis-data");
-  const hasData = existsSync(dir);
   const redis = await startRedis({ dir, port, persistent: true, waiting: sayEarlierRuns });
   parts.push({ name: "Redis", ended: redis.ended, stop: redis.stop });
   console.log(`Redis: ${redis.source}, port ${redis.port}, data kept in .tollgate/redis-data`);
-  if (hasData) await bringOn({ ...env, REDIS_URL: redis.url });
   return redis.url;
 }
 
@@ -257,15 +252,6 @@ function sayEarlierRuns(port: number): void {
   console.log(
     `The Redis of an earlier start still runs on port ${port}; waiting some seconds for it to end ...`,
   );
-}
-
-/** Brings data of an earlier release to this one. No other gateway uses them. Where that fails, the gateway says what is wrong. */
-async function bringOn(env: NodeJS.ProcessEnv): Promise<void> {
-  const args = [CLI, "store", "migrate", "--no-wait", "--json"];
-  const answer = await promisify(execFile)(process.execPath, args, { env }).catch(() => undefined);
-  const { from, layout }: { from?: string; layout?: string } = JSON.parse(answer?.stdout || "{}");
-  if (from !== layout)
-    console.log(`The data had layout ${from}, of an earlier release; now they have layout ${layout}`);
 }
 
 async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[], port: number): Promise<NodeJS.ProcessEnv> {

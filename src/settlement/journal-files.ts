@@ -37,15 +37,15 @@ export function createTakeOver(folder: string, log: Logger) {
   async function lookAt(name: string, path: string, store: string, keep: Keep): Promise<void> {
     if (!(await hasWriterEnded(folder, stemOf(name), SUFFIX))) return;
     const { size } = lstatSync(path);
-    const { settlements, laterFormat } = readJournalFile(path, log);
-    if (laterFormat !== undefined) {
-      if (leftAlone.get(name) === LATER_FORMAT) return;
-      leftAlone.set(name, LATER_FORMAT);
-      log.error({ file: name, format: laterFormat }, LATER_FORMAT);
+    const { settlements, otherFormat } = readJournalFile(path, log);
+    if (otherFormat !== undefined) {
+      if (leftAlone.get(name) === OTHER_FORMAT) return;
+      leftAlone.set(name, OTHER_FORMAT);
+      log.error({ file: name, format: otherFormat }, OTHER_FORMAT);
       return;
     }
     const other = settlements.find(({ storeId }) => storeId !== undefined && storeId !== store);
-    // Lines of earlier releases do not name their store; once taken over, they do.
+    // A line that was written before the store was known names none; once taken over, it does.
     if (!other)
       return adopt(folder, stemOf(name), (claimed) => {
         // Tens of thousands of lines are not parsed twice.
@@ -89,8 +89,8 @@ const OF_ANOTHER_STORE =
   "a journal file is of another store and is left alone; start a gateway with the REDIS_URL of that store on this " +
   "folder, or delete the file: what it holds is then never charged";
 
-const LATER_FORMAT =
-  "a journal file was written by a later release and is left alone; start a gateway of that release on this folder";
+const OTHER_FORMAT =
+  "a journal file was written by another version of Tollgate and is left alone; start a gateway of that version on this folder";
 
 /**
  * Claims a file by renaming it, so that only one gateway takes it over, and reads it then: if its writer lives after all, that

@@ -4,14 +4,10 @@ import { isObject } from "../domain/json.ts";
 import { keyRef } from "../store/names.ts";
 import { readRegularFile } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
 import type { Settlement } from "./pending-settlement.ts";
 
-/**
- * The format of the lines that this release writes: the arguments of the scripts, by name. Releases that do not know
- * `isAnswered` read such a line as a settlement that waits, and send it once more, which changes nothing.
- */
-const FORMAT = 3;
+/** The format of the lines: the arguments of the scripts, by name. */
+const FORMAT = 1;
 
 /** Some 1,700 bytes for each line that a gateway may have. Nothing is written beyond it, either. */
 export const FILE_BYTES_MAX = 256 * 2 ** 20;
@@ -35,15 +31,15 @@ const bindCall = Type.Object({
   ...request,
   price: whole,
   endpoint: text,
-  retentionMs: optional.ms,
+  retentionMs: ms,
   admittedAtMs: optional.ms,
   idempotency: Type.Optional(Type.Object({ digest: text, fingerprint: text })),
   task: Type.Object({
     taskId: text,
     data: text,
     pollMs: ms,
-    maxAgeMs: optional.ms,
-    upstream: optional.text,
+    maxAgeMs: ms,
+    upstream: text,
   }),
 });
 const voidCall = Type.Object({
@@ -61,8 +57,7 @@ const SETTLEMENT = Compile(Type.Union([settlementIn("bind", bindCall), settlemen
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
   const { atMs, untilMs, isCounted, isAnswered } = settlement;
   const { keyId, accountId, partition } = call.key;
-  // Lines of earlier releases have `clustered`.
-  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined, clustered: undefined };
+  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
   const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, isAnswered, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
@@ -70,8 +65,8 @@ export function lineOf({ script, storeId, call, ...settlement }: Settlement): st
 /** The content of a file. */
 export interface JournalContent {
   settlements: Settlement[];
-  /** The latest format of its lines, if a later release than this one has written any. */
-  laterFormat?: number;
+  /** The format of lines that another version of Tollgate has written. */
+  otherFormat?: number;
 }
 
 /** Reads a journal file. Its last line may be cut if the writer crashed. */
@@ -87,8 +82,8 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
       continue;
     }
     const { format } = isObject(line) ? line : {};
-    if (typeof format === "number" && format > FORMAT) content.laterFormat = format;
-    const settlement = settlementIfValid(line as Line | EarlierLine);
+    if (typeof format === "number" && format !== FORMAT) content.otherFormat = format;
+    const settlement = settlementIfValid(line);
     if (settlement) content.settlements.push(settlement);
     else log?.error({ file: path, line: text }, "a line of the journal makes no sense; settle it by hand");
   }
@@ -98,21 +93,20 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
 /** The settlement in one line; undefined if it makes no sense, or is of another format. */
 export function settlementOfLine(text: string): Settlement | undefined {
   try {
-    const line = JSON.parse(text) as Line;
-    return line.format === FORMAT ? settlementIfValid(line) : undefined;
+    return settlementIfValid(JSON.parse(text));
   } catch {
     return undefined;
   }
 }
 
-function settlementIfValid(line: Line | EarlierLine): Settlement | undefined {
-  let settlement: Settlement | undefined;
+function settlementIfValid(line: unknown): Settlement | undefined {
+  if (!isObject(line) || line.format !== FORMAT) return undefined;
   try {
-    settlement = "call" in line ? settlementOf(line) : settlementOfEarlier(line);
+    const settlement = settlementOf(line as unknown as Line);
+    return SETTLEMENT.Check(settlement) ? settlement : undefined;
   } catch {
     return undefined;
   }
-  return SETTLEMENT.Check(settlement) ? settlement : undefined;
 }
 
 function settlementOf({ store, script, atMs, untilMs, call, ...line }: Line): Settlement {

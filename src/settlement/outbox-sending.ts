@@ -102,9 +102,7 @@ export function createSending({ log, queues, unconfirmed, settleWithinMs, report
 /** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */
 async function settle(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
   if (settlement.script === "bind") {
-    // A line of an earlier release lacks the time of admission. It was first sent before the hold was due.
-    const { admittedAtMs = settlement.atMs } = settlement.call;
-    const outcome = await target.bind({ ...settlement.call, admittedAtMs }, settlement.isCounted === true);
+    const outcome = await target.bind(settlement.call, settlement.isCounted === true);
     target.charged?.(settlement, outcome);
     return outcome === "conflict" || outcome === "forgotten" ? undefined : settlement;
   }

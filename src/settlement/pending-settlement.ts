@@ -15,7 +15,7 @@ interface Waiting {
   atMs: number;
   /** How long it may be sent, ms from `atMs`; see `settleWithinMs`. */
   settleWithinMs?: number;
-  /** Until when it may be sent, Unix ms by the store's clock; fixed when it is put. Lines of early releases have none. */
+  /** Until when it may be sent, Unix ms by the store's clock; fixed when it is put. */
   untilMs?: number;
   /** The store has answered it before, so its outcome is in the metrics already. Sent again, it counts as a replay. */
   isCounted?: boolean;

@@ -37,7 +37,7 @@ export type ArchivedHistory = (
   limit: number,
 ) => Promise<Pick<HistoryPage, "entries" | "next">>;
 
-export interface HistoryOptions {
+interface HistoryOptions {
   redis: Redis;
   partition: number;
   accountId: string;

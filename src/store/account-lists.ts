@@ -26,7 +26,7 @@ export interface AccountQuery {
   limit: number;
 }
 
-export interface AccountPage {
+interface AccountPage {
   accounts: AccountObject[];
   next: string | undefined;
   /** Partitions whose accounts are missing, since their servers are away. */

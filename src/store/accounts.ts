@@ -30,7 +30,7 @@ export function accountRow(accountId: string, record: AccountRecord): AccountRow
   };
 }
 
-export interface AccountView extends AccountRow {
+interface AccountView extends AccountRow {
   partition: number;
   /** Its latest ledger entries, most recent first. */
   entries: LedgerEntry[];

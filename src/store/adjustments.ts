@@ -16,7 +16,7 @@ import { scriptsOf } from "./script-runner.ts";
 import { adjust } from "./scripts/adjust.ts";
 import { partitionsOf } from "./store-facts.ts";
 
-export interface Adjustment {
+interface Adjustment {
   outcome: "adjusted" | "duplicate";
   /** Credits that can be spent. */
   balance: number;

@@ -24,7 +24,7 @@ export interface Answers<Answer> {
 }
 
 /** Servers that are asked the same again and again. Their connections are kept between questions. */
-export interface AskedServers {
+interface AskedServers {
   /** Asks all of them. Resolves soon after the first answer, or once no server can answer any more. */
   ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answers<Answer>>;
   /** How many of them had not answered the last question by its end. */

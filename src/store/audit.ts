@@ -183,7 +183,7 @@ const unset = (name: string): unknown => (name === "status" ? statusOf(undefined
 
 function readable(name: string, text: string): unknown {
   if (NUMBERS.has(name)) return Number(text);
-  // An earlier release has stored expiries that are no time.
+  // A damaged record does not hide the others.
   if (TIMES.has(name)) return isMomentMs(Number(text)) ? new Date(Number(text)).toISOString() : null;
   return JSON_TEXTS.has(name) ? parsed(text) : text;
 }

@@ -3,7 +3,7 @@ import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, partitionNames } from "./names.ts";
 
 /** What the numbers of a checkpoint are, in the order in which they are written. */
-export const CHECKPOINT_NUMBERS = {
+const CHECKPOINT_NUMBERS = {
   balance: "after the last of these entries",
   entries: "how many there are",
   recharged: "credits of grants",
@@ -38,7 +38,7 @@ export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, numb
 }
 
 /** An entry in a checkpoint, with what customers see of it. */
-export type TailEntry = Pick<
+type TailEntry = Pick<
   LedgerEntry,
   "streamId" | "atMs" | "type" | "amount" | "balanceAfter" | "endpoint" | "reason" | "taskId"
 >;
@@ -93,7 +93,7 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
 }
 
 /** What an entry was for, as its line says it. */
-export function whatFor({ type, endpoint, reason, taskId }: TailEntry): string {
+function whatFor({ type, endpoint, reason, taskId }: TailEntry): string {
   const isAdjustment = endpoint === "" && taskId === "" && reason !== "";
   return (isAdjustment ? `= ${reason}` : type === "consume" ? endpoint : `${reason} ${taskId}`).trimEnd();
 }

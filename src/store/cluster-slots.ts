@@ -9,7 +9,7 @@ import { SLOTS } from "./slots.ts";
 const ASKED_MAX = 5;
 
 /** Who has which slots, as one node knows it. */
-export interface SlotView {
+interface SlotView {
   ranges: { first: number; last: number; primary: PlacedPrimary }[];
 }
 

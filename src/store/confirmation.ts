@@ -6,7 +6,7 @@ import { limitHandshakes } from "./handshake.ts";
 import { markName } from "./names.ts";
 
 /** `replicas`: enough replicas have it. `none`: that is not known. */
-export type Confirmed = "replicas" | "none";
+type Confirmed = "replicas" | "none";
 
 /** What counts as confirmed. */
 export interface ConfirmationRule {

@@ -42,7 +42,7 @@ export interface ConnectionOptions extends RedisEndpoint {
 }
 
 /** Work that has to be done before the store is used. */
-export interface Attached {
+interface Attached {
   /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
   requireMeant(found: FoundStore): void;
   /** Called with the store's id at the start, and whenever the facts are read again. */

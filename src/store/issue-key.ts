@@ -128,7 +128,7 @@ export async function issueKey(
 }
 
 /** A new key that a repeated call finds again. */
-export interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
+interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
   /** It must exist. */
   accountId: string;
   /** Names this call; a repeat has the same. */

@@ -9,7 +9,7 @@ export interface KeyRef {
 }
 
 /** The Redis names that every request of a key touches; built once per key, not once per request. */
-export interface KeyNames {
+interface KeyNames {
   readonly key: string;
   readonly window: string;
   readonly slots: string;
@@ -181,9 +181,6 @@ export const idempotencyName = (partition: number, digest: string): string =>
 
 /** A task's record, in the partition of the request that owns the task id. */
 export const taskName = (taskId: string, partition: number): string => `${tag(partition)}:task:${taskId}`;
-
-/** A task's record in a store of layout 1, outside the partitions. */
-export const earlierTaskName = (taskId: string): string => `tg:task:${taskId}`;
 
 /** The owner of a task id over all partitions, as `claimText`. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;

@@ -97,7 +97,7 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
 }
 
 /** How an account may be changed. */
-export interface ChangeRules {
+interface ChangeRules {
   /** The revisions that the caller has seen; undefined: any. */
   ifRevisions?: readonly number[] | undefined;
   /** Whether a suspension may be lifted, and a closed account opened; true when left out. */

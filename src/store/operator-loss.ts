@@ -53,7 +53,7 @@ export async function knownLoss(
     const other = missing.get(entry.ledger);
     if (!other || entry.olderMs > other.olderMs) missing.set(entry.ledger, entry);
   }
-  // A lost acceptance is one of the whole store, and so is a loss that an earlier release has found.
+  // A lost acceptance is one of the whole store; a report of one names no ledgers.
   const isWhole = isBeforeAcceptance || (older !== undefined && older.ledgers === undefined);
   return {
     missing: [...missing.values()],

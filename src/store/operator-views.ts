@@ -13,7 +13,7 @@ const PAGE = 500;
 export const OPEN_LOOKED_AT_MAX = 20_000;
 
 /** A request that has not ended, for operators. Times are Unix ms. */
-export interface OpenView {
+interface OpenView {
   requestId: string;
   taskId: string;
   accountId: string;

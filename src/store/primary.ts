@@ -44,7 +44,7 @@ export interface StoreContext {
   usableAgain(): void;
 }
 
-export interface PrimaryOptions extends RedisEndpoint {
+interface PrimaryOptions extends RedisEndpoint {
   /** What the servers of the store name it; undefined where the address is that of the one server. */
   name?: string | undefined;
   commandTimeoutMs: number;

@@ -1,5 +1,5 @@
 /** Why Redis cannot be used, in words for logs and operators. */
-export interface StoreReason {
+interface StoreReason {
   /** The problem. */
   why: string;
   /** What to do about it; undefined where that follows from the problem. */

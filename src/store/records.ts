@@ -93,15 +93,13 @@ export const KEY_FIELDS = {
   monthly_credits: "credits that requests of one UTC month may hold and consume together",
   revision: "how often operators changed it; missing before the first time",
   fingerprint: "of the call with an Idempotency-Key that made it",
-  counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is not counted, or revoked",
+  counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",
   day_count: "requests admitted on that day",
-  spends_in: "the first of the keys that this one replaces, in whose record the next three are",
+  spends_in: "the first of the keys that this one replaces, in whose record the next two are",
   month: "the UTC month of `spent`, as months since January 1970",
   spent: "credits held and consumed by requests admitted in that month, without what was given back",
-  spent_since:
-    "the first admission that is counted, where an earlier release, which counted none, knew the key",
   late_day: "the UTC day of `late_count`",
   late_count: "requests of that day that were bound after their hold was void",
   limits:
@@ -190,11 +188,11 @@ export interface Sighting {
 }
 
 /**
- * `tg:{pNN}:task:<task id>`, in layout 1 `tg:task:<task id>`: one text with spaces between request id, key id, account id,
+ * `tg:{pNN}:task:<task id>`: one text with spaces between request id, key id, account id,
  * when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
  * upstream gave the task's id to another request, too. Lua reads it in lua/include/task.lua.
  */
-export interface TaskRecord {
+interface TaskRecord {
   requestId: string;
   accountId: string;
   /** The latest observation, if there is one. */

@@ -7,8 +7,8 @@ import { partitionsOf } from "./store-facts.ts";
 /** An account at a place of the index, which may have the reference. */
 interface Indexed {
   accountId: string;
-  /** Id of the entry; undefined for one of an earlier release. */
-  entry: string | undefined;
+  /** Id of the entry. */
+  entry: string;
 }
 
 /** A place as lua/include/references.lua writes it. */
@@ -17,14 +17,12 @@ export const readPlace = (text: string | null | undefined): Indexed[] =>
     .split(" ")
     .filter((one) => one !== "")
     .map((one) => {
-      const [accountId = "", entry] = one.split("@");
+      const [accountId = "", entry = ""] = one.split("@");
       return { accountId, entry };
     });
 
 export const placeText = (indexed: readonly Indexed[]): string =>
-  indexed
-    .map(({ accountId, entry }) => (entry === undefined ? accountId : `${accountId}@${entry}`))
-    .join(" ");
+  indexed.map(({ accountId, entry }) => `${accountId}@${entry}`).join(" ");
 
 /** Id of the account's entry under a reference, if the index has it. It may be another reference's, or have left the ledger. */
 export async function entryIdOf(
@@ -35,7 +33,7 @@ export async function entryIdOf(
 ): Promise<string | undefined> {
   const { name, field } = referencePlace(partition, reference);
   const [listed, beyond] = await redis.hmget(name, field, `${field} ${accountId}`);
-  return readPlace(listed).find((one) => one.accountId === accountId)?.entry ?? beyond ?? undefined;
+  return readPlace(listed).find((one) => one.accountId === accountId)?.entry || beyond || undefined;
 }
 
 /**

@@ -46,7 +46,7 @@ type Forgotten = { outcome: "forgotten"; balance: number; references: number };
 export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
 
 /** The archive has an entry under the reference. */
-export interface FoundInArchive {
+interface FoundInArchive {
   outcome: "duplicate" | "mismatch";
   balance: number;
   entry: LedgerEntry;
@@ -115,8 +115,7 @@ const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this r
 /**
  * The account's entry under a reference: where the index says that it is, else among its latest ones, else in the archive.
  * @param place.booked what `oncePerReference` has answered, with the entry if it was looked up already
- * @returns undefined if only the archive has it, and that is away; and, without an archive, for one of an earlier release that
- *   20,000 have followed
+ * @returns undefined if only the archive has it, and that is away
  */
 export async function entryOfReference(
   nodes: RedisNodes,

@@ -29,7 +29,7 @@ import { partitionsOf } from "./store-facts.ts";
 const SEARCHED_MAX = 500_000;
 
 /** What the archive has of a task's charge. */
-export interface ArchivedCharge {
+interface ArchivedCharge {
   charge: ChargeEntry;
   isRefunded: boolean;
   /** Id of the newest entry of the partition that the archive has. */

@@ -21,7 +21,7 @@ const LIFETIME_SECONDS = 2 * 86_400;
 const MEMBERS_MAX = 10_000;
 
 /** How often a key was refused for one reason; `outcome` is the name in the error table. */
-export interface RefusalCount {
+interface RefusalCount {
   keyId: string;
   accountId: string;
   outcome: string;
@@ -101,7 +101,7 @@ export interface AccountRefusals {
 }
 
 /** Which refusals of an account are meant; all that is left out is no limit. */
-export interface RefusalFilter {
+interface RefusalFilter {
   keyId?: string | undefined;
   /** Unix ms. Of hours that end after this. */
   fromMs?: number | undefined;

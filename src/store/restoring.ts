@@ -26,13 +26,13 @@ import { lowerCase } from "./sorted-lists.ts";
 import { requireNoEviction } from "./store-facts.ts";
 
 /** Which store is restored. */
-export interface RestoredStore {
+interface RestoredStore {
   /** `id` of its `tg:meta`: gateways know their settlements' store by it. */
   id: string;
   partitions: number;
 }
 
-export interface RestoredAccount {
+interface RestoredAccount {
   partition: number;
   accountId: string;
   record: AccountRecord & Readonly<Record<string, string>>;
@@ -173,6 +173,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
   await manyByNode(keys, ofPartition(nodes), (pipe, { partition, keyId, record }) =>
     pipe.hset(keyNames(partition, keyId).key, record),
   );
+  await countTiers(nodes, keys);
   await manyByNode(keys, ofPartition(nodes), (pipe, key) =>
     pipe.zadd(accountNames(key.partition, account(key)).keys, Number(key.record.created_at ?? 0), key.keyId),
   );
@@ -183,6 +184,19 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
     (pipe, key) => pipe.set(index(key), `${key.keyId} ${account(key)}`),
   );
   await gatherSlots(nodes, keys);
+}
+
+/** As lua/include/tiers.lua counts keys under their tiers. */
+async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const used = keys.flatMap(({ partition, keyId, record: { tier, revoked_at } }) =>
+    tier === undefined || revoked_at !== undefined ? [] : [{ partition, keyId, tier }],
+  );
+  await manyByNode(used, ofPartition(nodes), (pipe, { partition, keyId, tier }) =>
+    pipe.hset(keyNames(partition, keyId).key, "counted", tier),
+  );
+  await manyByNode(used, ofPartition(nodes), (pipe, { partition, tier }) =>
+    pipe.hincrby(partitionNames(partition).tiers, tier, 1),
+  );
 }
 
 /** Adds open tasks of keys to those of their accounts, where these have limits over all their keys. Accounts and tasks come before keys. */

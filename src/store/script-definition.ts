@@ -28,7 +28,7 @@ export type Argument = string | number;
 
 /** A reply of Redis: first the outcome (of LEASE and SURVEY: the store's clock), then what the header lists. */
 export type Reply = ReplyValue[];
-export type ReplyValue = string | number | ReplyValue[];
+type ReplyValue = string | number | ReplyValue[];
 
 /** KEYS and ARGV of one run of a script, as the header of its file counts them. */
 export interface Item {

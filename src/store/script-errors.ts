@@ -6,7 +6,7 @@ import { ItemError } from "./script-definition.ts";
  * - `refused`: Redis answers and refuses until an operator changes something. The call has not run.
  * - `script`: the script of this one item fails on its data, and would fail again.
  */
-export type StoreFault = "transient" | "refused" | "script";
+type StoreFault = "transient" | "refused" | "script";
 
 /** By the code, the first word of Redis's message. */
 const FAULT_OF_CODE: ReadonlyMap<string, StoreFault> = new Map([

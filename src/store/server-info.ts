@@ -1,5 +1,5 @@
 /** The fields of INFO. */
-export type ServerInfo = ReadonlyMap<string, string>;
+type ServerInfo = ReadonlyMap<string, string>;
 
 export function readInfo(text: string): ServerInfo {
   return new Map(

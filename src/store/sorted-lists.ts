@@ -9,7 +9,7 @@ export interface Listed {
   partition: number;
 }
 
-export interface SortedList {
+interface SortedList {
   partitions: number;
   /** The sorted set of a partition; all its scores are the same. */
   nameOf(partition: number): string;

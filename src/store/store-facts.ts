@@ -11,8 +11,8 @@ const PARTITIONS = 64;
 
 /** What `tg:meta` and INFO say of a store. */
 export interface StoreFacts {
-  /** Differs between stores, but not between copies of one. Missing while a store of an earlier release is out of memory. */
-  id: string | undefined;
+  /** Differs between stores, but not between copies of one. */
+  id: string;
   partitions: number;
   cluster: boolean;
 }
@@ -52,22 +52,15 @@ export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<S
   await requireLayout(redis);
   const [fixed, id] = await Promise.all([
     fixedOnce(redis, "partitions", partitions),
-    fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
-      // A store of an earlier release that is out of memory cannot write an id; settlements and polls still work.
-      if (!isRefusedByStore(error)) throw error;
-      return undefined;
-    }),
+    fixedOnce(redis, "id", randomUUID()),
   ]);
   return { id, partitions: Number(fixed), cluster };
 }
 
-/**
- * Notes the layout of a new store. Stores of the first releases have been used and have none.
- * @throws StoreError that says what to do about a store that this release does not serve
- */
+/** Notes the layout of a new store. @throws StoreError that says what to do about a store of another layout */
 async function requireLayout(redis: Redis): Promise<void> {
-  const [noted, partitions] = await redis.hmget(META, "layout", "partitions");
-  requireServed(noted ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : "1"));
+  const [layout, partitions] = await redis.hmget(META, "layout", "partitions");
+  requireServed(layout ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : undefined));
 }
 
 async function foundStore(redis: Redis): Promise<FoundStore> {
@@ -139,7 +132,7 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
 /** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
   const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
-  if (fixed) requireServed(layout ?? "1");
+  if (fixed) requireServed(layout ?? undefined);
   return fixed
     ? Number(fixed)
     : (await readFacts(nodes, { partitions: ofNewStore(), allowNoPersistence: true })).partitions;

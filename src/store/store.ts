@@ -86,7 +86,7 @@ export function createStore(connection: Connection) {
     /**
      * Records what the upstream said of a task.
      * @param options.poller the key whose numbers are answered
-     * @param options.maxAgeMs of a task that an earlier release bound; all others have their own in their record
+     * @param options.maxAgeMs of a task that was restored; all others have their own in their record
      */
     async observe(
       subject: { partition: number; accountId: string; task: ObservedTask },

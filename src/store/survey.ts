@@ -25,8 +25,8 @@ const LOOKED_AT_MAX = 500;
 /** Looked at in one call, so that none blocks Redis for long. */
 const AT_A_TIME = 50;
 
-/** The open requests of a whole store, or of a part of it, at about one time. */
-export interface Survey {
+/** The open requests of a part of a store, at about one time. */
+interface OpenRequests {
   /** The store's clock, Unix ms. */
   atMs: number;
   /** How many of each state and age, in the order of AGES. */
@@ -35,8 +35,12 @@ export interface Survey {
   oldestMs: Record<OpenState, number>;
   /** How long the most overdue work has been waiting; 0 when nothing is overdue. */
   overdueMs: number;
-  /** Partitions that no figure counts: their primary was away, or they were frozen. Missing in surveys of earlier releases. */
-  unreadPartitions?: number;
+}
+
+/** Those of a whole store. */
+export interface Survey extends OpenRequests {
+  /** Partitions that no figure counts: their primary was away, or they were frozen. */
+  unreadPartitions: number;
 }
 
 /** The last check of the ledger, as all gateways report it. */
@@ -101,7 +105,7 @@ export function createSurveys(connection: Connection) {
     async take(): Promise<Survey> {
       const { partitions = 0 } = connection.facts() ?? {};
       const lists = listsOfOpenRequests(partitions);
-      const parts: Survey[] = [];
+      const parts: OpenRequests[] = [];
       const read = new Set<number>();
       let failed: unknown;
       for (const primary of connection.primaries()) {
@@ -133,13 +137,13 @@ export function createSurveys(connection: Connection) {
 type OpenLists = ReturnType<typeof listsOfOpenRequests>;
 
 /** Counts what is in lists of one primary. */
-async function surveyOf(run: Run, lists: OpenLists): Promise<Survey> {
+async function surveyOf(run: Run, lists: OpenLists): Promise<OpenRequests> {
   const result = emptySurvey(0);
   for (const { list, partition } of lists) await look(run, partition, list, result);
   return result;
 }
 
-function sumOf(parts: readonly Survey[], atMs: number): Survey {
+function sumOf(parts: readonly OpenRequests[], atMs: number): OpenRequests {
   const sum = emptySurvey(atMs);
   for (const { open, oldestMs, overdueMs } of parts) {
     sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
@@ -151,7 +155,7 @@ function sumOf(parts: readonly Survey[], atMs: number): Survey {
   return sum;
 }
 
-const emptySurvey = (atMs: number): Survey => ({
+const emptySurvey = (atMs: number): OpenRequests => ({
   atMs,
   open: { held: AGES.map(() => 0), bound: AGES.map(() => 0) },
   oldestMs: { held: 0, bound: 0 },
@@ -159,7 +163,7 @@ const emptySurvey = (atMs: number): Survey => ({
 });
 
 /** Adds one list of a partition to a survey. Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
-async function look(run: Run, partition: number, list: DueList, result: Survey): Promise<void> {
+async function look(run: Run, partition: number, list: DueList, result: OpenRequests): Promise<void> {
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;
   let lookedAt = 0;

@@ -47,7 +47,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     /**
      * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are. One whose
      * claim is on a primary that is away is not looked at, and neither is what comes behind one that an archive has yet to get.
-     * @param retentionMs of requests of earlier releases; all others have their own in their record
+     * @param retentionMs of requests that were restored; all others have their own in their record
      */
     async collect(
       partition: number,

@@ -22,7 +22,7 @@ export interface Term {
 }
 
 /** Keeps the latest term of each primary beyond this process. */
-export interface TermFile {
+interface TermFile {
   term(storeId: string, name: string): Term | undefined;
   keepTerm(storeId: string, name: string, term: Term): void;
 }

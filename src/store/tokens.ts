@@ -39,7 +39,7 @@ export interface TokenRecord {
   revokedAtMs: number | undefined;
 }
 
-export interface TokenOptions {
+interface TokenOptions {
   label: string;
   scopes: readonly Scope[];
   accounts?: readonly string[] | undefined;

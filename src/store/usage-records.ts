@@ -13,7 +13,7 @@ export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
 const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
 
 /** What an account used on a UTC day by one endpoint and key; both are empty for what belongs to no request. */
-export interface UsageRecord {
+interface UsageRecord {
   /** As 2030-01-31. */
   day: string;
   endpoint: string;

@@ -44,7 +44,7 @@ export async function* keyIdPages(
 }
 
 /** Key ids of a whole partition. */
-export async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
+async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
   for await (const accountIds of listPages(redis, partitionNames(partition).accounts))
     yield* keyIdsOf(redis, partition, accountIds);
 }

@@ -49,8 +49,6 @@ export function createWriteWatch() {
   };
 }
 
-export type WriteWatch = ReturnType<typeof createWriteWatch>;
-
 /** The run of a server and its calls of watched commands; undefined where it does not say. */
 async function writesOf(redis: Redis): Promise<string | undefined> {
   // Where INFO fails, every look reads all, and says what is wrong.

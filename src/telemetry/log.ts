@@ -84,7 +84,7 @@ export function logRequest(log: Logger, level: "info" | "warn", line: RequestLin
 }
 
 /** The parts of a request's duration, ms. */
-export interface RequestTimes {
+interface RequestTimes {
   requestId: string;
   route: string;
   trace?: { traceId: string } | undefined;

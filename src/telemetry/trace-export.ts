@@ -47,7 +47,7 @@ const SUCCESSES = new Set(["accepted", "task", "answered", "client_gone"]);
 /** Routes that are not templates of ours. */
 const NO_ROUTE = new Set(["none", "unknown"]);
 
-export interface TracingOptions {
+interface TracingOptions {
   endpoint: string;
   sampleRatio: number;
   queue: number;

@@ -1,7 +1,7 @@
 import type { ReadableSpan, SpanExporter, SpanProcessor } from "@opentelemetry/sdk-trace";
 import type { Logger } from "./log.ts";
 
-export type DropReason = "queue_full" | "export_failed";
+type DropReason = "queue_full" | "export_failed";
 
 export interface BoundedOptions {
   /** Sends spans; calls back once for each batch, whether it was sent or not. */

@@ -42,7 +42,7 @@ export class TaskUpstreams {
   }
 
   /**
-   * @param tag as stored with the task; undefined for one of an earlier release
+   * @param tag as stored with the task; undefined for one that was restored
    * @param present made of these settings
    */
   of(tag: string | undefined, present: TaskUpstream, settings: TaskUpstreamSettings): TaskUpstream {

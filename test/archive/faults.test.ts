@@ -191,7 +191,7 @@ test("a password that is asked for and not there is called that", () => {
   expect(archiveReason(asked).advice).toBe("set the password in ARCHIVE_URL");
 });
 
-test("a schema of a later release is refused", async () => {
+test("a schema of a later version is refused", async () => {
   const stage = await givenStage();
   const copier = await stage.copier();
   await copier.copy();
@@ -199,7 +199,7 @@ test("a schema of a later release is refused", async () => {
   await stage.givenKey();
   const next = await stage.copier();
   await stage.endTurns();
-  expect((await reasonOf(next)).why).toContain("later release (0999-later)");
+  expect((await reasonOf(next)).why).toContain("later version of Tollgate (0999-later)");
 });
 
 test("several gateways that start at a time make one schema", async () => {

@@ -141,7 +141,7 @@ test("the audit is archived once, as it is, also after a fault in the middle", a
   expect(values.find(({ labels }) => labels.kind === "audit")?.value).toBeGreaterThan(0);
 });
 
-// Guarantee: an earlier release has stored expiries that are no time; money is copied all the same.
+// Guarantee: a damaged audit record does not keep money out of the archive.
 test("an audit record that names no time does not stop the copying", async () => {
   const copier = await stage.copier();
   const key = await stage.givenKey("acme");

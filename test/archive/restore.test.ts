@@ -11,15 +11,19 @@ import { startRedis } from "../../src/sandbox/redis.ts";
 import { listAccounts } from "../../src/store/account-lists.ts";
 import { readAccount } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
+import { changeKey } from "../../src/store/change-key.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { findKey } from "../../src/store/keys.ts";
 import { recordOf } from "../../src/store/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
+import { revokeKey } from "../../src/store/revoke-key.ts";
 import { rotateKey } from "../../src/store/rotate-key.ts";
+import { readTierCounts } from "../../src/store/tier-counts.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
-import { createStage, openConnection } from "../support/store.ts";
+import { createStage, openConnection, times } from "../support/store.ts";
 import { generate, ready } from "../support/store-stage.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
@@ -114,6 +118,23 @@ describe("a restored store", () => {
     expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
   });
 
+  // Guarantee: a configuration cannot drop a tier that a restored key uses.
+  test("counts keys by tier as the lost one did, and goes on counting", async () => {
+    await givenExample(stage);
+    const accountId = "acme";
+    const [kept, revoked] = await Promise.all(
+      times(2, () => issueKey(stage.nodes, { accountId, tier: "gold" })),
+    );
+    await revokeKey(stage.nodes, await findKey(stage.nodes, revoked!.keyId));
+    const lost = await readTierCounts(stage.nodes);
+    expect(lost.keys).toMatchObject({ gold: 1 });
+    await restored();
+    expect(await readTierCounts(empty.nodes)).toEqual(lost);
+    await changeKey(empty.nodes, await findKey(empty.nodes, kept!.keyId), { tier: "silver" });
+    const { gold: _, ...others } = lost.keys;
+    expect((await readTierCounts(empty.nodes)).keys).toEqual({ ...others, silver: 1 });
+  });
+
   test("lists accounts by id, label and status as the lost one did", async () => {
     await givenExample(stage);
     const actor = { by: "test", requestId: "" };
@@ -151,7 +172,7 @@ describe("a restored store", () => {
       entries: 21,
       violations: [],
     });
-    expect(await empty.redis.hget("tg:meta", "layout")).toBe("4");
+    expect(await empty.redis.hget("tg:meta", "layout")).toBe("1");
     const archive = connectArchive(stage.url);
     try {
       expect(await verifyArchive(empty.nodes, archive.query)).toMatchObject({ ok: true, violations: [] });

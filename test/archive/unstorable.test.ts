@@ -9,7 +9,7 @@ import { account } from "../../src/store/scripts/account.ts";
 import { change } from "../../src/store/scripts/change.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
-// What earlier releases let operators store, and PostgreSQL takes in no text, JSON or time.
+// What a damaged record may hold, and PostgreSQL takes in no text, JSON or time.
 
 let stage: ArchiveStage;
 beforeEach(async () => {
@@ -19,7 +19,7 @@ afterEach(() => stage.stop());
 
 const YEAR_10000_MS = 253_402_300_800_000;
 
-/** Changes an account without the rules of this release. */
+/** Changes an account without the rules for operators. */
 async function setAccount(fields: Record<string, string>): Promise<void> {
   await createAccount(stage.nodes, { accountId: "globex" }, cliActor("ann"));
   const call = { partition: partitionOf("globex", PARTITIONS), accountId: "globex", actor: cliActor("ann") };

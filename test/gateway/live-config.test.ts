@@ -366,7 +366,7 @@ test("a tier in use is neither dropped nor renamed at run time; as deprecated it
     tiers_in_use: [{ tier: "gold", keys: 1 }],
     refused: [expect.stringMatching(/1 key uses tier gold/)],
   });
-  expect(await shown()).toMatchObject({ uncounted_partitions: 0, unread_partitions: 0 });
+  expect(await shown()).toMatchObject({ unread_partitions: 0 });
 
   edit(withTiers({ golt: limits }));
   await until(async () => !(await shown()).last_reload.successful, "the refusal");

@@ -61,6 +61,7 @@ function givenLostCharge(changes: Partial<SentCharge> = {}, requestId = "r1"): v
       key: keyRef("k1", "a1", 0),
       price: 10,
       endpoint: "/",
+      retentionMs: 3_600_000,
       task: newTask("t1"),
     },
   };

@@ -19,6 +19,7 @@ const bind = (requestId: string, ageMs = 0): Settlement => ({
     key: keyRef("key", "account", 1),
     price: 10,
     endpoint: "/",
+    retentionMs: 3_600_000,
     task: newTask("task"),
   },
 });

@@ -256,13 +256,12 @@ describe("the store below the gateway", () => {
       for (let n = 0; n <= side; n++) await issueKey(stage.nodes, { accountId: accountOn(side), tier });
     const counter = createTierCounter(connection);
     await counter.sum();
-    await counter.countKeys(() => false);
-    expect(await counter.sum()).toMatchObject({ keys: { [tier]: 3 }, uncounted: 0, unread: 0 });
+    expect(await counter.sum()).toMatchObject({ keys: { [tier]: 3 }, unread: 0 });
     stage.servers[0].pause();
     try {
       expect(await counter.sum()).toMatchObject({ keys: { [tier]: 3 }, unread: 0 });
       const other = await createTierCounter(connection).sum();
-      expect(other).toMatchObject({ keys: { [tier]: 2 }, uncounted: 0, unread: PARTITIONS / 2 });
+      expect(other).toMatchObject({ keys: { [tier]: 2 }, unread: PARTITIONS / 2 });
     } finally {
       stage.servers[0].resume();
     }

@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(async () => {
   await server.client.flushall();
-  await server.client.hset(META, { partitions: PARTITIONS, id: "store", layout: "4" });
+  await server.client.hset(META, { partitions: PARTITIONS, id: "store", layout: "1" });
 });
 
 async function pagesOf(query: Partial<AccountQuery>, from = nodes) {
@@ -192,7 +192,7 @@ describe("keys of an account", () => {
 test.each(LISTS_MUTANTS)("the mistake is found: $what", async (mutant) => {
   const seen = async (from: RedisNodes): Promise<unknown> => {
     await server.client.flushall();
-    await server.client.hset(META, { partitions: PARTITIONS, id: "store", layout: "4" });
+    await server.client.hset(META, { partitions: PARTITIONS, id: "store", layout: "1" });
     await givenAccounts(from);
     const members: string[] = [];
     for (const partition of times(PARTITIONS, (at) => at)) {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { idempotencyName, type KeyRef, requestName } from "../../src/store/names.ts";
+import { idempotencyName, type KeyRef } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import {
   createStage,
@@ -283,7 +283,7 @@ test("an Idempotency-Key does not expire while its request is held, however far 
   expect(await stage.redis.pttl(record)).toBeLessThanOrEqual(DAY);
 });
 
-test("a hold of an earlier release whose key's record has expired is not charged beside its repeat", async () => {
+test("a hold whose Idempotency-Key has expired is not charged beside its repeat", async () => {
   const key = await stage.givenKey({ credits: 100 });
   const idempotency = { digest: randomId("digest"), fingerprint: "f" };
   const record = idempotencyName(key.partition, idempotency.digest);
@@ -296,14 +296,6 @@ test("a hold of an earlier release whose key's record has expired is not charged
   await givenLostReply(key, { idempotency });
   await passTime(DAY + HOUR, record);
   expect(await stage.settle(inJournal)).toBe("uncollected");
-  expect(await stage.account(key)).toMatchObject({ balance: 90 });
-});
-
-test("a request that an earlier release has voided is charged as it would have been there", async () => {
-  const { key, generation, inJournal, record } = await givenUnknown();
-  await stage.redis.hdel(requestName(key.partition, generation.requestId), "first_void_id");
-  await stage.redis.del(record);
-  expect(await stage.settle(inJournal)).toBe("late");
   expect(await stage.account(key)).toMatchObject({ balance: 90 });
 });
 

@@ -8,8 +8,7 @@ import { ClaimError } from "../../src/store/claims.ts";
 import { createClient } from "../../src/store/client.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
-import { migrateStore } from "../../src/store/migrate.ts";
-import { claimName, claimText, digestOf, keyRef, META, taskName } from "../../src/store/names.ts";
+import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { itemOf, type Reply, type Run } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
@@ -49,17 +48,6 @@ afterAll(async () => {
   await connection?.close();
   await server?.stop();
   await rm(dir, { recursive: true, force: true });
-});
-
-test("a copy of a store of layout 1 on a cluster is not migrated, and that is said", async () => {
-  const nodes = oneNode(connection.redis);
-  expect(await migrateStore(nodes)).toMatchObject({ from: "4", converted: 0, moved: 0 });
-  for (const layout of ["1", "1>2"]) {
-    await connection.redis.hset(META, "layout", layout);
-    await expect(migrateStore(nodes)).rejects.toThrow("on the server that it was copied from");
-    expect(await connection.redis.hget(META, "layout")).toBe(layout);
-  }
-  await connection.redis.hset(META, "layout", "4");
 });
 
 test("the server refuses names of two slots, so that the tests below prove something", async () => {

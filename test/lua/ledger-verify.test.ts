@@ -419,7 +419,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
 /** As if the latest admission of the key had been held to these limits. */
 const heldTo = ({ redis, key }: Ledger, limits: string) => redis.hset(key.names.key, "limits", limits);
 
-// Guarantee: an older release can verify the ledger of a newer one that has one more limit.
+// Guarantee: an older version can verify the ledger of a newer one that has one more limit.
 test("numbers behind the known limits of an admission are ignored", async () => {
   const ledger = await givenLedger();
   await heldTo(ledger, "9 9 9 1");

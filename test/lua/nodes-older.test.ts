@@ -11,7 +11,6 @@ import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { findKey } from "../../src/store/keys.ts";
 import { readLedger } from "../../src/store/ledger-entries.ts";
 import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
-import { migrateStore } from "../../src/store/migrate.ts";
 import { digestOf, indexName, META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
 import { findWritable } from "../../src/store/operator-loss.ts";
@@ -130,7 +129,6 @@ const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<
   "a freeze": (nodes, { server }) => freezePartitions(nodes, [partitionOn(server)]),
   "a thaw": (nodes, { server }) => thawPartitions(nodes, [partitionOn(server)]),
   "the end of an archive": (nodes) => detachArchive(nodes),
-  "a migration": (nodes) => migrateStore(nodes),
 };
 
 // Guarantee: what may be replaced by a newer copy gets no write of an operator, and accounts elsewhere are worked on.

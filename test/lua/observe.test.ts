@@ -165,7 +165,7 @@ test.each(["completed", "failed", "processing", "gone"] as const)(
   },
 );
 
-test("a disputed task that an earlier release bound keeps slot and charge to the maximum age of the gateway that asks", async () => {
+test("a disputed task that was restored keeps slot and charge to the maximum age of the gateway that asks", async () => {
   const task = await givenTask();
   await stage.redis.hdel(requestName(stage.partition, task.requestId), "max_age_ms", "upstream");
   await reused(task, "another's");

@@ -52,12 +52,12 @@ test("what Redis answers and what its connection says is the store's, and it is 
 });
 
 test("a store of a layout that is not served is the store's", async () => {
-  await server.client.hset("tg:meta", "layout", "3");
+  await server.client.hset("tg:meta", "layout", "2");
   const other = createOperatorSession({ redisUrl: server.url, partitions: 4, allowNoPersistence: true });
   await expect(other.run(async () => 1)).rejects.toMatchObject({
     refusal: { name: "store_unavailable" },
-    message: expect.stringContaining("store migrate"),
+    message: expect.stringContaining("the store has layout 2"),
   });
-  await server.client.hset("tg:meta", "layout", "4");
+  await server.client.hset("tg:meta", "layout", "1");
   other.close();
 });

@@ -289,7 +289,7 @@ test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 253_402_300_800_000])(
   },
 );
 
-// Guarantee: what an earlier release has stored by mistake does not hide what else was changed.
+// Guarantee: a damaged record does not hide what else was changed.
 test("the audit is read to its end where a record has an expiry that is no time", async () => {
   const { accountId } = await createAccount(nodes, {}, ANN);
   const { audit } = partitionNames(partitionOf(accountId, 64));

@@ -5,7 +5,6 @@ import { createClient } from "../../src/store/client.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
-import { migrateStore } from "../../src/store/migrate.ts";
 import { META, REFERENCE_ACCOUNTS_MAX } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createAccount } from "../../src/store/operator-accounts.ts";
@@ -15,7 +14,6 @@ import { refundTask } from "../../src/store/refunds.ts";
 import { restoreReferences } from "../../src/store/restoring.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import { trimLedger } from "../../src/store/trimming.ts";
-import { putBack } from "../support/earlier-layout.ts";
 import { createStage, openConnection, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { plant, REFERENCE_MUTANTS } from "./mutants.ts";
@@ -39,7 +37,7 @@ afterAll(async () => {
 });
 const empty = async (partitions = PARTITIONS): Promise<void> => {
   await server.client.flushall();
-  await server.client.hset(META, { partitions, id: "store", layout: "4" });
+  await server.client.hset(META, { partitions, id: "store", layout: "1" });
 };
 beforeEach(() => empty());
 
@@ -156,15 +154,11 @@ test("a reference that Redis forgets leaves the index, and the others of its pla
   expect(await server.client.keys("tg:{p00}:reference-index:*")).toHaveLength(2);
 });
 
-test("a store of layout 3 gets the index by its migration, and a restored one by its entries", async () => {
+test("a restored store gets the index by its entries", async () => {
   await givenReferences(nodes);
   const before = await indexNow();
-  await putBack(server.client);
+  await server.client.del(...before.keys());
   expect(await indexNow()).toEqual(new Map());
-  await server.client.hset(META, "layout", "3");
-  await migrateStore(nodes, { waitMs: 0 });
-  expect(await indexNow()).toEqual(before);
-  await putBack(server.client);
   for (const partition of times(PARTITIONS, (at) => at)) {
     // In two pages.
     const entries = await readLedger(server.client, partition, LEDGER_START);

@@ -49,7 +49,7 @@ test.each(NAMES)("the header of %s names exactly the KEYS, ARGV and outcomes of 
 test.each(NAMES)("the header of %s says how many steps a call takes at most", (name) => {
   const bound = boundOf(readScript(name));
   // A step is about a microsecond of Redis or less.
-  if (name !== "convert") expect(bound).toBeLessThanOrEqual(4000);
+  expect(bound).toBeLessThanOrEqual(4000);
 });
 
 const BATCHED = SCRIPTS.filter(({ isBatched }) => isBatched).map(({ name }) => name);
@@ -79,8 +79,8 @@ test("what is included is used, and each script includes just what it uses", () 
 
 // Guarantee: on a Redis Cluster nothing changes a frozen partition; on one server the check costs nothing.
 test("every script that writes to a partition stops if it is frozen, where partitions can be frozen", () => {
-  // The names of the probe and of turns say nothing of an account; MOVE runs on one server alone.
-  const writing = SCRIPTS.filter(({ name }) => !["probe", "turn", "move"].includes(name)).filter(
+  // The names of the probe and of turns say nothing of an account.
+  const writing = SCRIPTS.filter(({ name }) => !["probe", "turn"].includes(name)).filter(
     ({ name }) => !/^#!lua flags=no-writes\n/.test(readScript(name)),
   );
   for (const script of SCRIPTS) {
@@ -131,7 +131,7 @@ test.each([
   ["an argument left out", "bind", "  7 task id\n", "\n", "ARGV"],
   ["an argument that nobody reads", "bind", "15 retention (ms)", "15 retention (ms)  16 more", "ARGV"],
   ["tiers left out", "admit", "2 tiers  3", "3", "ARGV"],
-  ["tiers that nobody reads", "move", "2 request id", "2 request id  3 tiers", "ARGV"],
+  ["tiers that nobody reads", "collect", "2 request id", "2 request id  6 tiers", "ARGV"],
   ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],
   ["an outcome that never comes", "bind", "--   late ", "--   early  never\n--   late ", "RETURNS"],
   ["the outcome of the last line left out", "admit", "--   admitted ", "--         admitted ", "RETURNS"],

@@ -1,13 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type EarlierLine, settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
 import { idempotencyName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { earlierBind, earlierVoid } from "../support/earlier-lines.ts";
 import {
   createStage,
-  DATA,
   HOLD_MS,
-  MAX_AGE_MS,
   NOON_MS,
   openConnection,
   POLL_MS,
@@ -16,7 +12,6 @@ import {
   type TestConnection,
   taskOf,
   times,
-  UPSTREAM,
 } from "../support/store.ts";
 
 // BIND and VOID: what becomes of a hold.
@@ -280,18 +275,6 @@ test.each([
   expect(outcome).toBe(afterMs > 0 ? "admitted" : "daily_limited");
 });
 
-test("a BIND in a journal line of an earlier release is bound late, and counts in its day as any other", async () => {
-  const key = await stage.givenKey();
-  const idempotency = { digest: "d", fingerprint: "f" };
-  const generation = stage.request(key, { idempotency });
-  await stage.admit(generation);
-  await stage.void(generation, "refused");
-  expect(await stage.settle(settlementOfEarlier(earlierBind(generation, taskOf(generation), 1))!)).toBe(
-    "late",
-  );
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("1");
-});
-
 test("VOID gives back hold, slot and the day's count; the window entry and the request's count stay", async () => {
   const key = await stage.givenKey({ rateLimit: 5, dailyLimit: 1 });
   const generation = stage.request(key);
@@ -401,51 +384,4 @@ test("settlements that the store could not answer are kept whole, and work later
   expect(await stage.settle(taking!)).toBe("void");
   expect(await stage.settle(binding!)).toBe("bound");
   expect(await state(key)).toMatchObject({ balance: 990, totalUsed: 10, totalRequests: 1, active: 1 });
-});
-
-// Guarantee: an update while Redis is away loses no charge. The release before wrote KEYS and ARGV by position.
-test("what the release before left in its journal is settled as it would have been there", async () => {
-  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
-  const [bound, refused, unsent] = [
-    { idempotency },
-    {},
-    { idempotency: { digest: "other", fingerprint: "g" } },
-  ];
-  const key = await stage.givenKey();
-  const [toBind, toVoid, neverSent] = [bound, refused, unsent].map((more) => stage.request(key, more));
-  for (const generation of [toBind!, toVoid!, neverSent!]) await stage.admit(generation);
-  const settle = (line: EarlierLine): Promise<string> => stage.settle(settlementOfEarlier(line)!);
-  expect(await settle(earlierBind(toBind!, taskOf(toBind!), 2))).toBe("bound");
-  expect(await settle(earlierVoid(toVoid!, "refused"))).toBe("void");
-  expect(await settle(earlierVoid(neverSent!, "unsent"))).toBe("void");
-
-  expect(await stage.requestRecord(toBind!)).toMatchObject({
-    state: "bound",
-    task_id: taskOf(toBind!),
-    max_age_ms: String(MAX_AGE_MS),
-    upstream: UPSTREAM,
-    idempotency: idempotency.digest,
-  });
-  expect(await stage.admit(stage.request(key, { idempotency }))).toMatchObject({
-    outcome: "replayed",
-    taskId: taskOf(toBind!),
-    data: DATA,
-  });
-  expect(await state(key)).toEqual({
-    balance: 990,
-    totalUsed: 10,
-    totalRequests: 2,
-    active: 1,
-    transactions: 2,
-  });
-});
-
-test("a line of an earlier release is read wherever that kept the task, unless it makes no sense", async () => {
-  const generation = stage.request(await stage.givenKey());
-  const read = (line: EarlierLine) => settlementOfEarlier(line)?.call;
-  const ofOneServer = read(earlierBind(generation, "t1", 2));
-  expect(ofOneServer).toMatchObject({ task: { taskId: "t1" } });
-  expect(read(earlierBind(generation, "t1", 2, "tg:{p01}:task:t1"))).toEqual(ofOneServer);
-  expect(read({ ...earlierVoid(generation, "refused"), keys: [] })).toBeUndefined();
-  expect(read({ ...earlierVoid(generation, "refused"), verb: "other" })).toBeUndefined();
 });

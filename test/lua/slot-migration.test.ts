@@ -12,7 +12,6 @@ import {
   frozenName,
   indexName,
   type KeyRef,
-  keyNames,
   keyRef,
   partitionNames,
 } from "../../src/store/names.ts";
@@ -36,7 +35,6 @@ import { revoke } from "../../src/store/scripts/revoke.ts";
 import { revokeToken } from "../../src/store/scripts/revoke-token.ts";
 import { rollup } from "../../src/store/scripts/rollup.ts";
 import { suspend } from "../../src/store/scripts/suspend.ts";
-import { tally } from "../../src/store/scripts/tally.ts";
 import { token } from "../../src/store/scripts/token.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
 import { unclear } from "../../src/store/scripts/unclear.ts";
@@ -378,11 +376,6 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   GATHER: async () => {
     const { accountId, keyId } = await ofLimited(givenAccount);
     return itemFor(gather, { partition: PARTITION, accountId, keyIds: [keyId] });
-  },
-  TALLY: async () => {
-    const { keyId } = await givenAccount();
-    await clients[0]!.hdel(keyNames(PARTITION, keyId).key, "counted");
-    return itemFor(tally, { partition: PARTITION, keyIds: [keyId], isLast: true });
   },
   REFUSED: async () => {
     const { accountId } = await givenAccount();

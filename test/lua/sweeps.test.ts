@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
-import { settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
 import { createSweeper } from "../../src/settlement/sweeper.ts";
 import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
 import { itemOf } from "../../src/store/script-definition.ts";
@@ -8,7 +7,6 @@ import { collect } from "../../src/store/scripts/collect.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
-import { earlierBind } from "../support/earlier-lines.ts";
 import {
   createStage,
   HOLD_MS,
@@ -164,7 +162,7 @@ test.each([
 test.each([
   ["its own", HOUR_MS, "finished"],
   ["its own", 3 * HOUR_MS, "observed"],
-  ["none, as of an earlier release", undefined, "finished"],
+  ["none, as one that was restored", undefined, "finished"],
 ])("a task is as old as it may be by %s maximum age: %s ms, %s", async (_, maxAgeMs, outcome) => {
   const stage = createStage(connection, { clock: "redis" });
   const task = stage.request(await stage.givenKey());
@@ -180,7 +178,7 @@ test.each([
   ]);
 });
 
-test("a poll finds the maximum age and the upstream that BIND fixed; those of an earlier release have none", async () => {
+test("a poll finds the maximum age and the upstream that BIND fixed; those of a restored task are not known", async () => {
   const task = stage.request(await stage.givenKey());
   await stage.givenTask(task);
   const inspected = async () => {
@@ -192,15 +190,6 @@ test("a poll finds the maximum age and the upstream that BIND fixed; those of an
   expect(await inspected()).toEqual({ maxAgeMs: MAX_AGE_MS, upstream: UPSTREAM, fresh: false });
   await stage.redis.hdel(requestName(stage.partition, task.requestId), "max_age_ms", "upstream");
   expect(await inspected()).toEqual({ maxAgeMs: undefined, upstream: undefined, fresh: false });
-});
-
-test("a BIND of an earlier release is bound as it was, without a maximum age or an upstream", async () => {
-  const task = stage.request(await stage.givenKey());
-  await stage.admit(task);
-  expect(await stage.settle(settlementOfEarlier(earlierBind(task, taskOf(task), 1))!)).toBe("bound");
-  stage.clock.nowMs += HOLD_MS;
-  const { requests } = await stage.sweeps.lease("polls", stage.partition, 10);
-  expect(requests).toMatchObject([{ requestId: task.requestId, maxAgeMs: undefined, upstream: undefined }]);
 });
 
 /** A sweeper for the stage's partition alone, of a gateway that believes in some time; every task is processing. */
@@ -286,8 +275,8 @@ test("a request that the store had forgotten is kept for the retention of its BI
   expect(await stage.sweeps.collect(stage.partition, 1, 10)).toEqual({ looked: 1, collected: 1 });
 });
 
-// Records of earlier releases have no retention, and are listed by when they ended.
-test("a request of an earlier release is kept for the collecting gateway's retention, and looked at once", async () => {
+// Restored records have no retention.
+test("a restored request is kept for the collecting gateway's retention, and looked at once", async () => {
   const request = stage.request(await stage.givenKey());
   await stage.givenTask(request);
   await stage.observe(request, "completed");

@@ -45,7 +45,7 @@ beforeEach(async () => {
 
 async function empty(): Promise<void> {
   await redis.flushall();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "4" });
+  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
 }
 
 /** All pages of a list. */

@@ -75,7 +75,7 @@ test("a token ends when it expires, and for good when it is revoked", async () =
   await expect(revokeToken(nodes, "tok_none", ANN)).rejects.toMatchObject({ code: "not_found" });
 });
 
-// Guarantee: what an earlier release has stored by mistake opens nothing.
+// Guarantee: a damaged record opens nothing.
 test("a token whose stored expiry is no time has expired", async () => {
   const { token: secret, record } = await given();
   await redis.client.hset(tokenNames(record.tokenId).token, "expires_at", "NaN");

@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(async () => {
   await redis.flushall();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "4" });
+  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
 });
 
 /** A grant, then charges of which every third is refunded, an adjustment each way; one each minute, another account between. */

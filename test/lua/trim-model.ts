@@ -131,7 +131,7 @@ interface World {
 export async function playTrims(connection: TestConnection, all: readonly Step[]): Promise<void> {
   const { redis } = connection;
   await redis.flushdb();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "4" });
+  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
   const stage = createStage(connection, { partition: 0 });
   const keys: KeyRef[] = [];
   for (let at = 0; at < 3; at++) keys.push(await stage.givenKey({ accountId: `acc${at}`, credits: 0 }));
@@ -370,7 +370,7 @@ function checkpointAfter({ entries, left, forgotten }: World, { accountId }: Key
 export async function playRefusals(connection: TestConnection): Promise<void> {
   const { redis } = connection;
   await redis.flushdb();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "4" });
+  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
   const stage = createStage(connection, { partition: 0 });
   const key = await stage.givenKey({ accountId: "acc", credits: 0 });
   for (let at = 0; at < 3; at++) await stage.recharge(key, 100, `order ${at}`);

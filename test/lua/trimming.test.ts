@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 const makeEmpty = async (): Promise<void> => {
   await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "4" });
+  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
 };
 beforeEach(makeEmpty);
 afterAll(async () => {

@@ -8,6 +8,7 @@ import { createScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import {
   createStage,
+  newTask,
   openConnection,
   randomId,
   type Stage,
@@ -94,7 +95,7 @@ test("the same task of an account is the same request, whatever request it came 
     [key, "task_b"],
     [other, "task_a"],
   ] as const)
-    await bindUnmetered(stage.request(of), { taskId, data: "", pollMs: 1 });
+    await bindUnmetered(stage.request(of), newTask(taskId));
   const ids = kept.map(({ call }) => call.requestId);
   expect(ids[1]).toBe(ids[0]);
   expect(new Set(ids).size).toBe(3);

@@ -9,7 +9,7 @@ import { MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
 import { archiveReason } from "./reasons.ts";
 import { type ArchiveTables, createTables } from "./tables.ts";
 
-export interface ArchiveWorkOptions {
+interface ArchiveWorkOptions {
   url: string;
   connection: Connection;
   intervalMs(): number;

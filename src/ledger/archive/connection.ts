@@ -15,7 +15,7 @@ export interface OpenedArchive extends ArchiveConnection {
   close(): void;
 }
 
-export interface ArchiveOptions {
+interface ArchiveOptions {
   statementMs?: number;
   idleMs?: number;
   most?: number;

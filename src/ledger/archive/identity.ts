@@ -5,7 +5,7 @@ import { ArchiveError } from "./migrations.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 /** Whose archive it is. */
-export interface ArchiveIdentity {
+interface ArchiveIdentity {
   archiveId: string;
   /** `id` of `tg:meta` of the store that is copied to it. */
   storeId: string;

@@ -6,18 +6,9 @@ import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
  * The schema's steps, in order, each `schema/<name>.sql`. A step that has been released never changes; a new one goes to the
  * end.
  */
-export const STEPS = [
-  "0001-archive",
-  "0002-usage",
-  "0003-operators",
-  "0004-seconds",
-  "0005-batches",
-  "0006-gone",
-  "0007-latest-batch",
-  "0008-gaps",
-] as const;
+export const STEPS = ["0001-archive"] as const;
 
-/** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */
+/** Any number, the same in each version: two gateways that start at a time do not migrate at a time. */
 export const MIGRATION_LOCK = 7_032_019_041;
 /** How long a step may take: it may rewrite a large table. */
 export const MIGRATION_MS = 3_600_000;
@@ -36,9 +27,9 @@ export class ArchiveError extends Error {
 }
 
 /**
- * Brings the schema up to this release. Steps only go forward, in one transaction and under a lock.
+ * Brings the schema up to this version of Tollgate. Steps only go forward, in one transaction and under a lock.
  * @returns the names of the steps that were taken
- * @throws ArchiveError for a schema of a later release
+ * @throws ArchiveError for a schema of a later version
  */
 export async function migrate({ query, transaction }: ArchiveConnection): Promise<string[]> {
   if ((await stepsTaken(query)).length === STEPS.length) return [];
@@ -55,7 +46,7 @@ export async function migrate({ query, transaction }: ArchiveConnection): Promis
   });
 }
 
-/** The steps that a database has taken. @throws ArchiveError for one that this release does not know */
+/** The steps that a database has taken. @throws ArchiveError for one that this version does not know */
 async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
   const [found] = await query<{ is_there: boolean }>(
     "SELECT to_regclass('tollgate.migrations') IS NOT NULL AS is_there",
@@ -66,12 +57,12 @@ async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
   const unknown = taken.find((step, at) => step !== STEPS[at]);
   if (unknown !== undefined)
     throw new ArchiveError(
-      `the archive has the schema of a later release (${unknown})`,
-      "run that release; this one does not use the archive",
+      `the archive has the schema of a later version of Tollgate (${unknown})`,
+      "run that version; this one does not use the archive",
     );
   return taken;
 }
 
-/** The steps of this release that a database has not taken. @throws ArchiveError for a schema of a later release */
+/** The steps of this version that a database has not taken. @throws ArchiveError for a schema of a later one */
 export const pendingSteps = async (query: ArchiveQuery): Promise<string[]> =>
   STEPS.slice((await stepsTaken(query)).length);

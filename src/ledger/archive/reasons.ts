@@ -2,7 +2,7 @@ import { OtherArchiveError } from "../../store/archive-record.ts";
 import { ArchiveError } from "./migrations.ts";
 
 /** Why the archive cannot be used, and what to do about it. */
-export interface ArchiveReason {
+interface ArchiveReason {
   why: string;
   advice: string;
 }

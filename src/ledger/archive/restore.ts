@@ -41,12 +41,12 @@ export interface Restored {
   copiedUntilMs: number | undefined;
 }
 
-export interface TaskTimes {
+interface TaskTimes {
   maxAgeMs: number;
   retentionMs: number;
 }
 
-export interface RestoreOptions {
+interface RestoreOptions {
   /** Partitions of the store that the archive belongs to. */
   partitions: number;
   /** Entries that are older leave Redis at once, as they would with any archive. */

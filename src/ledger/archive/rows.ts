@@ -89,7 +89,7 @@ const apartFrom = (fields: object, settings: readonly string[]): ReadonlySet<str
 const ACCOUNT_FIELDS_APART = apartFrom(ACCOUNT_FIELDS, ACCOUNT_SETTINGS);
 const KEY_FIELDS_APART = apartFrom(KEY_FIELDS, KEY_SETTINGS);
 
-/** These, and what later releases keep in a record, as JSON. */
+/** These, and what else a record has, as JSON. */
 const otherFields = (record: object, apart: ReadonlySet<string>): string =>
   jsonOf(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
 

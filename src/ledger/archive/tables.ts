@@ -58,7 +58,7 @@ const STATE = `
     SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
   ) a ON true`;
 
-/** One process at a time writes to a partition; the first number is any, the same in each release. */
+/** One process at a time writes to a partition; the first number is any, the same in each version. */
 const LOCK = `SELECT pg_advisory_xact_lock(703201904, p.partition) FROM unnest($1::int[]) AS p(partition)`;
 
 const BEFORE = `

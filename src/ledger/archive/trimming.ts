@@ -10,7 +10,7 @@ const TRIM_EVERY_MS = 10_000;
 /** Steps for one partition at a time: the others and copying come in between. */
 const SLICES_MAX = 40;
 
-export interface TrimmingOptions {
+interface TrimmingOptions {
   source: ArchiveSource;
   /** How long archived entries stay in Redis. */
   keepMs(): number;

@@ -205,7 +205,7 @@ function referring(schema: TSchema, isDefinition = false): object {
 }
 
 /** An example of what a schema describes. */
-export function exampleOf(schema: TSchema): unknown {
+function exampleOf(schema: TSchema): unknown {
   const { title, properties } = schema as Partial<TObject> & { title?: string };
   if (title !== undefined && title in EXAMPLES) return EXAMPLES[title as keyof typeof EXAMPLES];
   const items = (properties?.data as { items?: TSchema } | undefined)?.items;

@@ -43,7 +43,7 @@ export interface Answer {
 }
 
 /** An answer as the description has it. */
-export interface DescribedAnswer {
+interface DescribedAnswer {
   description: string;
   schema: TSchema;
 }

@@ -21,7 +21,7 @@ import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
 import { createWriteBudget } from "./write-budget.ts";
 
-export const MANAGE_PATH = "/manage/v1";
+const MANAGE_PATH = "/manage/v1";
 
 const HEADERS = {
   "X-Content-Type-Options": "nosniff",

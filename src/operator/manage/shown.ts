@@ -16,7 +16,7 @@ export const isoTimeOrNull = (atMs: number | undefined): string | null =>
 
 const textOrNull = (text: string | undefined): string | null => text || null;
 
-export const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits>) => ({
+const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits>) => ({
   rate_limit: rateLimit ?? null,
   max_concurrent: maxConcurrent ?? null,
   daily_limit: dailyLimit ?? null,

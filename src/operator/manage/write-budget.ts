@@ -9,7 +9,7 @@ const FAMILIES_MAX = 10_000;
 const RECORD_BYTES = 512;
 
 /** What the tokens of one family may write together at one gateway. */
-export interface WriteBounds {
+interface WriteBounds {
   writesPerMinute: number;
   bytesPerDay: number;
 }

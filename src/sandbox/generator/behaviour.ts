@@ -38,7 +38,7 @@ export interface Answering {
   dripMs: number;
 }
 
-export interface TaskBehaviour {
+interface TaskBehaviour {
   /** From creation to the end of a task; 0 ends it at once. */
   durationMs: number;
   /** How much of the duration is spent as `pending`. */
@@ -55,7 +55,7 @@ type Prefixed<P extends string> = { [K in keyof Answering as `${P}${Capitalize<K
 export type Behaviour = TaskBehaviour & Answering & Prefixed<"poll"> & Prefixed<"upload">;
 
 /** Kinds of requests that are steered apart: generations, polls and uploads. */
-export type RequestKind = "generation" | "poll" | "upload";
+type RequestKind = "generation" | "poll" | "upload";
 
 const ANSWER_PLAINLY: Answering = {
   status: 200,

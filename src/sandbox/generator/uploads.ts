@@ -6,7 +6,7 @@ const FILE_BYTES_MAX = 10 * 1024 * 1024;
 const KEPT_MS = 300_000;
 const TOTAL_BYTES_MAX = 256 * 1024 * 1024;
 
-export interface UploadedFile {
+interface UploadedFile {
   name: string;
   type: string;
   bytes: Buffer;

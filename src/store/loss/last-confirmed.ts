@@ -25,7 +25,7 @@ export interface ConfirmedEntry {
   credits: number;
   /** Of a grant. */
   reference: string;
-  /** Of a charge or refund; missing in files of earlier releases. */
+  /** Of a charge or refund. */
   requestId?: string;
   /**
    * Replicas had it when it was read. A changed primary may have it under another id: its gateway has sent it again. Without
@@ -51,8 +51,7 @@ interface Content {
     {
       epoch: number;
       marks: Record<string, ConfirmedEntry>;
-      /** Missing in files of earlier releases. */
-      terms?: Record<string, Term>;
+      terms: Record<string, Term>;
     }
   >;
 }
@@ -109,8 +108,8 @@ function readFolder(
       const path = join(folder, name);
       const { mtimeMs } = statSync(path);
       const content = JSON.parse(readRegularFile(path, FILE_BYTES_MAX)) as Content;
-      if (content.format !== FORMAT) throw new Error(`format ${content.format} is of a later release`);
-      for (const [storeId, { epoch, marks, terms: ofStore = {} }] of Object.entries(content.stores)) {
+      if (content.format !== FORMAT) throw new Error(`format ${content.format} is of another version`);
+      for (const [storeId, { epoch, marks, terms: ofStore }] of Object.entries(content.stores)) {
         for (const [name, term] of Object.entries(ofStore)) keepLaterTerm(terms, storeId, name, term);
         let known = stores.get(storeId);
         if (known && known.epoch > epoch) continue;

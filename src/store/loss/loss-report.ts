@@ -22,7 +22,7 @@ export interface MissingEntry extends ConfirmedEntry {
 }
 
 /** A charge that the store confirmed and does not have any more; it is sent again. */
-export interface LostCharge {
+interface LostCharge {
   requestId: string;
   accountId: string;
   credits: number;

@@ -18,12 +18,12 @@ export interface Generation {
   retentionMs: number;
   /** The store that was asked to admit it, set there: nothing of it is settled in another. */
   storeId?: string | undefined;
-  /** When it was admitted, Unix ms by the store's clock, set there; missing in what an earlier release left to be settled. */
+  /** When it was admitted, Unix ms by the store's clock, set there. */
   admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
 }
 
-export interface AdmitCall {
+interface AdmitCall {
   generation: Generation;
   tiers: Tiers;
   /** After this moment of the store's clock it is refused as stale, Unix ms. */

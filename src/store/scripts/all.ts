@@ -6,7 +6,6 @@ import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
 import { change } from "./change.ts";
 import { collect } from "./collect.ts";
-import { convert } from "./convert.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
@@ -16,7 +15,6 @@ import { holding } from "./holding.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
-import { move } from "./move.ts";
 import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
@@ -30,7 +28,6 @@ import { rollup } from "./rollup.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { suspend } from "./suspend.ts";
-import { tally } from "./tally.ts";
 import { token } from "./token.ts";
 import { trim } from "./trim.ts";
 import { turn } from "./turn.ts";
@@ -41,8 +38,6 @@ import { voidHold } from "./void.ts";
 export const SCRIPTS: readonly ScriptFile[] = [
   admit,
   dispute,
-  move,
-  convert,
   bind,
   voidHold,
   unclear,
@@ -65,7 +60,6 @@ export const SCRIPTS: readonly ScriptFile[] = [
   trim,
   rollup,
   survey,
-  tally,
   gather,
   refused,
   account,

@@ -12,17 +12,15 @@ export interface NewTask {
   data: string;
   /** When the sweeper may poll it, ms from now. */
   pollMs: number;
-  /** Fixed here for the task's life, as is the upstream; missing in settlements of earlier releases. */
-  maxAgeMs?: number | undefined;
+  /** Fixed here for the task's life, as is the upstream. */
+  maxAgeMs: number;
   /** Which upstream made it: it is polled there, whatever is configured later. */
-  upstream?: string | undefined;
+  upstream: string;
 }
 
-/** `retentionMs` and `admittedAtMs` are missing in settlements of earlier releases. */
 export interface BindCall
-  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "admittedAtMs"> {
+  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "retentionMs" | "admittedAtMs"> {
   idempotency?: Generation["idempotency"] | undefined;
-  retentionMs?: number | undefined;
   task: NewTask;
 }
 
@@ -38,7 +36,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
   isBatched: true,
   keys: (call) => keysOf(call, claimName(call.task.taskId)),
   args({ requestId, key, price, endpoint, task, idempotency, retentionMs, admittedAtMs }) {
-    const { taskId, data, pollMs, maxAgeMs, upstream = "" } = task;
+    const { taskId, data, pollMs, maxAgeMs, upstream } = task;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
       requestId,
@@ -52,9 +50,9 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
       fingerprint,
       IDEMPOTENCY_MS,
       digest,
-      roundedOrEmpty(maxAgeMs),
+      Math.round(maxAgeMs),
       upstream,
-      roundedOrEmpty(retentionMs),
+      Math.round(retentionMs),
       admittedAtMs ?? "",
     ];
   },
@@ -75,5 +73,3 @@ function keysOf(
   const name = idempotencyName(partition, idempotency.digest);
   return [request, account, slots, polls, ledger, record, done, holds, key, claim, name];
 }
-
-const roundedOrEmpty = (ms: number | undefined): number | "" => (ms === undefined ? "" : Math.round(ms));

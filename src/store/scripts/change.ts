@@ -2,7 +2,7 @@ import { type Actor, actorText, cliActor } from "../actor.ts";
 import { keyNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface ChangeCall {
+interface ChangeCall {
   keyId: string;
   partition: number;
   /** Nothing is changed if the record has this field. */

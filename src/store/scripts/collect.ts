@@ -8,7 +8,7 @@ export interface CollectCall {
   taskId: string | undefined;
   /** The name of its task's claim, where the script can reach it. */
   claim?: string | undefined;
-  /** Of a request of an earlier release; all others have their own in their record. */
+  /** Of a request that was restored; all others have their own in their record. */
   retentionMs: number;
 }
 

@@ -13,7 +13,7 @@ import { type AccountStatus, statusOf } from "../records.ts";
 import type { Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
 
-export interface CreditsCall {
+interface CreditsCall {
   key: KeyRef;
   tiers: Tiers;
 }

@@ -1,7 +1,7 @@
 import { taskName } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface DisputeCall {
+interface DisputeCall {
   taskId: string;
   /** Of the request that owns it. */
   partition: number;

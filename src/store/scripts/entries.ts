@@ -12,7 +12,7 @@ import type { Script } from "../script-definition.ts";
 /** Entries that a script answers at a time: each is a table of its own in Lua. */
 export const ENTRIES_AT_ONCE = 100;
 
-export interface EntriesCall {
+interface EntriesCall {
   partition: number;
   /** The entry that was read last. */
   after: string;

@@ -4,7 +4,7 @@ import type { Run, Script } from "../script-definition.ts";
 /** Slots that are added in one call. */
 const SLOTS_AT_ONCE = 200;
 
-export interface GatherCall {
+interface GatherCall {
   partition: number;
   accountId: string;
   keyIds: readonly string[];
@@ -13,7 +13,7 @@ export interface GatherCall {
 }
 
 /** `done`: of these keys; the slots of the next one go on at `cursor`. */
-export type GatherReply = { outcome: "unlimited" } | { outcome: "gathered"; done: number; cursor: string };
+type GatherReply = { outcome: "unlimited" } | { outcome: "gathered"; done: number; cursor: string };
 
 /** Adds some open slots of keys to those of their account, if it has limits over all its keys. */
 export const gather: Script<GatherCall, GatherReply> = {

@@ -16,7 +16,7 @@ export interface HistoryFilter {
   refundsToMs?: number | undefined;
 }
 
-export interface HistoryCall extends HistoryFilter {
+interface HistoryCall extends HistoryFilter {
   partition: number;
   accountId: string;
   /** Id of the entry to begin with; or `(` and an id: the account's newest entry before that one. */

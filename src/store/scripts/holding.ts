@@ -4,13 +4,13 @@ import type { Script } from "../script-definition.ts";
 /** Holds of a partition that are read at one instant: about a millisecond of Redis. */
 const HOLDS_AT_ONCE = 150;
 
-export interface HoldingCall {
+interface HoldingCall {
   partition: number;
   accountId: string;
 }
 
 /** `held` is what the account says, `holds` what its holds add up to: whole credits. */
-export type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; holds: number };
+type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; holds: number };
 
 /** What an account holds and what its holds add up to, at one instant. */
 export const holding: Script<HoldingCall, HoldingReply> = {

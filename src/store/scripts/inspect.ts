@@ -28,7 +28,7 @@ export interface KnownTask {
   createdAtMs: number;
   /** How long ago that is by the store's clock. */
   ageMs: number;
-  /** Fixed when it was bound; undefined while `fresh`, and for a task that an earlier release bound. */
+  /** Fixed when it was bound; undefined while `fresh`, and for a task that was restored. */
   maxAgeMs: number | undefined;
   /** Which upstream made it; undefined as `maxAgeMs` is. */
   upstream: string | undefined;

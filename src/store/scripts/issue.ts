@@ -3,7 +3,7 @@ import { type Actor, actorText, cliActor } from "../actor.ts";
 import { accountNames, type KeyRef, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface IssueCall {
+interface IssueCall {
   key: KeyRef;
   tier: string;
   /** SHA-256 of the key. */
@@ -31,7 +31,7 @@ export interface IssueCall {
 }
 
 /** `balance`: credits that can be spent. */
-export interface Issued {
+interface Issued {
   outcome: "issued" | "known" | "unknown_account" | "too_many_keys" | "too_large";
   balance: number;
 }

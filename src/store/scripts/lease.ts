@@ -4,7 +4,7 @@ import type { Script } from "../script-definition.ts";
 /** The lists of a partition in which requests fall due: holds to void, tasks to poll. */
 export type DueList = "holds" | "polls";
 
-export interface LeaseCall {
+interface LeaseCall {
   list: DueList;
   partition: number;
   most: number;
@@ -25,7 +25,7 @@ export interface OpenRequest {
   boundAtMs: number;
   /** The store's clock at its lease, Unix ms; a task's age is counted up to it. */
   leasedAtMs: number;
-  /** Fixed when the task was bound; undefined for one that an earlier release bound. */
+  /** Fixed when the task was bound; undefined for one that was restored. */
   maxAgeMs: number | undefined;
   /** Which upstream made the task; undefined as `maxAgeMs` is. */
   upstream: string | undefined;

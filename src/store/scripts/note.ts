@@ -2,7 +2,7 @@ import { archiveNames } from "../names.ts";
 import type { ArchiveRecord } from "../records.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface NoteCall {
+interface NoteCall {
   partition: number;
   /** Nothing is noted if the record has another one; undefined: whatever it has. */
   generation?: string | undefined;

@@ -34,7 +34,7 @@ export type ObserveReply = KeyState & { status: string; data: string; refunded: 
     | { outcome: "observed" | "finished" | "already_finished" | "missing" }
     /**
      * The upstream gave the task's id to another request, too, so nothing of this was recorded. `maxAgeMs` is undefined
-     * for a task that an earlier release bound.
+     * for a task that was restored.
      */
     | { outcome: "disputed"; nowMs: number; boundAtMs: number; maxAgeMs: number | undefined }
   );

@@ -2,7 +2,7 @@ import { type Actor, actorText, cliActor } from "../actor.ts";
 import { accountNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface RechargeCall {
+interface RechargeCall {
   partition: number;
   accountId: string;
   /** Whole credits, positive. */

@@ -38,7 +38,7 @@ export type Refunded =
       balance: number;
     };
 
-/** An earlier release did not say when the request of a charge was admitted: at most so long before it, but for a rare one. */
+/** A request is charged at most so long after its admission, but for a rare one. */
 const HOUR_MS = 3_600_000;
 
 /**

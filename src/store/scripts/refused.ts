@@ -2,13 +2,13 @@ import { refusalsName } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
 /** Kinds of refusals of one account and UTC day that are counted apart; further ones of a kind count together. */
-export const FIELDS_PER_ACCOUNT = 500;
+const FIELDS_PER_ACCOUNT = 500;
 /** Of one partition and UTC day: about 500 KB. */
-export const FIELDS_PER_DAY = 5000;
+const FIELDS_PER_DAY = 5000;
 /** Eight days are shown, and today. */
 const LIFETIME_MS = 9 * 86_400_000;
 
-export interface RefusedCall {
+interface RefusedCall {
   partition: number;
   /** UTC, as 2030-01-31. */
   day: string;

@@ -4,7 +4,7 @@ import { tokenNames } from "../names.ts";
 import type { StoredToken } from "../records.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface RevokeTokenCall {
+interface RevokeTokenCall {
   tokenId: string;
   /** The first token of its family. */
   root: string;
@@ -12,9 +12,7 @@ export interface RevokeTokenCall {
 }
 
 /** `left`: how many of those that were made with it have not ended yet. */
-export type RevokeTokenReply =
-  | { outcome: "revoked"; record: StoredToken; left: number }
-  | { outcome: "missing" };
+type RevokeTokenReply = { outcome: "revoked"; record: StoredToken; left: number } | { outcome: "missing" };
 
 /** Revokes a token, and some of those that were made with it, also while Redis has no memory left. */
 export const revokeToken: Script<RevokeTokenCall, RevokeTokenReply> = {

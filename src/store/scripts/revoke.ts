@@ -2,7 +2,7 @@ import { type Actor, actorText } from "../actor.ts";
 import { keyNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
-export interface RevokeCall {
+interface RevokeCall {
   keyId: string;
   partition: number;
   actor: Actor;

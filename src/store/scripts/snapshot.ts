@@ -19,7 +19,7 @@ export interface SlicePlace {
 
 export const FIRST_SLICE: SlicePlace = { rank: 0, slots: "0", window: 0 };
 
-export interface SnapshotCall {
+interface SnapshotCall {
   partition: number;
   accountId: string;
   /** The ledger entry that was read last. */
@@ -80,10 +80,7 @@ const REQUEST_VALUES = [
 ] as const;
 
 /** `tail`: the partition's ledger from `after` on; `behind` when there may be more of it before this instant. */
-export type SnapshotReply = { tail: LedgerPart } & (
-  | { outcome: "behind" }
-  | ({ outcome: "seen" } & AccountSnapshot)
-);
+type SnapshotReply = { tail: LedgerPart } & ({ outcome: "behind" } | ({ outcome: "seen" } & AccountSnapshot));
 
 /** Reads an account with some of its keys and their open requests at one instant. */
 export const snapshot: Script<SnapshotCall, SnapshotReply> = {

@@ -12,7 +12,7 @@ export const AGES = [
 export const OPEN_STATES = ["held", "bound"] as const;
 export type OpenState = (typeof OPEN_STATES)[number];
 
-export interface SurveyCall {
+interface SurveyCall {
   list: DueList;
   partition: number;
   /** Places in the list of the first and the last that are looked at. */
@@ -20,7 +20,7 @@ export interface SurveyCall {
   last: number;
 }
 
-export interface SurveyedRequests {
+interface SurveyedRequests {
   nowMs: number;
   /** When the first of the list is due; now if the list is empty. */
   dueAtMs: number;

@@ -3,7 +3,7 @@ import { accountNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 import { type AccountCall, type AccountReply, readAccountReply } from "./account.ts";
 
-export type SuspendCall = Omit<AccountCall, "action" | "fields"> & { status: "suspended" | "closed" };
+type SuspendCall = Omit<AccountCall, "action" | "fields"> & { status: "suspended" | "closed" };
 
 /** Suspends or closes an account, also while Redis has no memory left. */
 export const suspend: Script<SuspendCall, AccountReply> = {

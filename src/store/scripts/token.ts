@@ -5,7 +5,7 @@ import type { StoredToken } from "../records.ts";
 import type { Script } from "../script-definition.ts";
 import { fieldsAndValues } from "./change.ts";
 
-export interface TokenCall {
+interface TokenCall {
   tokenId: string;
   actor: Actor;
   /** The token that it is made with, and the first of its family; undefined if operators make it. */
@@ -17,7 +17,7 @@ export interface TokenCall {
   fields: Readonly<Record<string, string | number>>;
 }
 
-export type TokenReply =
+type TokenReply =
   | { outcome: "created"; record: StoredToken }
   | { outcome: "full" | "family_full" | "parent_ended" };
 

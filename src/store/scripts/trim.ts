@@ -20,7 +20,7 @@ export interface TrimCall {
   keepReferencesMs: number;
 }
 
-export type TrimmedSlice =
+type TrimmedSlice =
   | { outcome: "trimmed"; entries: number; references: number; more: boolean }
   | { outcome: "unknown" }
   | { outcome: "broken"; entry: string };

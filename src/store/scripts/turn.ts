@@ -1,6 +1,6 @@
 import type { Script } from "../script-definition.ts";
 
-export interface TurnCall {
+interface TurnCall {
   /** Of the turn. */
   name: string;
   /** Who takes it, or goes on with it. */

@@ -4,7 +4,7 @@ import type { Script } from "../script-definition.ts";
 /** How the upstream left open whether it made a task. */
 export type UnknownOutcome = "unclear" | "timed_out";
 
-export interface UnclearCall {
+interface UnclearCall {
   key: KeyRef;
   requestId: string;
   idempotencyDigest: string | undefined;

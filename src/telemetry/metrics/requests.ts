@@ -86,7 +86,7 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
 }
 
 /** The state of the public port's connections. */
-export interface ConnectionCounts {
+interface ConnectionCounts {
   open: number;
   /** Requests that were read and have not started. */
   waiting: number;

@@ -35,7 +35,16 @@ function givenCheck(
   const violations = async () => (await metrics.ledgerViolations.get()).values[0]?.value;
   const checkedAt = async () => (await metrics.ledgerCheckedAt.get()).values[0]?.value;
   onTestFinished(() => check.stop());
-  return { check: () => check.check(), start: check.start, lines, asked, published, violations, checkedAt, metrics };
+  return {
+    check: () => check.check(),
+    start: check.start,
+    lines,
+    asked,
+    published,
+    violations,
+    checkedAt,
+    metrics,
+  };
 }
 
 const credits = { recharged: 70, consumed: 30, refunded: 10, adjusted: 0 };

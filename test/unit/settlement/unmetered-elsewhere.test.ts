@@ -20,7 +20,15 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 const line = (taskId: string, more: Partial<Charge["call"]> = {}, storeId = "A"): string => {
   const key = keyRef("key", "ann", 1);
   const task = newTask(taskId, { upstream: "tag", data: '{"näme":"ü"}' });
-  const call = { requestId: `unmetered_${taskId}`, key, price: 0, endpoint: "/", task, ...more };
+  const call = {
+    requestId: `unmetered_${taskId}`,
+    key,
+    price: 0,
+    endpoint: "/",
+    retentionMs: 1,
+    task,
+    ...more,
+  };
   return lineOf({ script: "bind", storeId, atMs: 1, call });
 };
 const given = () => createUnmeteredElsewhere(folder, () => "A");

@@ -24,7 +24,7 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
   };
   const redis = {
     hget: async () => "2",
-    hmget: async () => ["2", "4"],
+    hmget: async () => ["2", "1"],
     time: async () => [String(Math.floor(Date.now() / 1000)), "0"],
     async zscan(name: string, cursor: string) {
       const members = accounts[name.includes("{p01}") ? 1 : 0] ?? [];

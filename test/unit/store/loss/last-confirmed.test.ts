@@ -19,7 +19,7 @@ const entryOf = (id: string) => ({ id, accountId: "a", kind: "charge", credits: 
 /** The file of a process that has long been silent. */
 async function givenFile(name: string, entry: string, format = 1): Promise<void> {
   const path = join(folder, `${name}.marks.json`);
-  const stores = { store: { epoch: 0, marks: { [LEDGER]: entryOf(entry) } } };
+  const stores = { store: { epoch: 0, marks: { [LEDGER]: entryOf(entry) }, terms: {} } };
   await writeFile(path, JSON.stringify({ format, stores }));
   await utimes(path, OLD, OLD);
 }
