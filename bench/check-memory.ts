@@ -8,10 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
+import { issueKey } from "../src/operations/keys/issue-key.ts";
+import { accountNames, partitionOf } from "../src/records/names.ts";
+import { oneNode } from "../src/redis/nodes.ts";
 import { startRedis } from "../src/sandbox/redis.ts";
-import { issueKey } from "../src/store/issue-key.ts";
-import { accountNames, partitionOf } from "../src/store/names.ts";
-import { oneNode } from "../src/store/nodes.ts";
 
 // Whether a gateway with so much memory checks a large ledger while it serves: node bench/check-memory.ts [MiB] [seconds].
 // Needs root and cgroups (version 1 or 2): the limit is the kernel's, as in a container.

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Limits } from "../src/domain/limits.ts";
-import type { IssuedKey } from "../src/store/issue-key.ts";
+import type { IssuedKey } from "../src/operations/keys/issue-key.ts";
 import type { Tree } from "./tree.ts";
 import type { World } from "./world.ts";
 

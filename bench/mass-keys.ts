@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { KeyRef } from "../src/store/names.ts";
+import type { KeyRef } from "../src/records/names.ts";
 import { GENEROUS } from "./keys.ts";
 import { partitions, partitionTag, record, type Template } from "./recorder.ts";
 import type { Tree } from "./tree.ts";

@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
+import type { IssuedKey } from "../src/operations/keys/issue-key.ts";
+import type { RedisNodes } from "../src/redis/nodes.ts";
 import { freePort, startRedis } from "../src/sandbox/redis.ts";
-import type { IssuedKey } from "../src/store/issue-key.ts";
-import type { RedisNodes } from "../src/store/nodes.ts";
 import { evenRanges, PARTITIONS, slotOfName, slotOfPartition } from "../test/failover/slots.ts";
 import { GENEROUS } from "./keys.ts";
 import { prioritise } from "./processes.ts";

@@ -3,16 +3,16 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Redis } from "ioredis";
 import type { Tiers } from "../src/domain/limits.ts";
-import type { createSettlements } from "../src/settlement/deferred-settlements.ts";
+import type { createSettlements } from "../src/durability/deferred-settlements.ts";
+import type { rollUp } from "../src/ledger/rolling-up.ts";
+import type { IssuedKey, issueKey, KeyOptions } from "../src/operations/keys/issue-key.ts";
+import type { keyRef, partitionOf } from "../src/records/names.ts";
+import type { Connection, createConnection } from "../src/redis/connection.ts";
+import type { oneNode, RedisNodes } from "../src/redis/nodes.ts";
+import type { Primary } from "../src/redis/primary.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
-import type { Connection, createConnection } from "../src/store/connection.ts";
-import type { IssuedKey, issueKey, KeyOptions } from "../src/store/issue-key.ts";
-import type { keyRef, partitionOf } from "../src/store/names.ts";
-import type { oneNode, RedisNodes } from "../src/store/nodes.ts";
-import type { Primary } from "../src/store/primary.ts";
-import type { rollUp } from "../src/store/rolling-up.ts";
-import type { Store } from "../src/store/store.ts";
-import type { createSweeps, Sweeps } from "../src/store/sweeps.ts";
+import type { Store } from "../src/settlement/store.ts";
+import type { createSweeps, Sweeps } from "../src/settlement/sweeps.ts";
 import type { createLogger } from "../src/telemetry/log.ts";
 import type { createMetrics } from "../src/telemetry/metrics.ts";
 
@@ -59,37 +59,52 @@ interface EarlierStore {
 }
 type CreateStore = (connection: Connection, nowMs?: () => number) => Store & Pick<EarlierStore, "giveBack">;
 
+/** Files of a tree, by room and name; in earlier releases they lay in store or settlement, and one had another name. */
+function filesOf(root: string) {
+  const inTree = (room: string, ...files: string[]): string | undefined =>
+    [room, "store/", "settlement/"]
+      .flatMap((folder) => files.map((file) => join(root, "src", folder, file)))
+      .find((path) => existsSync(path));
+  return {
+    has: (room: string, file: string): boolean => inTree(room, file) !== undefined,
+    async load<T>(room: string, ...files: string[]): Promise<T> {
+      const path = inTree(room, ...files);
+      if (path === undefined) throw new Error(`${root} has no ${files.join(" or ")} in src/${room}`);
+      return import(pathToFileURL(path).href);
+    },
+  };
+}
+
 /** Loads what the benchmark needs of a checkout; its `node_modules` must be there. */
 export async function openTree(name: string, folder: string): Promise<Tree> {
   const root = resolve(folder);
-  const load = <T>(file: string): Promise<T> => import(pathToFileURL(join(root, "src", file)).href);
-  // In earlier releases it was among the operations of accounts.
-  const issuing = existsSync(join(root, "src/store/issue-key.ts"))
-    ? "store/issue-key.ts"
-    : "store/accounts.ts";
-  const keys = await load<{ issueKey: typeof issueKey }>(issuing);
+  const { load, has } = filesOf(root);
+  const keys = await load<{ issueKey: typeof issueKey }>("operations/keys/", "issue-key.ts", "accounts.ts");
   // In earlier releases a key was made through a client.
-  const nodes = existsSync(join(root, "src/store/nodes.ts"))
-    ? await load<{ oneNode: typeof oneNode }>("store/nodes.ts")
+  const nodes = has("redis/", "nodes.ts")
+    ? await load<{ oneNode: typeof oneNode }>("redis/", "nodes.ts")
     : undefined;
-  const names = await load<{ partitionOf: typeof partitionOf; keyRef: typeof keyRef }>("store/names.ts");
-  const connections = await load<{ createConnection: typeof createConnection }>("store/connection.ts");
-  const stores = await load<{ createStore: CreateStore }>("store/store.ts");
-  const hasHolds = existsSync(join(root, "src/settlement/holds.ts"));
-  const settling = hasHolds
+  const names = await load<{ partitionOf: typeof partitionOf; keyRef: typeof keyRef }>(
+    "records/",
+    "names.ts",
+  );
+  const connections = await load<{ createConnection: typeof createConnection }>("redis/", "connection.ts");
+  const stores = await load<{ createStore: CreateStore }>("settlement/", "store.ts");
+  const settling = has("settlement/", "holds.ts")
     ? {
-        ...(await load<{ createHolds: typeof createHolds }>("settlement/holds.ts")),
+        ...(await load<{ createHolds: typeof createHolds }>("settlement/", "holds.ts")),
         ...(await load<{ createSettlements: typeof createSettlements }>(
-          "settlement/deferred-settlements.ts",
+          "durability/",
+          "deferred-settlements.ts",
         )),
       }
     : undefined;
-  const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");
-  const rolling = existsSync(join(root, "src/store/rolling-up.ts"))
-    ? await load<{ rollUp: typeof rollUp }>("store/rolling-up.ts")
+  const sweeping = await load<{ createSweeps: typeof createSweeps }>("settlement/", "sweeps.ts");
+  const rolling = has("ledger/", "rolling-up.ts")
+    ? await load<{ rollUp: typeof rollUp }>("ledger/", "rolling-up.ts")
     : undefined;
-  const logs = await load<{ createLogger: typeof createLogger }>("telemetry/log.ts");
-  const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/metrics.ts");
+  const logs = await load<{ createLogger: typeof createLogger }>("telemetry/", "log.ts");
+  const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/", "metrics.ts");
   const ownClient = clientsOfOneTree();
   return {
     name,

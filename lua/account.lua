@@ -1,6 +1,6 @@
 #!lua
 -- ACCOUNT: an operator creates an account, or changes its record.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record
 -- KEYS  1 account (hash)  2 accounts of the partition (zset, all scores 0)

@@ -1,6 +1,6 @@
 #!lua
 -- ADJUST: an operator corrects an account's balance by hand, up or down, once per reference. What is held stays covered.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one entry
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)

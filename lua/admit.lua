@@ -1,6 +1,6 @@
 #!lua
 -- ADMIT: may this generation run? All or nothing: a refusal writes nothing.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  one request; the window is searched by halves
 -- KEYS  1 key (hash)  2 account (hash)  3 window (list of ms stamps, newest first)  4 slots (set of request ids)

@@ -1,4 +1,4 @@
--- Appended by src/store/script-runner.ts to every script that serves requests: the script's body becomes the function
+-- Appended by src/redis/script-runner.ts to every script that serves requests: the script's body becomes the function
 -- `run`, which is called for each item of a batch. An item that fails does not affect the others. The batch is packed into
 -- one ARGV string: a string for each name and number costs the gateway more (decision 0020).
 --

@@ -3,7 +3,7 @@
 -- A hold that is void by now (the gateway was paused) is bound all the same: charged if the balance allows and no other
 -- request can have been charged for its Idempotency-Key, else uncollected, its slot taken even above the limit.
 -- A request of price 0 passed unmetered while the store was away, and was never admitted: it takes no slot and no credits.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one request
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
@@ -97,7 +97,7 @@ local max_age_ms, upstream = ARGV[13], ARGV[14]
 if outcome ~= "uncollected" then
   local entry = { "request_id", request_id, "key_id", ARGV[4] }
   -- Once the record is gone, a refund takes the month of the charge, less an hour, for that of the admission (`admittedMs` in
-  -- src/store/scripts/refund.ts). The few charges of which that is wrong say when it was. Most are of one day with it.
+  -- src/scripts/refund.ts). The few charges of which that is wrong say when it was. Most are of one day with it.
   local hour_ago = now - 3600000
   local is_other_day = admitted_at and math.floor(admitted_at / DAY_MS) ~= math.floor(hour_ago / DAY_MS)
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then

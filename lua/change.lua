@@ -1,6 +1,6 @@
 #!lua
 -- CHANGE: an operator changes a key's record.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record
 -- KEYS  1 key (hash)  2 tiers (hash: tier to how many keys use it)

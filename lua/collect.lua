@@ -3,7 +3,7 @@
 -- every gateway applies the same one, and it outlasts any late BIND. The ledger keeps the charge. The account keeps the
 -- latest due time of its deleted records but for those that the upstream refused or never got: after a step of the clock, BIND reads it
 -- to refuse what may have been charged (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  50  one request
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)

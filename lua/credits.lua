@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- CREDITS: reads the account as GET /credits shows it, with the limits that are enforced for this key.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  800  the entries that are asked for
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)  6 checkpoint (string)

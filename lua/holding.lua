@@ -2,7 +2,7 @@
 -- HOLDING: what an account holds, and what its holds add up to that are among `holds` and have a slot, at one instant. For accounts
 -- that SNAPSHOT reads in slices. The names of requests and slots are built here, so they are not among KEYS; they are in the same
 -- partition.
--- The fields of its records stand in src/store/records.ts. Decision 0064.
+-- The fields of its records stand in src/records/records.ts. Decision 0064.
 --
 -- BOUND  1250  the holds of the partition that are asked for
 -- KEYS  1 account (hash)  2 holds (zset: request id by due ms)

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- INSPECT: whether a key is valid, its five numbers, and the record of a task. Reads only. The name of the task's request
 -- is built here, so it is not among KEYS; it is in the same partition.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one key and one task; the window is searched by halves
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 task (string; only for a poll)

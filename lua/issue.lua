@@ -1,6 +1,6 @@
 #!lua
 -- ISSUE: creates a key, its account if there is none, and grants the credits that come with it, in one step.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one key
 -- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (zset: key id by created_at)  4 accounts of the partition (zset, all scores 0)

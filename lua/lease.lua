@@ -3,7 +3,7 @@
 -- ends, so two gateways never do the same work, and the work of a gateway that died is done by another. A request that has
 -- ended is removed from the list. The names of the requests are built here, so they are not among KEYS; they are in the
 -- same partition.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  2000  the requests that are asked for
 -- KEYS  1 holds or polls (zset: request id by ms)

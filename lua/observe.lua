@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- OBSERVE: records what the upstream says of a task. Completed or failed ends it, once: the slot is freed, a failed task
 -- is refunded if it was charged (include/refund.lua says who may). The end of a task never changes.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  250  one task; the window is searched by halves
 -- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)

@@ -1,6 +1,6 @@
 #!lua
 -- RECHARGE: credits an account, once per reference.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one entry
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)

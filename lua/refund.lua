@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- REFUND: an operator refunds a finished task, once. Its charge is in the record of the request; after that was collected,
 -- the caller has found it in the ledger or the archive.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one request
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)

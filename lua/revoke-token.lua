@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- REVOKE TOKEN: revokes a token of the management API, and some of those that were made with it, directly or not: it is called
 -- again until none is left. It reads a family whole, which has at most 500 tokens that have not ended: one or two milliseconds.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1200  a family of at most 500, of which 40 are revoked
 -- KEYS  1 token (hash)  2 token ids (hash: SHA-256 to token id)  3 ended tokens (zset: token id by when it expires or was revoked)

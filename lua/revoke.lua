@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- REVOKE: an operator revokes a key for good.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  its record
 -- KEYS  1 key (hash)  2 tiers (hash: tier to how many keys use it)

@@ -2,7 +2,7 @@
 -- ROLLUP: adds the next entries of a partition's ledger, and the next noted ends of tasks, to the usage of their accounts and
 -- to the partition's totals. In the same step it moves the cursor and removes the notes, so each counts once, however often and
 -- wherever this runs. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/store/records.ts. Decision 0054.
+-- The fields of its records stand in src/records/records.ts. Decision 0054.
 --
 -- BOUND  4000  the entries and the ended tasks that are asked for, and the fields that they change
 -- KEYS  1 ledger (stream)  2 rolled (hash)  3 trimmed (hash)  4 ended (zset: notes of lua/include/ended.lua by ms)

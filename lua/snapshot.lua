@@ -2,7 +2,7 @@
 -- SNAPSHOT: reads an account with some of its keys and their open requests, and the ledger of its partition, at one instant. An
 -- account with more than fits is read in slices, and so is a key with more open requests or a longer window; each slice is an
 -- instant of its own. The names of keys and requests are built here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/store/records.ts. Decision 0064.
+-- The fields of its records stand in src/records/records.ts. Decision 0064.
 --
 -- BOUND  3000  what is asked for: entries of the ledger, and the elements of a slice
 -- KEYS  1 account (hash)  2 references (hash)  3 keys (zset)  4 ledger (stream)  5 trimmed (hash)  6 checkpoint (string)

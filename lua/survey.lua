@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- SURVEY: counts a few open requests of one list of a partition by state and age. Reads only. Their names are built here,
 -- so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  500  the requests that are asked for
 -- KEYS  1 holds or polls (zset: request id by ms)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- SUSPEND: an operator suspends or closes an account.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record
 -- KEYS  1 account (hash)

@@ -3,7 +3,7 @@
 -- A family is a token that operators made, with all that were made with it, directly or not. Before one is created, some are
 -- removed that ended 90 days ago, as the audit's records are; while there are as many tokens as there may be, some that
 -- have ended at all.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record, and some tokens that have ended
 -- KEYS  1 token (hash)  2 tokens (zset: token id by when it was created)  3 token ids (hash: SHA-256 to token id)

@@ -3,7 +3,7 @@
 -- the charge of a task that has not ended, or that ROLLUP has not counted. Their accounts' checkpoints go on from them in the same step. It also forgets
 -- references of grants that have left the ledger long ago. The names of checkpoints, requests and references are built here,
 -- so they are not among KEYS; they are in the same partition. Decision 0051.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  3000  the entries and the references that are asked for
 -- KEYS  1 ledger (stream)  2 trimmed (hash)  3 grants (zset: account id, reference by the ms of the grant)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- UNCLEAR: the upstream gave no clear answer to a held request. The request counts among the unknown outcomes of its account until its
 -- hold ends, and repeats with its Idempotency-Key are told so at any gateway.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  20  one request
 -- KEYS  1 request (hash)  2 account (hash)  3 unknown (zset: request id by due ms)

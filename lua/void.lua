@@ -5,7 +5,7 @@
 -- hold: no connection was free, or its ADMIT got no reply), `due` (its due time has passed), `released` (by an operator).
 -- After the last two a task may still come, and a late BIND may charge it. `unsent` also removes the window entry and the
 -- count of requests, and leaves a tombstone that an ADMIT of the same request meets if it runs later. Decision 0009.
--- The fields of its records stand in src/store/records.ts.
+-- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  250  one request; the window is searched by halves
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)

@@ -2,8 +2,8 @@ import cluster from "node:cluster";
 import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import type { LiveConfig } from "./config/live.ts";
 import { refusedArguments } from "./domain/arguments.ts";
-import { startGateway } from "./start-gateway.ts";
-import { roleOf, supervise } from "./supervisor.ts";
+import { startGateway } from "./process/start-gateway.ts";
+import { roleOf, supervise } from "./process/supervisor.ts";
 import { createLogger, standardOutput } from "./telemetry/log.ts";
 
 async function main(): Promise<void> {

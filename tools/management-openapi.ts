@@ -1,6 +1,6 @@
-import { managementOpenApi as documentOf } from "../src/operator/manage/openapi.ts";
-import { createRoutes } from "../src/operator/manage/routes.ts";
-import type { Services } from "../src/operator/manage/services.ts";
+import { managementOpenApi as documentOf } from "../src/admin/api/openapi.ts";
+import { createRoutes } from "../src/admin/api/routes.ts";
+import type { Services } from "../src/admin/api/services.ts";
 
 /** The routes are described here, not called. */
 const routes = createRoutes({} as Services);

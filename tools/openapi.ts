@@ -1,3 +1,3 @@
-import { openApiText } from "../src/domain/openapi/document.ts";
+import { openApiText } from "../src/api/document.ts";
 
 export const openApi = { file: "docs/openapi.json", text: openApiText };

@@ -1,5 +1,5 @@
 import type { Limits } from "../../src/domain/limits.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { type Interval, measure } from "../interval.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { saturate, type Target, warmUp, writeTargets } from "../load/wrk.ts";

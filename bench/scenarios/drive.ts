@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { Tiers } from "../../src/domain/limits.ts";
+import type { KeyRef } from "../../src/records/names.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import type { NewTask } from "../../src/scripts/bind.ts";
 import type { Holds } from "../../src/settlement/holds.ts";
-import type { KeyRef } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import type { NewTask } from "../../src/store/scripts/bind.ts";
 import { GENERATION } from "../requests.ts";
 
 /** The tiers of config/tollgate.yaml. */

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { SUBJECT_CORE } from "../processes.ts";
 import { partitions, partitionTag, type Template } from "../recorder.ts";
 import { generateOne } from "../requests.ts";

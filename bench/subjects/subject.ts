@@ -1,4 +1,4 @@
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import type { World } from "../world.ts";
 
 /** A program under test that runs. */

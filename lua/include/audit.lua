@@ -1,7 +1,7 @@
 --@include clock
 --@include numbers
 -- Audit: who changed what. The script that makes a change writes its record, so neither is there without the other.
--- src/store/audit.ts reads the records.
+-- src/operations/access/audit.ts reads the records.
 local AUDIT_KEPT_MS = 90 * DAY_MS
 
 -- Who makes the change. `actor` is the request id of the change (may be empty), a space, and who makes it.

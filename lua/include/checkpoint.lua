@@ -2,7 +2,7 @@
 --@include numbers
 -- An account's checkpoint: what its entries add up to that have left the ledger, and the latest ten of them for GET /credits.
 -- A text: its first line has the numbers by name that are not zero, each further one an entry, most recent first.
--- src/store/checkpoints.ts says what they are, and reads them.
+-- src/records/checkpoints.ts says what they are, and reads them.
 local TAIL_LINES_MAX = 10
 local CHECKPOINT_NUMBERS = { "balance", "entries", "recharged", "consumed", "refunded", "references", "referenced",
   "forgotten", "forgotten_credits", "adjusted" }

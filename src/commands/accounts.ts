@@ -1,6 +1,6 @@
 import { Command, Option } from "commander";
 import type { Metadata } from "../domain/operator-texts.ts";
-import { listAccounts } from "../store/account-lists.ts";
+import { listAccounts } from "../operations/accounts/account-lists.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountChanges,
@@ -8,9 +8,9 @@ import {
   createAccount,
   patchAccount,
   readAccountObject,
-} from "../store/operator-accounts.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import type { AccountStatus } from "../store/records.ts";
+} from "../operations/accounts/operator-accounts.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { AccountStatus } from "../records/records.ts";
 import { dailyLimit, maxConcurrent, rateLimit } from "./keys-new.ts";
 import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
 import { note, noteUnread, print } from "./output.ts";

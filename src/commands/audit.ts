@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type AuditRecord, pageAudit } from "../store/audit.ts";
+import { type AuditRecord, pageAudit } from "../operations/access/audit.ts";
 import { command, whole } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis } from "./redis.ts";

@@ -1,10 +1,10 @@
 import { type Command, Option } from "commander";
-import { requireAccount } from "../store/accounts.ts";
-import { findKey, type KeyRecord } from "../store/keys.ts";
-import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { readsOfMost, type Unread } from "../store/partition-reads.ts";
-import { eachKey } from "../store/walk-keys.ts";
+import { requireAccount } from "../operations/accounts/accounts.ts";
+import { findKey, type KeyRecord } from "../operations/keys/keys.ts";
+import { type KeyPage, oldestKeys } from "../operations/keys/keys-by-age.ts";
+import { eachKey } from "../operations/keys/walk-keys.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 import { command, whole } from "./options.ts";
 import { jsonList, note, noteUnread, writeOut } from "./output.ts";

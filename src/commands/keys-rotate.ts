@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/setting-types.ts";
-import { findKey } from "../store/keys.ts";
-import { rotateKey } from "../store/rotate-key.ts";
+import { findKey } from "../operations/keys/keys.ts";
+import { rotateKey } from "../operations/keys/rotate-key.ts";
 import { type ActorFlags, actorOf, changing } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedisToWrite } from "./redis.ts";

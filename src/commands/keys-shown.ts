@@ -1,5 +1,5 @@
-import type { KeyRecord } from "../store/keys.ts";
-import type { AccountRefusals } from "../store/refusals.ts";
+import type { AccountRefusals } from "../operations/accounts/refusals.ts";
+import type { KeyRecord } from "../operations/keys/keys.ts";
 import { iso, type PaintedCell, table } from "./terminal.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;

@@ -1,13 +1,13 @@
 import { Command } from "commander";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import type { Limits } from "../domain/limits.ts";
-import { changeKey, type KeyChanges } from "../store/change-key.ts";
-import { issueKey } from "../store/issue-key.ts";
-import { findKey } from "../store/keys.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { refusalsOf } from "../store/refusals.ts";
-import { revokeKey } from "../store/revoke-key.ts";
-import { storeNowMs } from "../store/server-clock.ts";
+import { refusalsOf } from "../operations/accounts/refusals.ts";
+import { changeKey, type KeyChanges } from "../operations/keys/change-key.ts";
+import { issueKey } from "../operations/keys/issue-key.ts";
+import { findKey } from "../operations/keys/keys.ts";
+import { revokeKey } from "../operations/keys/revoke-key.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import {

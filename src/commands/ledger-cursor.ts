@@ -2,9 +2,9 @@ import { existsSync, linkSync, readFileSync, renameSync, rmSync, statSync, write
 import { type FileHandle, open, rename, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
+import { isRunning } from "../durability/process-files.ts";
 import { formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { isRunning } from "../store/process-files.ts";
+import { OperatorError } from "../records/operator-error.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
 
 const TOUCH_EVERY_MS = 10_000;

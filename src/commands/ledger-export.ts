@@ -7,11 +7,11 @@ import {
   type LedgerCursor,
   parseCursor,
 } from "../ledger/export.ts";
-import { requireAccount } from "../store/accounts.ts";
-import type { LedgerEntry } from "../store/ledger-entries.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { readsOfMost, type Unread } from "../store/partition-reads.ts";
+import { requireAccount } from "../operations/accounts/accounts.ts";
+import type { LedgerEntry } from "../records/ledger-entries.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import {
   type CursorState,
   lockCursorFile,

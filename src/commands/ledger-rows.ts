@@ -1,5 +1,5 @@
 import { visible } from "../domain/visible-text.ts";
-import { type LedgerEntry, transactionId } from "../store/ledger-entries.ts";
+import { type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
 import { csvLine } from "./csv.ts";
 import { iso } from "./terminal.ts";
 

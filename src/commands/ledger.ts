@@ -1,8 +1,8 @@
 import { Command } from "commander";
+import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
 import { verifyLedger } from "../ledger/verify.ts";
 import type { Verification } from "../ledger/verify-run.ts";
-import { chargesWaitingIn } from "../settlement/journal-files.ts";
-import { OperatorError } from "../store/operator-error.ts";
+import { OperatorError } from "../records/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";

@@ -1,9 +1,9 @@
+import type { OpenedArchive } from "../archive/connection.ts";
+import type { ArchiveQuery } from "../archive/tables.ts";
 import { archiveUrlRule } from "../config/environment.ts";
-import type { OpenedArchive } from "../ledger/archive/connection.ts";
-import type { ArchiveQuery } from "../ledger/archive/tables.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { isStoreError } from "../store/reasons.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { isStoreError } from "../redis/reasons.ts";
 import { withRedis } from "./redis.ts";
 
 /** Reads of a year of a large ledger. */
@@ -35,8 +35,8 @@ export async function withArchive<T>(
   statementMs = READ_MS,
 ): Promise<T> {
   const url = archiveUrl();
-  const { connectArchive } = await import("../ledger/archive/connection.ts");
-  const { archiveReason } = await import("../ledger/archive/reasons.ts");
+  const { connectArchive } = await import("../archive/connection.ts");
+  const { archiveReason } = await import("../archive/reasons.ts");
   const archive = connectArchive(url, { statementMs });
   try {
     return await work(archive);
@@ -57,9 +57,9 @@ export async function withOwnArchive<T>(
   work: (query: ArchiveQuery, nodes: RedisNodes) => Promise<T>,
   statementMs = READ_MS,
 ): Promise<T> {
-  const { connectArchive } = await import("../ledger/archive/connection.ts");
-  const { identifyFor } = await import("../ledger/archive/identity.ts");
-  const { archiveReason } = await import("../ledger/archive/reasons.ts");
+  const { connectArchive } = await import("../archive/connection.ts");
+  const { identifyFor } = await import("../archive/identity.ts");
+  const { archiveReason } = await import("../archive/reasons.ts");
   const archive = connectArchive(archiveUrl(), { statementMs });
   const inWords = (error: unknown): never => {
     const { why, advice } = archiveReason(error);

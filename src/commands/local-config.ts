@@ -1,7 +1,7 @@
 import { type Config, readConfig } from "../config/config.ts";
 import { printed } from "../config/problems.ts";
 import { redisUrlRule } from "../config/setting-rules.ts";
-import { OperatorError } from "../store/operator-error.ts";
+import { OperatorError } from "../records/operator-error.ts";
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */
 export function requireConfig(): Config {

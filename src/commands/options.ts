@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { durationMs, ms } from "../config/setting-types.ts";
 import { isDay, momentMs } from "../domain/moments.ts";
-import { type Actor, cliActor } from "../store/actor.ts";
+import { type Actor, cliActor } from "../records/actor.ts";
 
 /** A command whose options include `--json`. */
 export function command(name: string, description: string): Command {

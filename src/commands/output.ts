@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import path from "node:path";
 import { visible } from "../domain/visible-text.ts";
-import { type Unread, unreadInWords } from "../store/partition-reads.ts";
+import { type Unread, unreadInWords } from "../redis/partition-reads.ts";
 import { hasColours, plain } from "./terminal.ts";
 
 /** Done as far as possible: a part of the store could not be read, or replicas do not have what was written. */

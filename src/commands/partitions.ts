@@ -1,6 +1,11 @@
 import { Command, InvalidArgumentError } from "commander";
-import { freezePartitions, listPartitions, type PartitionView, thawPartitions } from "../store/freezing.ts";
-import { readsOfMost } from "../store/partition-reads.ts";
+import {
+  freezePartitions,
+  listPartitions,
+  type PartitionView,
+  thawPartitions,
+} from "../operations/store/freezing.ts";
+import { readsOfMost } from "../redis/partition-reads.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";

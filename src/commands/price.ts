@@ -6,7 +6,7 @@ import { parseJsonBytes } from "../domain/json.ts";
 import { type Price, priceOf } from "../domain/prices.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 import { nearest } from "../domain/suggest.ts";
-import { OperatorError } from "../store/operator-error.ts";
+import { OperatorError } from "../records/operator-error.ts";
 import { requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";

@@ -1,13 +1,13 @@
 import { readConfig } from "../config/config.ts";
 import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
-import { confirmedByReplicas, type Written, writtenBy } from "../store/confirmed-writes.ts";
-import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { type OpenedNodes, openNodes } from "../store/open-nodes.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { findWritable } from "../store/operator-loss.ts";
-import { inStoreWords, storeReason } from "../store/reasons.ts";
-import { partitionsOf, storedFacts } from "../store/store-facts.ts";
+import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
+import { confirmedByReplicas, type Written, writtenBy } from "../operations/access/confirmed-writes.ts";
+import { findWritable } from "../operations/store/operator-loss.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { type OpenedNodes, openNodes } from "../redis/open-nodes.ts";
+import { inStoreWords, storeReason } from "../redis/reasons.ts";
+import { partitionsOf, storedFacts } from "../redis/store-facts.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
 
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */

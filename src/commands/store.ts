@@ -1,10 +1,10 @@
 import { Command } from "commander";
-import { chargesWaitingIn } from "../settlement/journal-files.ts";
-import { isMeantBy, replacedStore } from "../store/loss/last-confirmed.ts";
-import type { LostEntry } from "../store/loss/lost-entries.ts";
-import { acceptReplaced, acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
-import { readsOfMost } from "../store/partition-reads.ts";
-import { storedFacts } from "../store/store-facts.ts";
+import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
+import type { LostEntry } from "../durability/losses/lost-entries.ts";
+import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
+import { acceptReplaced, acceptStore, type LossList, listLoss } from "../operations/store/operator-loss.ts";
+import { readsOfMost } from "../redis/partition-reads.ts";
+import { storedFacts } from "../redis/store-facts.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";

@@ -1,7 +1,12 @@
 import { Command } from "commander";
-import { archiveLookUps } from "../ledger/archived-money.ts";
-import { type FoundRequest, findTask, type ReleaseResult, releaseTask } from "../store/operator-tasks.ts";
-import { type Refund, refundTask } from "../store/refunds.ts";
+import { archiveLookUps } from "../archive/archived-money.ts";
+import { type Refund, refundTask } from "../operations/credits/refunds.ts";
+import {
+  type FoundRequest,
+  findTask,
+  type ReleaseResult,
+  releaseTask,
+} from "../operations/tasks/operator-tasks.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { optionalArchiveUrl } from "./local-archive.ts";
 import { type ActorFlags, actorOf, changing, command } from "./options.ts";

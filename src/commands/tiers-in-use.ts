@@ -2,9 +2,9 @@ import type { Config } from "../config/config.ts";
 import type { ConfigProblem } from "../config/problems.ts";
 import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { hostsIn } from "../domain/redis-address.ts";
-import { openNodes } from "../store/open-nodes.ts";
-import { storeReason } from "../store/reasons.ts";
-import { readTierCounts, type TierCounts } from "../store/tier-counts.ts";
+import { readTierCounts, type TierCounts } from "../operations/keys/tier-counts.ts";
+import { openNodes } from "../redis/open-nodes.ts";
+import { storeReason } from "../redis/reasons.ts";
 
 const COMMAND_TIMEOUT_MS = 2000;
 

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import { SCOPES, type Scope } from "../domain/scopes.ts";
-import { createToken, listTokens, revokeToken, type TokenRecord } from "../store/tokens.ts";
+import { createToken, listTokens, revokeToken, type TokenRecord } from "../operations/access/tokens.ts";
 import { type ActorFlags, actorOf, changing, command, futureMs } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { ArchiveQuery } from "../ledger/archive/tables.ts";
+import type { ArchiveQuery } from "../archive/tables.ts";
 import {
   type Statement,
   totalOf,
@@ -8,8 +8,8 @@ import {
   type UsageSelection,
 } from "../ledger/usage.ts";
 import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
-import { requireAccount } from "../store/accounts.ts";
-import { OperatorError } from "../store/operator-error.ts";
+import { requireAccount } from "../operations/accounts/accounts.ts";
+import { OperatorError } from "../records/operator-error.ts";
 import { csvLine } from "./csv.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
@@ -140,7 +140,7 @@ async function readUsage(selection: UsageSelection) {
   const { accountId } = selection;
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedUsage } = await import("../ledger/archive/usage.ts");
+      const { archivedUsage } = await import("../archive/usage.ts");
       if (accountId !== undefined) await requireArchived(query, accountId);
       const rows = await archivedUsage(query, selection);
       return { rows, source: await archiveSource(query, accountId), unread: undefined };
@@ -157,7 +157,7 @@ async function readUsage(selection: UsageSelection) {
 async function readStatement(accountId: string, month: string) {
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedStatement } = await import("../ledger/archive/usage.ts");
+      const { archivedStatement } = await import("../archive/usage.ts");
       await requireArchived(query, accountId);
       const statement: Statement = await archivedStatement(query, accountId, month);
       return { statement, source: await archiveSource(query, accountId), unread: undefined };
@@ -170,7 +170,7 @@ async function readStatement(accountId: string, month: string) {
 }
 
 async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
-  const { newestEntryMs } = await import("../ledger/archive/usage.ts");
+  const { newestEntryMs } = await import("../archive/usage.ts");
   return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
 
@@ -181,7 +181,7 @@ const redisSource = ({ reach }: FromRedis<object>): Source => ({
 
 /** @throws OperatorError for an account that the archive does not know */
 async function requireArchived(query: ArchiveQuery, accountId: string): Promise<void> {
-  const { hasAccount } = await import("../ledger/archive/usage.ts");
+  const { hasAccount } = await import("../archive/usage.ts");
   if (!(await hasAccount(query, accountId)))
     throw new OperatorError(`the archive has no account ${accountId}`);
 }

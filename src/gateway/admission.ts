@@ -3,7 +3,7 @@ import type { Config } from "../config/config.ts";
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { ValidBody } from "../domain/generation-body.ts";
-import type { Admission, Generation } from "../store/scripts/admit.ts";
+import type { Admission, Generation } from "../scripts/admit.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
 import type { CachedRefusal } from "./over-limit-cache.ts";

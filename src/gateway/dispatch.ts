@@ -1,7 +1,7 @@
 import type { Config } from "../config/config.ts";
 import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import type { KeyRef } from "../store/names.ts";
+import type { KeyRef } from "../records/names.ts";
 import { credits } from "./credits.ts";
 import { generate } from "./generate.ts";
 import type { Exchange } from "./http-exchange.ts";

@@ -1,6 +1,6 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import type { BarredStatus } from "../store/records.ts";
+import type { BarredStatus } from "../records/records.ts";
 import { limitUtilityRequests } from "./key-usage.ts";
 import { type Call, storeStep } from "./request-context.ts";
 import { passUnmetered, rememberGoodKey } from "./unmetered-fallback.ts";

@@ -1,7 +1,7 @@
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { LimitState } from "../domain/limits.ts";
-import type { KeyRef } from "../store/names.ts";
-import type { KeyState } from "../store/scripts/include/limits.ts";
+import type { KeyRef } from "../records/names.ts";
+import type { KeyState } from "../scripts/include/limits.ts";
 import type { Call } from "./request-context.ts";
 
 /** A burst may be as large as what is allowed in this time. */

@@ -1,7 +1,7 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { retrySeconds } from "../domain/envelope.ts";
 import type { LimitState } from "../domain/limits.ts";
-import type { LimitOwner } from "../store/scripts/admit.ts";
+import type { LimitOwner } from "../scripts/admit.ts";
 
 const KEYS_MAX = 10_000;
 /** How long one decision of the store may be repeated. */

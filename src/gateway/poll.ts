@@ -1,10 +1,10 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import { isFinal, isTaskStatus, nextPollMs, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
+import type { KnownTask } from "../scripts/inspect.ts";
+import type { Observed } from "../settlement/store.ts";
 import { reportEnd, reportPoll } from "../settlement/task-reports.ts";
 import { isAnswered, judge, type LastKnown } from "../settlement/task-verdict.ts";
-import type { KnownTask } from "../store/scripts/inspect.ts";
-import type { Observed } from "../store/store.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";

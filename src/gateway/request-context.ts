@@ -1,8 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Config } from "../config/config.ts";
+import type { KeyRef } from "../records/names.ts";
 import type { Holds } from "../settlement/holds.ts";
-import type { KeyRef } from "../store/names.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../settlement/store.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";

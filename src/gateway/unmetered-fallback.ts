@@ -1,10 +1,10 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
 import { monthOf } from "../domain/months.ts";
+import type { AccountStatus, BarredStatus } from "../records/records.ts";
+import { isRefusedByStore } from "../redis/script-errors.ts";
+import type { KeyState } from "../scripts/include/limits.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
-import type { AccountStatus, BarredStatus } from "../store/records.ts";
-import { isRefusedByStore } from "../store/script-errors.ts";
-import type { KeyState } from "../store/scripts/include/limits.ts";
 import type { Call } from "./request-context.ts";
 
 const SEEN_TASKS_MAX = 100_000;

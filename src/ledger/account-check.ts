@@ -1,10 +1,10 @@
 import { setTimeout } from "node:timers/promises";
-import { accountNames, keyNames, requestName } from "../store/names.ts";
-import { many } from "../store/pipelines.ts";
-import { scriptsOf } from "../store/script-runner.ts";
-import type { LedgerPart } from "../store/scripts/entries.ts";
-import { holding } from "../store/scripts/holding.ts";
-import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../store/scripts/snapshot.ts";
+import { accountNames, keyNames, requestName } from "../records/names.ts";
+import { many } from "../redis/pipelines.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import type { LedgerPart } from "../scripts/entries.ts";
+import { holding } from "../scripts/holding.ts";
+import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../scripts/snapshot.ts";
 import { createCharges, partsOf } from "./charges.ts";
 import { type AccountFold, emptyAccount, goOnFrom, type Invariant, isCharged } from "./fold.ts";
 import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";

@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
-import { accountNames, META, partitionOf } from "../store/names.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { noAccount, OperatorError } from "../store/operator-error.ts";
-import type { Unread } from "../store/partition-reads.ts";
-import { storeNowMs } from "../store/server-clock.ts";
-import { partitionsOf } from "../store/store-facts.ts";
+import { accountNames, META, partitionOf } from "../records/names.ts";
+import { noAccount, OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import type { Unread } from "../redis/partition-reads.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { createUsageRows, dayStartMs, dayText, type UsageGroup, type UsageRow } from "./usage.ts";
 import {
   NO_USAGE,
   rolledSince,
@@ -12,8 +13,7 @@ import {
   totalsOf,
   type UsageNumbers,
   usageOf,
-} from "../store/usage-records.ts";
-import { createUsageRows, dayStartMs, dayText, type UsageGroup, type UsageRow } from "./usage.ts";
+} from "./usage-records.ts";
 
 const DAY_MS = 86_400_000;
 /** As long as ROLLUP keeps a month after its end. */

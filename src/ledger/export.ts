@@ -1,12 +1,12 @@
 import type { Redis } from "ioredis";
-import { readCut } from "../store/checkpoints.ts";
-import { isLater } from "../store/entry-ids.ts";
-import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
-import { partitionNames, partitionOf } from "../store/names.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { OperatorError } from "../store/operator-error.ts";
-import { type PartitionReads, readsOfMost } from "../store/partition-reads.ts";
-import { partitionsOf } from "../store/store-facts.ts";
+import { readCut } from "../records/checkpoints.ts";
+import { isLater } from "../records/entry-ids.ts";
+import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
+import { partitionNames, partitionOf } from "../records/names.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { type PartitionReads, readsOfMost } from "../redis/partition-reads.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
 
 /** The highest sequence number of a stream id's millisecond. */
 const STREAM_SEQUENCE_MAX = "18446744073709551615";

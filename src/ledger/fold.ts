@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Checkpoint } from "../store/checkpoints.ts";
-import { isLater } from "../store/entry-ids.ts";
-import { kindOf, LEDGER_START, type LedgerEntry, UNMETERED } from "../store/ledger-entries.ts";
-import type { RequestRecord } from "../store/records.ts";
+import type { Checkpoint } from "../records/checkpoints.ts";
+import { isLater } from "../records/entry-ids.ts";
+import { kindOf, LEDGER_START, type LedgerEntry, UNMETERED } from "../records/ledger-entries.ts";
+import type { RequestRecord } from "../records/records.ts";
 import { type Charges, createCharges } from "./charges.ts";
 
 /** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
-import { keyNames, requestName } from "../store/names.ts";
-import { answersOf, many } from "../store/pipelines.ts";
-import type { AccountSnapshot, KeyPart, SlotRequest } from "../store/scripts/snapshot.ts";
+import { keyNames, requestName } from "../records/names.ts";
+import { answersOf, many } from "../redis/pipelines.ts";
+import type { AccountSnapshot, KeyPart, SlotRequest } from "../scripts/snapshot.ts";
 import { dayOf, type Invariant, isCharged, type LedgerFold, type Report } from "./fold.ts";
 
 const WINDOW_MS = 60_000;

@@ -1,10 +1,10 @@
-import { isLater } from "../store/entry-ids.ts";
-import type { LedgerEntry } from "../store/ledger-entries.ts";
-import { requestName } from "../store/names.ts";
-import { many } from "../store/pipelines.ts";
-import type { RequestRecord } from "../store/records.ts";
-import { scriptsOf } from "../store/script-runner.ts";
-import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../store/scripts/entries.ts";
+import { isLater } from "../records/entry-ids.ts";
+import type { LedgerEntry } from "../records/ledger-entries.ts";
+import { requestName } from "../records/names.ts";
+import type { RequestRecord } from "../records/records.ts";
+import { many } from "../redis/pipelines.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/entries.ts";
 import { addEntry, compareRecord, goOnFrom, type LedgerFold } from "./fold.ts";
 import { isWanted, type Run } from "./verify-run.ts";
 

@@ -1,6 +1,6 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { answersOf } from "../store/pipelines.ts";
-import type { RequestRecord } from "../store/records.ts";
+import type { RequestRecord } from "../records/records.ts";
+import { answersOf } from "../redis/pipelines.ts";
 
 /**
  * Reads records of requests and related data, each at one state of the request. A request never returns to a state that it has

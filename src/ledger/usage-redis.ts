@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
-import { kindOf } from "../store/ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
-import type { RedisNodes } from "../store/nodes.ts";
-import { type PartitionReads, readsOfMost, type Unread } from "../store/partition-reads.ts";
-import { many } from "../store/pipelines.ts";
-import { partitionsOf } from "../store/store-facts.ts";
+import { kindOf } from "../records/ledger-entries.ts";
+import { accountNames, partitionNames, partitionOf, requestName } from "../records/names.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { type PartitionReads, readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { many } from "../redis/pipelines.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
 import {
   createUsageTotals,

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
-import { requestName } from "../store/names.ts";
-import { many } from "../store/pipelines.ts";
-import type { RequestRecord } from "../store/records.ts";
+import { requestName } from "../records/names.ts";
+import type { RequestRecord } from "../records/records.ts";
+import { many } from "../redis/pipelines.ts";
 import { type Invariant, isCharged, type LedgerFold } from "./fold.ts";
 import { readLedgerToEnd } from "./read-ledger.ts";
 import { readStill } from "./read-still.ts";

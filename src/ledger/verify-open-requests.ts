@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
-import { keyNames, partitionNames, requestName } from "../store/names.ts";
-import { many } from "../store/pipelines.ts";
+import { keyNames, partitionNames, requestName } from "../records/names.ts";
+import { many } from "../redis/pipelines.ts";
 import { readStill } from "./read-still.ts";
 import { isWanted, type Run } from "./verify-run.ts";
 

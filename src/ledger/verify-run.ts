@@ -1,5 +1,5 @@
-import type { RedisNodes } from "../store/nodes.ts";
-import type { PartitionReads, Unread } from "../store/partition-reads.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
 import type { Findings, Report } from "./fold.ts";
 
 export interface Verification extends Findings {

@@ -1,14 +1,14 @@
 import { hash } from "node:crypto";
 import type { LimitState, Tiers } from "../domain/limits.ts";
-import type { Connection } from "../store/connection.ts";
-import { isRefusedByStore } from "../store/script-errors.ts";
-import { type Admission, admit, type Generation } from "../store/scripts/admit.ts";
-import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
-import { type Unclear, type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
-import { voidHold } from "../store/scripts/void.ts";
-import { createTasks } from "../store/tasks.ts";
-import type { Settlements } from "./deferred-settlements.ts";
-import { type Charge, settleWithinMs, type VoidSettlement } from "./pending-settlement.ts";
+import type { Settlements } from "../durability/deferred-settlements.ts";
+import { type Charge, settleWithinMs, type VoidSettlement } from "../durability/outbox/pending-settlement.ts";
+import { createTasks } from "../durability/tasks.ts";
+import type { Connection } from "../redis/connection.ts";
+import { isRefusedByStore } from "../redis/script-errors.ts";
+import { type Admission, admit, type Generation } from "../scripts/admit.ts";
+import type { BindCall, Binding, NewTask } from "../scripts/bind.ts";
+import { type Unclear, type UnknownOutcome, unclear } from "../scripts/unclear.ts";
+import { voidHold } from "../scripts/void.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -18,7 +18,7 @@ import { type Charge, settleWithinMs, type VoidSettlement } from "./pending-sett
  * - VOID `unsent`: nothing went upstream under this hold, because the gate before the upstream had no connection for the
  *   request (`voidHold`) or because its ADMIT got no reply (`admit`).
  * - VOID `due`: its due time has passed. The sweeper does this (sweeper.ts).
- * - VOID `released`: an operator released it: `releaseTask` in store/operator-tasks.ts.
+ * - VOID `released`: an operator released it: `releaseTask` in operations/tasks/operator-tasks.ts.
  *
  * A hold stays until its due time if the outcome is unknown: the upstream gave no answer or no clear one after the request
  * was sent, or it gave the id of another request's task, or the gateway ended. The due time is

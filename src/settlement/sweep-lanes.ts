@@ -1,5 +1,5 @@
-import { jittered } from "../store/jitter.ts";
-import type { OpenRequest } from "../store/scripts/lease.ts";
+import { jittered } from "../redis/jitter.ts";
+import type { OpenRequest } from "../scripts/lease.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";

@@ -1,15 +1,15 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
 import { nextPollMs } from "../domain/task-states.ts";
-import { jittered } from "../store/jitter.ts";
-import type { OpenRequest } from "../store/scripts/lease.ts";
-import type { Store } from "../store/store.ts";
-import type { Sweeps } from "../store/sweeps.ts";
+import { jittered } from "../redis/jitter.ts";
+import type { OpenRequest } from "../scripts/lease.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import type { Store } from "./store.ts";
 import { createSweepLanes, JITTER_SHARE } from "./sweep-lanes.ts";
+import type { Sweeps } from "./sweeps.ts";
 import { reportEnd, reportPoll } from "./task-reports.ts";
 import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-verdict.ts";
 

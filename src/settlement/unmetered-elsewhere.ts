@@ -3,9 +3,9 @@ import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { dropOldest } from "../domain/bounded.ts";
-import { fileNamesIn } from "../store/process-files.ts";
-import { FILE_BYTES_MAX, settlementOfLine } from "./journal-lines.ts";
-import { isUnmetered } from "./pending-settlement.ts";
+import { FILE_BYTES_MAX, settlementOfLine } from "../durability/outbox/journal-lines.ts";
+import { isUnmetered } from "../durability/outbox/pending-settlement.ts";
+import { fileNamesIn } from "../durability/process-files.ts";
 
 const SUFFIX = ".ndjson";
 /** As many as a process remembers of its own. */

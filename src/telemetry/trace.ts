@@ -43,7 +43,7 @@ export interface RequestTrace extends Carried {
   readonly spans: RequestSpans | undefined;
 }
 
-/** Tracing of requests; made once in src/start-gateway.ts. */
+/** Tracing of requests; made once in src/process/start-gateway.ts. */
 export interface Tracing {
   /** True if requests without a `traceparent` have a trace as well. */
   readonly on: boolean;

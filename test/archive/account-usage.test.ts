@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
-import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { partitionNames, partitionOf } from "../../src/store/names.ts";
-import { rollUp } from "../../src/store/rolling-up.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
+import { rollUp } from "../../src/ledger/rolling-up.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { partitionNames, partitionOf } from "../../src/records/names.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 
 // An account's usage from the archive and from what is rolled up in Redis.

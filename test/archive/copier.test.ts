@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { cliActor } from "../../src/store/actor.ts";
-import { changeKey } from "../../src/store/change-key.ts";
-import { findKey } from "../../src/store/keys.ts";
+import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
+import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import {
   accountNames,
   archiveNames,
@@ -9,11 +11,9 @@ import {
   partitionNames,
   partitionOf,
   requestName,
-} from "../../src/store/names.ts";
-import { patchAccount } from "../../src/store/operator-accounts.ts";
-import { revokeKey } from "../../src/store/revoke-key.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { collect } from "../../src/store/scripts/collect.ts";
+} from "../../src/records/names.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { collect } from "../../src/scripts/collect.ts";
 import { times } from "../support/store.ts";
 import { until } from "../support/until.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";

@@ -1,4 +1,4 @@
-import { type KeyRef, keyRef, partitionOf } from "../../src/store/names.ts";
+import { type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
 import type { Stage } from "../support/store.ts";
 import { createStage, onOneServer } from "../support/store.ts";
 import { type ArchiveStage, PARTITIONS } from "./stage.ts";

@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { detachArchive } from "../../src/archive/archive-record.ts";
+import { createArchiveWork } from "../../src/archive/archive-work.ts";
+import { MIGRATION_LOCK, STEPS } from "../../src/archive/migrations.ts";
+import { archiveReason } from "../../src/archive/reasons.ts";
 import { GatewayError } from "../../src/domain/errors.ts";
-import { createArchiveWork } from "../../src/ledger/archive/archive-work.ts";
-import { MIGRATION_LOCK, STEPS } from "../../src/ledger/archive/migrations.ts";
-import { archiveReason } from "../../src/ledger/archive/reasons.ts";
-import { detachArchive } from "../../src/store/archive-record.ts";
-import { archiveNames, META } from "../../src/store/names.ts";
+import { archiveNames, META } from "../../src/records/names.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { runHere as tollgate } from "../support/cli.ts";
 import { createDatabase } from "../support/postgres.ts";

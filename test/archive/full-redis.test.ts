@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { createRollup } from "../../src/ledger/rollup-work.ts";
+import { createRollup } from "../../src/jobs/rollup-work.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { archiveNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { archiveNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 

@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
-import { archiveLookUps } from "../../src/ledger/archived-money.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
-import { kindOf, transactionId } from "../../src/store/ledger-entries.ts";
+import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import {
   findTransaction,
   transactionOfAccount,
   transactionOfReference,
-} from "../../src/store/named-entries.ts";
-import { partitionOf, requestName } from "../../src/store/names.ts";
-import { listTasks } from "../../src/store/task-lists.ts";
-import type { TaskView } from "../../src/store/task-view.ts";
-import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
+} from "../../src/operations/credits/named-entries.ts";
+import { pageTransactions, type TransactionQuery } from "../../src/operations/credits/transactions.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { listTasks } from "../../src/operations/tasks/task-lists.ts";
+import type { TaskView } from "../../src/operations/tasks/task-view.ts";
+import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
+import { kindOf, transactionId } from "../../src/records/ledger-entries.ts";
+import { partitionOf, requestName } from "../../src/records/names.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { revokeKey } from "../../src/store/revoke-key.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
 
 // A standby of PostgreSQL takes over that lacks the last commits: what they had is copied again, also without a ledger entry.

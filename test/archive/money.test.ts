@@ -1,22 +1,26 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { connectArchive } from "../../src/ledger/archive/connection.ts";
-import { restoreStore } from "../../src/ledger/archive/restore.ts";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { archiveLookUps } from "../../src/ledger/archived-money.ts";
+import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { connectArchive } from "../../src/archive/connection.ts";
+import { restoreStore } from "../../src/archive/restore.ts";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { readAccount } from "../../src/store/accounts.ts";
-import type { Actor } from "../../src/store/actor.ts";
-import { adjustCredits } from "../../src/store/adjustments.ts";
-import { pageAudit } from "../../src/store/audit.ts";
-import { readKey } from "../../src/store/keys.ts";
-import { accountNames, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
-import { refundTask } from "../../src/store/refunds.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { collect } from "../../src/store/scripts/collect.ts";
-import { createToken } from "../../src/store/tokens.ts";
-import { trimLedger } from "../../src/store/trimming.ts";
+import { pageAudit } from "../../src/operations/access/audit.ts";
+import { createToken } from "../../src/operations/access/tokens.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import {
+  createAccount,
+  patchAccount,
+  readAccountObject,
+} from "../../src/operations/accounts/operator-accounts.ts";
+import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { readKey } from "../../src/operations/keys/keys.ts";
+import type { Actor } from "../../src/records/actor.ts";
+import { accountNames, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { collect } from "../../src/scripts/collect.ts";
 import { taskOf } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { cliActor } from "../../src/store/actor.ts";
-import { changeKey } from "../../src/store/change-key.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { archiveNames, partitionOf } from "../../src/store/names.ts";
-import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";
-import { revokeKey } from "../../src/store/revoke-key.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
+import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { archiveNames, partitionOf } from "../../src/records/names.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { accountNames, requestName } from "../../src/store/names.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { accountNames, requestName } from "../../src/records/names.ts";
 import { type ArchiveStage, givenArchiveStage, givenSignal } from "./stage.ts";
 
 // A copier that hangs between two steps while another one has taken over.

@@ -3,24 +3,28 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { connectArchive } from "../../src/ledger/archive/connection.ts";
-import { restoreStore } from "../../src/ledger/archive/restore.ts";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
+import { connectArchive } from "../../src/archive/connection.ts";
+import { restoreStore } from "../../src/archive/restore.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { listAccounts } from "../../src/operations/accounts/account-lists.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import {
+  createAccount,
+  patchAccount,
+  readAccountObject,
+} from "../../src/operations/accounts/operator-accounts.ts";
+import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
+import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { readTierCounts } from "../../src/operations/keys/tier-counts.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { recordOf } from "../../src/records/ledger-entries.ts";
+import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
-import { listAccounts } from "../../src/store/account-lists.ts";
-import { readAccount } from "../../src/store/accounts.ts";
-import { cliActor } from "../../src/store/actor.ts";
-import { changeKey } from "../../src/store/change-key.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { recordOf } from "../../src/store/ledger-entries.ts";
-import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
-import { revokeKey } from "../../src/store/revoke-key.ts";
-import { rotateKey } from "../../src/store/rotate-key.ts";
-import { readTierCounts } from "../../src/store/tier-counts.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { createStage, openConnection, times } from "../support/store.ts";

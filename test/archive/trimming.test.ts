@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { archiveLookUps } from "../../src/ledger/archived-money.ts";
+import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { readAccount } from "../../src/store/accounts.ts";
-import { compareIds } from "../../src/store/entry-ids.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { trimLedger } from "../../src/store/trimming.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { compareIds } from "../../src/records/entry-ids.ts";
+import { accountNames, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connectArchive } from "../../src/ledger/archive/connection.ts";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
-import { META } from "../../src/store/names.ts";
+import { connectArchive } from "../../src/archive/connection.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { META } from "../../src/records/names.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { createDatabase, type TestDatabase } from "../support/postgres.ts";
 import { accountOn, givenTwoPrimaries, sideOf, type TwoPrimaries } from "../support/two-primaries.ts";

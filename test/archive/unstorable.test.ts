@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { cliActor } from "../../src/store/actor.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { keyNames, partitionNames, partitionOf } from "../../src/store/names.ts";
-import { createAccount } from "../../src/store/operator-accounts.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { account } from "../../src/store/scripts/account.ts";
-import { change } from "../../src/store/scripts/change.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { createAccount } from "../../src/operations/accounts/operator-accounts.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { account } from "../../src/scripts/account.ts";
+import { change } from "../../src/scripts/change.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
 // What a damaged record may hold, and PostgreSQL takes in no text, JSON or time.

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { refusal, runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";
 import { givenExample } from "./example.ts";

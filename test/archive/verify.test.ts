@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { verifyArchiveBeside } from "../../src/ledger/verify-beside.ts";
-import { changeKey } from "../../src/store/change-key.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { verifyArchiveBeside } from "../../src/jobs/verify-beside.ts";
+import { changeKey } from "../../src/operations/keys/change-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";

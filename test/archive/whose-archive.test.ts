@@ -1,14 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { migrate } from "../../src/ledger/archive/migrations.ts";
-import { openArchiveReads } from "../../src/ledger/archive/reads.ts";
-import { archiveLookUps } from "../../src/ledger/archived-money.ts";
-import { readAccount } from "../../src/store/accounts.ts";
-import type { Actor } from "../../src/store/actor.ts";
-import { adjustCredits } from "../../src/store/adjustments.ts";
-import { detachArchive } from "../../src/store/archive-record.ts";
-import { pageAudit } from "../../src/store/audit.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { transactionId } from "../../src/store/ledger-entries.ts";
+import { detachArchive } from "../../src/archive/archive-record.ts";
+import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { migrate } from "../../src/archive/migrations.ts";
+import { openArchiveReads } from "../../src/archive/reads.ts";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { pageAudit } from "../../src/operations/access/audit.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { namedTransactions, pageTransactions } from "../../src/operations/credits/transactions.ts";
+import type { Actor } from "../../src/records/actor.ts";
+import { transactionId } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   archiveNames,
@@ -17,11 +20,8 @@ import {
   partitionOf,
   requestName,
   taskName,
-} from "../../src/store/names.ts";
-import { refundTask } from "../../src/store/refunds.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { namedTransactions, pageTransactions } from "../../src/store/transactions.ts";
-import { trimLedger } from "../../src/store/trimming.ts";
+} from "../../src/records/names.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { runHere } from "../support/cli.ts";
 import { createDatabase, type TestDatabase } from "../support/postgres.ts";
 import { taskOf, times } from "../support/store.ts";

@@ -85,7 +85,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "small-token",
     patches: [
       {
-        file: "src/operator/manage/write-budget.ts",
+        file: "src/admin/api/write-budget.ts",
         from: "if (minute.sum + 1 > writesPerMinute)",
         to: "if (false)",
       },
@@ -114,7 +114,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "small-token",
     patches: [
       {
-        file: "src/operator/access.ts",
+        file: "src/admin/access.ts",
         from: "token: given,\n      isApiToken,",
         to: "token: given,\n      isApiToken: isApiToken && blockedMs === 0,",
       },
@@ -127,7 +127,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "loud-strangers",
     patches: [
       {
-        file: "src/operator/refusal-log.ts",
+        file: "src/admin/refusal-log.ts",
         from: "if (kind.lines >= LINES_PER_MINUTE)",
         to: "if (false)",
       },
@@ -139,7 +139,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "loud-strangers",
     patches: [
       {
-        file: "src/operator/refusal-log.ts",
+        file: "src/admin/refusal-log.ts",
         from: 'path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),',
         to: 'path: withoutSecrets(decodedPath(req.url?.split("?")[0] ?? "")),',
       },

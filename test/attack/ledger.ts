@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
+import { partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../../src/sandbox/generator/requests.ts";
-import { partitionNames } from "../../src/store/names.ts";
 
 /** What was made, and what was paid for it, all keys of a run together. */
 export interface Money {

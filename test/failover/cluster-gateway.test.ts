@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createConnection } from "../../src/store/connection.ts";
-import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
-import { keyRef, partitionOf } from "../../src/store/names.ts";
-import type { RedisNodes } from "../../src/store/nodes.ts";
-import type { Primary } from "../../src/store/primary.ts";
-import { inspect } from "../../src/store/scripts/inspect.ts";
+import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { keyRef, partitionOf } from "../../src/records/names.ts";
+import { createConnection } from "../../src/redis/connection.ts";
+import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { Primary } from "../../src/redis/primary.ts";
+import { inspect } from "../../src/scripts/inspect.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";

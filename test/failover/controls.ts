@@ -31,7 +31,7 @@ export const CONTROLS: readonly Control[] = [
     topology: "trio",
     patches: [
       {
-        file: "src/store/confirmation.ts",
+        file: "src/redis/confirmation.ts",
         from: "return Number(waited?.[1]) >= replicas;",
         to: "return true;",
       },
@@ -46,7 +46,7 @@ export const CONTROLS: readonly Control[] = [
     needsNewer: true,
     patches: [
       {
-        file: "src/store/confirmation.ts",
+        file: "src/redis/confirmation.ts",
         from: ".eval(MARK, 1, mark, MARK_MS)",
         to: `.ping(\`\${mark} \${MARK_MS}\`)`,
       },
@@ -58,7 +58,9 @@ export const CONTROLS: readonly Control[] = [
   {
     name: "no charges of the last seconds are sent again, and a replica that lags is promoted",
     topology: "trio",
-    patches: [{ file: "src/store/loss/confirmed-charges.ts", from: "kept.push(charge);", to: "return;" }],
+    patches: [
+      { file: "src/durability/losses/confirmed-charges.ts", from: "kept.push(charge);", to: "return;" },
+    ],
     fault: "stale",
     killsGateways: false,
     caughtBy: "charged exactly once, nothing lost",
@@ -68,12 +70,12 @@ export const CONTROLS: readonly Control[] = [
     topology: "cluster",
     patches: [
       {
-        file: "src/store/script-errors.ts",
+        file: "src/redis/script-errors.ts",
         from: '[/^Script attempted to access a non local key in a cluster node/, "transient"],',
         to: "",
       },
       {
-        file: "src/store/moving-slots.ts",
+        file: "src/redis/topology/moving-slots.ts",
         from: "/^MOVED |^ERR Script attempted to access a non local key/",
         to: "/^MOVED /",
       },
@@ -89,7 +91,7 @@ export const CONTROLS: readonly Control[] = [
       "autoResendUnfulfilledCommands: false,",
       "enableOfflineQueue: false,",
       "maxRetriesPerRequest: 0,",
-    ].map((from) => ({ file: "src/store/client.ts", from, to: "" })),
+    ].map((from) => ({ file: "src/redis/client.ts", from, to: "" })),
     fault: "reset",
     killsGateways: false,
     caughtBy: "nothing sent twice",

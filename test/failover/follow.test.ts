@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { ready, generate as sendGeneration } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";

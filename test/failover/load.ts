@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { partitionOf } from "../../src/store/names.ts";
+import { partitionOf } from "../../src/records/names.ts";
 import { type Customer, generate } from "../fault/client.ts";
 import { anyGateway, type Fleet } from "../fault/fleet.ts";
 import type { Random } from "../fault/random.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseRedisAddress } from "../../src/domain/redis-address.ts";
-import { createConnection } from "../../src/store/connection.ts";
-import { findPlacement } from "../../src/store/placement.ts";
+import { createConnection } from "../../src/redis/connection.ts";
+import { findPlacement } from "../../src/redis/topology/placement.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { holdPort } from "../support/held-port.ts";

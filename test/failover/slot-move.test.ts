@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { listPartitions, thawPartitions } from "../../src/store/freezing.ts";
-import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
-import { partitionOf } from "../../src/store/names.ts";
+import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { listPartitions, thawPartitions } from "../../src/operations/store/freezing.ts";
+import { partitionOf } from "../../src/records/names.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { confirmedByReplicas } from "../../src/store/confirmed-writes.ts";
-import { openNodes } from "../../src/store/open-nodes.ts";
+import { confirmedByReplicas } from "../../src/operations/access/confirmed-writes.ts";
+import { openNodes } from "../../src/redis/open-nodes.ts";
 import { soon } from "../support/soon.ts";
 import type { RedisNode } from "./node.ts";
 import { startTrio, type Trio } from "./trio.ts";

@@ -1,4 +1,4 @@
-import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
+import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
 import type { Rule } from "./checker.ts";
 import type { Finding } from "./criteria-money.ts";
 import type { ArchiveFacts, StoreEntry } from "./history.ts";

@@ -1,12 +1,12 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { cliActor } from "../../src/store/actor.ts";
-import { adjustCredits } from "../../src/store/adjustments.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import type { RedisNodes } from "../../src/store/nodes.ts";
-import { patchAccount } from "../../src/store/operator-accounts.ts";
-import { refundTask } from "../../src/store/refunds.ts";
+import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
+import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import type { RedisNodes } from "../../src/redis/nodes.ts";
 import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,

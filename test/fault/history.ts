@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
+import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
 
 /** One request of a client as the client saw it. Times are Unix ms. */
 export interface ClientEvent {
@@ -151,7 +151,7 @@ export interface Meta {
   accounts: AccountFacts[];
   /** What operators did. */
   byHand?: ByHand[];
-  /** What `verifyLedger` of src/store says. */
+  /** What `verifyLedger` of src/ledger says. */
   verified: string[];
 }
 

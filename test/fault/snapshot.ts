@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { accountNames, keyRef, META, partitionNames, partitionOf } from "../../src/store/names.ts";
-import type { RedisNodes } from "../../src/store/nodes.ts";
-import { many, manyByNode } from "../../src/store/pipelines.ts";
+import { accountNames, keyRef, META, partitionNames, partitionOf } from "../../src/records/names.ts";
+import type { RedisNodes } from "../../src/redis/nodes.ts";
+import { many, manyByNode } from "../../src/redis/pipelines.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";
 
 const PAGE = 500;

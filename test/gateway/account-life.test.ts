@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { cliActor } from "../../src/store/actor.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { type AccountChanges, patchAccount } from "../../src/store/operator-accounts.ts";
+import { type AccountChanges, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import {
   expectStatus,
   givenGateway,

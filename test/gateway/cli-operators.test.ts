@@ -3,8 +3,8 @@ import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { findToken } from "../../src/store/tokens.ts";
+import { findToken } from "../../src/operations/access/tokens.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { givenCliAccount, json, refusal, runHere } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, taskOf } from "../support/store.ts";
 

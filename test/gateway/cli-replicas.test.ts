@@ -2,12 +2,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/grants.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { digestOf, indexName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { createOperatorSession } from "../../src/store/operator-session.ts";
-import { rotateKey } from "../../src/store/rotate-key.ts";
+import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { digestOf, indexName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { runHere } from "../support/cli.ts";
 import { givenKey, givenPair, type Pair } from "../support/store-stage.ts";
 

@@ -6,8 +6,8 @@ import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, onTestFinished, test } from "vitest";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, limitsOf, send, type TestGateway, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import {

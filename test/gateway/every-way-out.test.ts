@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/domain/endpoints.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { expectSound, makeDue, readLedger } from "../support/audit.ts";
 import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";

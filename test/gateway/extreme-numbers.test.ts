@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { recharge } from "../../src/store/scripts/recharge.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { recharge } from "../../src/scripts/recharge.ts";
 import { partitionFor } from "../support/audit.ts";
 import { EXTREME_NUMBERS, NO_AMOUNT, NO_NUMBERS } from "../support/extreme-numbers.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";

@@ -4,8 +4,8 @@ import {
   readReports,
   removeReports,
   writeReport,
-} from "../../src/store/gateway-reports.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+} from "../../src/operations/store/gateway-reports.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { openConnection } from "../support/store.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { consumed, expectSound, makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { type End, givenPatientUpstream, type PatientUpstream } from "../support/patient-upstream.ts";

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { expectStatus, givenGateway, type Reply, send, type TestGateway, until } from "../support/gateway.ts";

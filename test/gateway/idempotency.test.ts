@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/grants.ts";
-import type { IssuedKey, KeyOptions } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { expectSound, keyRecord, makeDue, partitionFor, readLedger } from "../support/audit.ts";
 import {
   expectStatus,

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { readInfo } from "../../src/store/server-info.ts";
-import { createWriteWatch } from "../../src/store/write-watch.ts";
+import { readInfo } from "../../src/redis/server-info.ts";
+import { createWriteWatch } from "../../src/redis/write-watch.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 

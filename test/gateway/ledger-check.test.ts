@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { verifyBeside } from "../../src/ledger/verify-beside.ts";
-import { accountNames } from "../../src/store/names.ts";
+import { verifyBeside } from "../../src/jobs/verify-beside.ts";
+import { accountNames } from "../../src/records/names.ts";
 import { partitionFor } from "../support/audit.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";
 

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import { createSurveys } from "../../src/store/survey.ts";
+import { createSurveys } from "../../src/operations/store/survey.ts";
+import type { Connection } from "../../src/redis/connection.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;

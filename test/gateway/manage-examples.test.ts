@@ -1,9 +1,9 @@
 import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BODIES } from "../../src/operator/manage/examples.ts";
-import type { Route } from "../../src/operator/manage/route.ts";
-import { createRoutes } from "../../src/operator/manage/routes.ts";
-import type { Services } from "../../src/operator/manage/services.ts";
+import { BODIES } from "../../src/admin/api/examples.ts";
+import type { Route } from "../../src/admin/api/route.ts";
+import { createRoutes } from "../../src/admin/api/routes.ts";
+import type { Services } from "../../src/admin/api/services.ts";
 import { managementOpenApi } from "../../tools/management-openapi.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";

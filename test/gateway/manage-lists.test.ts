@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { cursorOf } from "../../src/store/cursors.ts";
-import { partitionOf, requestName, taskName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+import { cursorOf } from "../../src/records/cursors.ts";
+import { partitionOf, requestName, taskName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { oneNode } from "../../src/store/nodes.ts";
-import { addRefusals, topRefusals } from "../../src/store/refusals.ts";
+import { addRefusals, topRefusals } from "../../src/operations/accounts/refusals.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { openConnection } from "../support/store.ts";
 import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";

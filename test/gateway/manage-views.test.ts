@@ -1,12 +1,12 @@
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import * as schemas from "../../src/operator/manage/view-schemas.ts";
-import { partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { refused } from "../../src/store/scripts/refused.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+import * as schemas from "../../src/admin/api/view-schemas.ts";
+import { partitionOf } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { refused } from "../../src/scripts/refused.ts";
 import { expectStatus, givenGateway, type Reply, until } from "../support/gateway.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { list } from "../../src/commands/keys-list.ts";
-import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { topKeysByUse } from "../../src/store/operator-keys.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+import { topKeysByUse } from "../../src/operations/keys/operator-keys.ts";
+import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { runHere, runProcess } from "../support/cli.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/grants.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { readLedger } from "../support/audit.ts";
 import { expectStatus, limitsOf, type Reply, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";

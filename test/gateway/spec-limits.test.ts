@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readKey } from "../../src/store/keys.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { refusalsOf } from "../../src/store/refusals.ts";
-import { rotateKey } from "../../src/store/rotate-key.ts";
+import { refusalsOf } from "../../src/operations/accounts/refusals.ts";
+import { readKey } from "../../src/operations/keys/keys.ts";
+import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
   asking,

@@ -1,14 +1,14 @@
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
-import { openApiText } from "../../src/domain/openapi/document.ts";
-import { readAccount } from "../../src/store/accounts.ts";
-import { cliActor } from "../../src/store/actor.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { keyRef } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { patchAccount } from "../../src/store/operator-accounts.ts";
-import type { AccountStatus } from "../../src/store/records.ts";
+import { openApiText } from "../../src/api/document.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { keyRef } from "../../src/records/names.ts";
+import type { AccountStatus } from "../../src/records/records.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";
 import { readDescription } from "../support/openapi.ts";
 

@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { claimName, readClaim } from "../../src/store/names.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { claimName, readClaim } from "../../src/records/names.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 

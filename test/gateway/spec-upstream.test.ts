@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { readAccount } from "../../src/store/accounts.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import {
   expectStatus,
   givenGateway,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { IssuedKey, KeyOptions } from "../../src/store/issue-key.ts";
+import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { keyRecord } from "../support/audit.ts";
 import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";

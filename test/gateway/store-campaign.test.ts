@@ -1,6 +1,6 @@
 import { randomInt } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { consumed, expectSound, type Ledger, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type Reply, send, type TestGateway, until } from "../support/gateway.ts";
 import {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { consumed, expectSound, expectUntouched, readLedger } from "../support/audit.ts";
 import { until } from "../support/gateway.ts";
 import { type RawClient, rawClient, rawPost } from "../support/raw-client.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { expectUntouched, readLedger } from "../support/audit.ts";
 import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import {

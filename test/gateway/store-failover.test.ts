@@ -2,12 +2,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { openLastConfirmed, readLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { openJournal } from "../../src/durability/outbox/journal.ts";
+import { createTerms } from "../../src/durability/terms.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { openJournal } from "../../src/settlement/journal.ts";
-import { createConnection, type OpenPrimary } from "../../src/store/connection.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
-import { openLastConfirmed, readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { acceptStore } from "../../src/operations/store/operator-loss.ts";
 import {
   accountNames,
   keyRef,
@@ -17,13 +18,12 @@ import {
   replayedName,
   requestName,
   termName,
-} from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { acceptStore } from "../../src/store/operator-loss.ts";
-import type { Primary } from "../../src/store/primary.ts";
-import { everythingOn } from "../../src/store/primary-map.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { createTerms } from "../../src/store/terms.ts";
+} from "../../src/records/names.ts";
+import { createConnection, type OpenPrimary } from "../../src/redis/connection.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import type { Primary } from "../../src/redis/primary.ts";
+import { everythingOn } from "../../src/redis/topology/primary-map.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";

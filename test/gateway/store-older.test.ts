@@ -2,11 +2,11 @@ import { cp, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/grants.ts";
-import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
-import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { createOperatorSession } from "../../src/store/operator-session.ts";
+import { readLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { META, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import {

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { type Journal, memoryJournal } from "../../src/settlement/journal.ts";
-import { createOutbox, type OutboxSize } from "../../src/settlement/outbox.ts";
-import type { Settlement } from "../../src/settlement/pending-settlement.ts";
-import { keyRef } from "../../src/store/names.ts";
-import { ItemError, type Run } from "../../src/store/script-definition.ts";
-import { isRefusedByStore } from "../../src/store/script-errors.ts";
+import { type Journal, memoryJournal } from "../../src/durability/outbox/journal.ts";
+import { createOutbox, type OutboxSize } from "../../src/durability/outbox/outbox.ts";
+import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
+import { keyRef } from "../../src/records/names.ts";
+import { isRefusedByStore } from "../../src/redis/script-errors.ts";
+import { ItemError, type Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { bindBy, newTask } from "../support/store.ts";
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { META } from "../../src/store/names.ts";
+import { META } from "../../src/records/names.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, readyz, type TestRedis } from "../support/store-stage.ts";

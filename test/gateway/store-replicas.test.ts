@@ -3,10 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { openJournal } from "../../src/settlement/journal.ts";
-import * as connections from "../../src/store/connection.ts";
-import { requestName } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
+import { openJournal } from "../../src/durability/outbox/journal.ts";
+import { requestName } from "../../src/records/names.ts";
+import * as connections from "../../src/redis/connection.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { copySources, type Patch } from "../fault/tree.ts";
@@ -233,13 +233,13 @@ describe("mutants of a round are caught", () => {
     ],
   ];
   test.each(mutants)("%s", async (_, patches) => {
-    const file = "src/store/confirmation.ts";
+    const file = "src/redis/confirmation.ts";
     const copy = copySources(
       ROOT,
       join(folder, "mutant"),
       patches.map((patch) => ({ file, ...patch })),
     );
-    const changed = pathToFileURL(join(copy, "src/store/connection.ts")).href;
+    const changed = pathToFileURL(join(copy, "src/redis/connection.ts")).href;
     const mutant = (await import(changed)) as typeof connections;
     const gateway = await givenStore(pair.primary.url, { create: mutant.createConnection });
     await connected(gateway);

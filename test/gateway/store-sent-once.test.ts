@@ -1,13 +1,13 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createClient } from "../../src/store/client.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { accountNames, partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { itemOf, type Reply } from "../../src/store/script-definition.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { recharge } from "../../src/store/scripts/recharge.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { accountNames, partitionOf } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { recharge } from "../../src/scripts/recharge.ts";
+import { itemOf, type Reply } from "../../src/scripts/script-definition.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
-import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
 import {
   consumed,
   expectSound,

@@ -10,11 +10,11 @@ import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig, requireLoaded } from "../../src/config/config.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { startGateway } from "../../src/process/start-gateway.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
-import { startGateway } from "../../src/start-gateway.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "../support/gateway.ts";
 

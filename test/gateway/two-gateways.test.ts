@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { IssuedKey, KeyOptions } from "../../src/store/issue-key.ts";
+import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { expectSound, keyRecord, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, polled, sent } from "../support/store-stage.ts";

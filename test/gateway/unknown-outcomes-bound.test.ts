@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { requestName } from "../../src/store/names.ts";
+import { requestName } from "../../src/records/names.ts";
 import { makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { generate, givenStage, type Stage, sent } from "../support/store-stage.ts";

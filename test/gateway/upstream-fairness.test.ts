@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
-import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";

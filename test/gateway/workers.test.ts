@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import type { LiveView } from "../../src/operator/live-figures.ts";
+import type { LiveView } from "../../src/admin/live-figures.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { expectStatus, send, until } from "../support/gateway.ts";

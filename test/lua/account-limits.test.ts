@@ -1,10 +1,10 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Limits } from "../../src/domain/limits.ts";
-import { accountNames, type KeyRef, keyNames } from "../../src/store/names.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { gather } from "../../src/store/scripts/gather.ts";
+import { accountNames, type KeyRef, keyNames } from "../../src/records/names.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { gather } from "../../src/scripts/gather.ts";
 import {
   createStage,
   HOLD_MS,

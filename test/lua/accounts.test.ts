@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { accountNames, partitionNames } from "../../src/store/names.ts";
-import { itemOf } from "../../src/store/script-definition.ts";
-import { issue } from "../../src/store/scripts/issue.ts";
-import { probe } from "../../src/store/scripts/probe.ts";
+import { accountNames, partitionNames } from "../../src/records/names.ts";
+import { issue } from "../../src/scripts/issue.ts";
+import { probe } from "../../src/scripts/probe.ts";
+import { itemOf } from "../../src/scripts/script-definition.ts";
 import {
   createStage,
   NOON_MS,

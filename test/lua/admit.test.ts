@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { SHADOW_LIMITS, type ShadowLimit } from "../../src/domain/limits.ts";
-import type { KeyRef } from "../../src/store/names.ts";
-import type { Reply } from "../../src/store/script-definition.ts";
+import type { KeyRef } from "../../src/records/names.ts";
+import type { Reply } from "../../src/scripts/script-definition.ts";
 import {
   createStage,
   HOLD_MS,

@@ -1,14 +1,20 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
-import { createClient } from "../../src/store/client.ts";
-import { accountNames, archiveNames, keyNames, partitionNames, requestName } from "../../src/store/names.ts";
-import { itemOf, type Run } from "../../src/store/script-definition.ts";
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { type ArchivedCall, archived } from "../../src/store/scripts/archived.ts";
-import { change } from "../../src/store/scripts/change.ts";
-import { collect } from "../../src/store/scripts/collect.ts";
-import { issue } from "../../src/store/scripts/issue.ts";
+import {
+  accountNames,
+  archiveNames,
+  keyNames,
+  partitionNames,
+  requestName,
+} from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { type ArchivedCall, archived } from "../../src/scripts/archived.ts";
+import { change } from "../../src/scripts/change.ts";
+import { collect } from "../../src/scripts/collect.ts";
+import { issue } from "../../src/scripts/issue.ts";
+import { itemOf, type Run } from "../../src/scripts/script-definition.ts";
 import {
   createStage,
   openConnection,

@@ -1,5 +1,5 @@
-import type { KeyRef } from "../../src/store/names.ts";
-import type { Reply } from "../../src/store/script-definition.ts";
+import type { KeyRef } from "../../src/records/names.ts";
+import type { Reply } from "../../src/scripts/script-definition.ts";
 import { HOLD_MS, POLL_MS, randomId, type ScriptCall } from "../support/store.ts";
 import type { Asking, Command } from "./commands.ts";
 import type { Run, Sent } from "./drive.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { KeyRef } from "../../src/store/names.ts";
-import { admit } from "../../src/store/scripts/admit.ts";
+import type { KeyRef } from "../../src/records/names.ts";
+import { admit } from "../../src/scripts/admit.ts";
 import {
   createStage,
   openConnection,

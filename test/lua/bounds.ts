@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { boundOf, readScript } from "./headers.ts";
 
 /** Before each script: counts its commands and the values that they answer, and fails beyond the bound of its header. */

@@ -2,20 +2,20 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { ClaimError } from "../../src/durability/claims.ts";
+import { createTasks } from "../../src/durability/tasks.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
-import { ClaimError } from "../../src/store/claims.ts";
-import { createClient } from "../../src/store/client.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { itemOf, type Reply, type Run } from "../../src/store/script-definition.ts";
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import type { BindCall } from "../../src/store/scripts/bind.ts";
-import { createSweeps } from "../../src/store/sweeps.ts";
-import { createTasks } from "../../src/store/tasks.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import type { BindCall } from "../../src/scripts/bind.ts";
+import { itemOf, type Reply, type Run } from "../../src/scripts/script-definition.ts";
+import { createSweeps } from "../../src/settlement/sweeps.ts";
 import {
   createStage,
   HOLD_MS,

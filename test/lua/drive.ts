@@ -1,7 +1,7 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import { idempotencyName, type KeyRef } from "../../src/store/names.ts";
-import type { Reply } from "../../src/store/script-definition.ts";
-import type { ScriptRunner } from "../../src/store/script-runner.ts";
+import { idempotencyName, type KeyRef } from "../../src/records/names.ts";
+import type { ScriptRunner } from "../../src/redis/script-runner.ts";
+import type { Reply } from "../../src/scripts/script-definition.ts";
 import { createStage, type ScriptCall, type Stage, type TestConnection } from "../support/store.ts";
 import type { Scenario } from "./commands.ts";
 import { checkInvariants } from "./invariants.ts";

@@ -1,9 +1,9 @@
 import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { idempotencyName } from "../../src/store/names.ts";
-import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
+import { idempotencyName } from "../../src/records/names.ts";
+import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import {
   createStage,
   HOLD_MS,

@@ -1,4 +1,4 @@
-import { accountNames, claimName, claimText, requestName, taskName } from "../../src/store/names.ts";
+import { accountNames, claimName, claimText, requestName, taskName } from "../../src/records/names.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import { DAY_MS, WINDOW_MS } from "./model-state.ts";

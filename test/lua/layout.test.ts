@@ -2,15 +2,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { readCheckpoint } from "../../src/records/checkpoints.ts";
+import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
+import { claimName, claimText, META, partitionOf } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { partitionsOf, readFacts } from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
-import { readCheckpoint } from "../../src/store/checkpoints.ts";
-import { createClient } from "../../src/store/client.ts";
-import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
-import { claimName, claimText, META, partitionOf } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
-import { trimLedger } from "../../src/store/trimming.ts";
 import { writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,

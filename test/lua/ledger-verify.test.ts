@@ -10,12 +10,12 @@ import {
   partitionNames,
   partitionOf,
   requestName,
-} from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { ENTRIES_AT_ONCE } from "../../src/store/scripts/entries.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+} from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { ENTRIES_AT_ONCE } from "../../src/scripts/entries.ts";
 import {
   createStage,
   openConnection,

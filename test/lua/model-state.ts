@@ -1,7 +1,7 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import { monthOf } from "../../src/domain/months.ts";
-import type { Reply } from "../../src/store/script-definition.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import type { Reply } from "../../src/scripts/script-definition.ts";
 
 export const WINDOW_MS = 60_000;
 export const DAY_MS = 86_400_000;

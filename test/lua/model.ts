@@ -1,8 +1,8 @@
 import type { ShadowLimit } from "../../src/domain/limits.ts";
 import { monthOf } from "../../src/domain/months.ts";
 import type { TaskStatus } from "../../src/domain/task-states.ts";
-import { cliActor } from "../../src/store/actor.ts";
-import type { Reply } from "../../src/store/script-definition.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import type { Reply } from "../../src/scripts/script-definition.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
   activeOf,

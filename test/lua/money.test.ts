@@ -2,13 +2,14 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { CREDITS_MAX } from "../../src/domain/credit-packages.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { readAccount } from "../../src/store/accounts.ts";
-import type { Actor } from "../../src/store/actor.ts";
-import { adjustCredits } from "../../src/store/adjustments.ts";
-import { pageAudit } from "../../src/store/audit.ts";
-import { createClient } from "../../src/store/client.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
+import { pageAudit } from "../../src/operations/access/audit.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { type FindArchivedCharge, refundTask } from "../../src/operations/credits/refunds.ts";
+import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import type { Actor } from "../../src/records/actor.ts";
+import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   type KeyRef,
@@ -16,14 +17,13 @@ import {
   partitionOf,
   requestName,
   taskName,
-} from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { releaseTask } from "../../src/store/operator-tasks.ts";
-import { type FindArchivedCharge, refundTask } from "../../src/store/refunds.ts";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import { adjust as adjustScript } from "../../src/store/scripts/adjust.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { refund } from "../../src/store/scripts/refund.ts";
+} from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { adjust as adjustScript } from "../../src/scripts/adjust.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { refund } from "../../src/scripts/refund.ts";
 import {
   createStage,
   openConnection,

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { partitionNames, requestName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { findTask } from "../../src/store/operator-tasks.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
+import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { partitionNames, requestName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import {
   createStage,
   MAX_AGE_MS,

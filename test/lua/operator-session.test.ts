@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { OperatorError } from "../../src/store/operator-error.ts";
-import { createOperatorSession, type OperatorSession } from "../../src/store/operator-session.ts";
+import { createOperatorSession, type OperatorSession } from "../../src/operations/access/operator-session.ts";
+import { OperatorError } from "../../src/records/operator-error.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 // The management API's own connections: which errors are the store's, and which are not.

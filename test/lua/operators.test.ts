@@ -1,13 +1,20 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Actor } from "../../src/store/actor.ts";
-import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
-import { changeKey } from "../../src/store/change-key.ts";
-import { createClient } from "../../src/store/client.ts";
-import { cursorOf } from "../../src/store/cursors.ts";
-import { grantCredits } from "../../src/store/grants.ts";
-import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
-import { findKey, readKey } from "../../src/store/keys.ts";
+import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
+import {
+  createAccount,
+  patchAccount,
+  readAccountObject,
+} from "../../src/operations/accounts/operator-accounts.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { issueKey, issueKeyOnce } from "../../src/operations/keys/issue-key.ts";
+import { findKey, readKey } from "../../src/operations/keys/keys.ts";
+import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
+import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import type { Actor } from "../../src/records/actor.ts";
+import { cursorOf } from "../../src/records/cursors.ts";
 import {
   accountNames,
   digestOf,
@@ -15,15 +22,12 @@ import {
   keyNames,
   partitionNames,
   partitionOf,
-} from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
-import { releaseTask } from "../../src/store/operator-tasks.ts";
-import { revokeKey } from "../../src/store/revoke-key.ts";
-import { rotateKey } from "../../src/store/rotate-key.ts";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import { change } from "../../src/store/scripts/change.ts";
-import { revoke } from "../../src/store/scripts/revoke.ts";
+} from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { change } from "../../src/scripts/change.ts";
+import { revoke } from "../../src/scripts/revoke.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { givenRequests } from "../support/two-nodes.ts";

@@ -10,7 +10,7 @@ import {
   ROLLED_FIELDS,
   TOKEN_FIELDS,
   TRIMMED_FIELDS,
-} from "../../src/store/records.ts";
+} from "../../src/records/records.ts";
 import { LUA_FOLDER } from "./headers.ts";
 
 const DECLARED = Object.keys({

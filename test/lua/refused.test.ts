@@ -1,10 +1,15 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { partitionOf, refusalsName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { addRefusals, type HourlyRefusals, refusalsOf, topRefusals } from "../../src/store/refusals.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import { refused } from "../../src/store/scripts/refused.ts";
+import {
+  addRefusals,
+  type HourlyRefusals,
+  refusalsOf,
+  topRefusals,
+} from "../../src/operations/accounts/refusals.ts";
+import { partitionOf, refusalsName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { refused } from "../../src/scripts/refused.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { type Mutant, plant, REFUSED_MUTANTS } from "./mutants.ts";
 

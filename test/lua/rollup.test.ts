@@ -1,15 +1,15 @@
 import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { createRollup } from "../../src/jobs/rollup-work.ts";
 import { accountUsage, moneyByDay, moneyNow } from "../../src/ledger/account-usage.ts";
-import { createRollup } from "../../src/ledger/rollup-work.ts";
-import { META, partitionNames, requestName, totalsName, usageName } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { rollUp } from "../../src/store/rolling-up.ts";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import { type RollupCall, rollup } from "../../src/store/scripts/rollup.ts";
-import { pageTransactions } from "../../src/store/transactions.ts";
-import { trimLedger } from "../../src/store/trimming.ts";
+import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+import { META, partitionNames, requestName, totalsName, usageName } from "../../src/records/names.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { type RollupCall, rollup } from "../../src/scripts/rollup.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import {

@@ -1,8 +1,8 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { scriptSource } from "../../src/store/script-runner.ts";
-import { SCRIPTS } from "../../src/store/scripts/all.ts";
+import { scriptSource } from "../../src/redis/script-runner.ts";
+import { SCRIPTS } from "../../src/scripts/all.ts";
 import {
   createStage,
   openConnection,
@@ -36,8 +36,8 @@ const namesIn = (folder: string): string[] =>
 
 test("every script has one file in Lua and one in TypeScript of the same name", () => {
   expect(namesIn(LUA_FOLDER).sort()).toEqual([...NAMES, "batch"].sort());
-  const definitions = join(import.meta.dirname, "../../src/store/scripts");
-  expect(namesIn(definitions).sort()).toEqual([...NAMES, "all"].sort());
+  const definitions = join(import.meta.dirname, "../../src/scripts");
+  expect(namesIn(definitions).sort()).toEqual([...NAMES, "all", "script-definition"].sort());
 });
 
 test.each(NAMES)("the header of %s names exactly the KEYS, ARGV and outcomes of its body", (name) => {

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { cliActor } from "../../src/store/actor.ts";
-import { createClient } from "../../src/store/client.ts";
-import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import {
   archiveNames,
   frozenName,
@@ -14,30 +13,31 @@ import {
   type KeyRef,
   keyRef,
   partitionNames,
-} from "../../src/store/names.ts";
-import { itemOf, type Script } from "../../src/store/script-definition.ts";
-import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
-import { account } from "../../src/store/scripts/account.ts";
-import { adjust } from "../../src/store/scripts/adjust.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { archived } from "../../src/store/scripts/archived.ts";
-import { bindClaimed } from "../../src/store/scripts/bind.ts";
-import { change } from "../../src/store/scripts/change.ts";
-import { collect } from "../../src/store/scripts/collect.ts";
-import { dispute } from "../../src/store/scripts/dispute.ts";
-import { gather } from "../../src/store/scripts/gather.ts";
-import { issue } from "../../src/store/scripts/issue.ts";
-import { lease } from "../../src/store/scripts/lease.ts";
-import { recharge } from "../../src/store/scripts/recharge.ts";
-import { refund } from "../../src/store/scripts/refund.ts";
-import { refused } from "../../src/store/scripts/refused.ts";
-import { revoke } from "../../src/store/scripts/revoke.ts";
-import { revokeToken } from "../../src/store/scripts/revoke-token.ts";
-import { rollup } from "../../src/store/scripts/rollup.ts";
-import { suspend } from "../../src/store/scripts/suspend.ts";
-import { token } from "../../src/store/scripts/token.ts";
-import { trim } from "../../src/store/scripts/trim.ts";
-import { unclear } from "../../src/store/scripts/unclear.ts";
+} from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
+import { account } from "../../src/scripts/account.ts";
+import { adjust } from "../../src/scripts/adjust.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { archived } from "../../src/scripts/archived.ts";
+import { bindClaimed } from "../../src/scripts/bind.ts";
+import { change } from "../../src/scripts/change.ts";
+import { collect } from "../../src/scripts/collect.ts";
+import { dispute } from "../../src/scripts/dispute.ts";
+import { gather } from "../../src/scripts/gather.ts";
+import { issue } from "../../src/scripts/issue.ts";
+import { lease } from "../../src/scripts/lease.ts";
+import { recharge } from "../../src/scripts/recharge.ts";
+import { refund } from "../../src/scripts/refund.ts";
+import { refused } from "../../src/scripts/refused.ts";
+import { revoke } from "../../src/scripts/revoke.ts";
+import { revokeToken } from "../../src/scripts/revoke-token.ts";
+import { rollup } from "../../src/scripts/rollup.ts";
+import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import { suspend } from "../../src/scripts/suspend.ts";
+import { token } from "../../src/scripts/token.ts";
+import { trim } from "../../src/scripts/trim.ts";
+import { unclear } from "../../src/scripts/unclear.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
 import {

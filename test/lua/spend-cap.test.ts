@@ -3,14 +3,14 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { monthOf } from "../../src/domain/months.ts";
-import { createClient } from "../../src/store/client.ts";
-import { readKey } from "../../src/store/keys.ts";
-import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { chargeEntry } from "../../src/store/refunds.ts";
-import { rotateKey } from "../../src/store/rotate-key.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
+import { chargeEntry } from "../../src/operations/credits/refunds.ts";
+import { readKey } from "../../src/operations/keys/keys.ts";
+import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import {
   createStage,
   HOLD_MS,

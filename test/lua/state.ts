@@ -1,6 +1,6 @@
-import type { StreamEntry } from "../../src/store/ledger-entries.ts";
-import type { KeyRef } from "../../src/store/names.ts";
-import { accountNames, idempotencyName, partitionNames } from "../../src/store/names.ts";
+import type { StreamEntry } from "../../src/records/ledger-entries.ts";
+import type { KeyRef } from "../../src/records/names.ts";
+import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import {

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
-import type { StreamEntry } from "../../src/store/ledger-entries.ts";
-import type { KeyRef } from "../../src/store/names.ts";
-import type { ChargeEntry } from "../../src/store/scripts/refund.ts";
+import type { StreamEntry } from "../../src/records/ledger-entries.ts";
+import type { KeyRef } from "../../src/records/names.ts";
+import type { ChargeEntry } from "../../src/scripts/refund.ts";
 import { setAccountLimits } from "../support/store.ts";
 import { type Ask, ask, isClustered, ownTask, plan, targetOf } from "./asks.ts";
 import type { Command } from "./commands.ts";
@@ -12,7 +12,7 @@ import * as model from "./model.ts";
 import type { ModelKey, ModelRequest } from "./model-state.ts";
 import { entryOf, ledgerOf } from "./state.ts";
 
-/** The lease and the batch of sweeps, as src/store/sweeps.ts has them. */
+/** The lease and the batch of sweeps, as src/settlement/sweeps.ts has them. */
 const LEASE_MS = 90_000;
 const COLLECTED_MAX = 3;
 /** As many transactions as GET /credits shows, and what CREDITS answers before them. */

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { partitionNames } from "../../src/store/names.ts";
+import { partitionNames } from "../../src/records/names.ts";
 
 /** Everything of a partition as DUMP gives it, by name. */
 export type Dump = ReadonlyMap<string, { bytes: Buffer; expiresAtMs: number }>;

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createRedisFigures } from "../../src/operator/redis-figures.ts";
-import { createSurvey } from "../../src/operator/survey.ts";
-import { partitionNames, requestName } from "../../src/store/names.ts";
-import type { Run } from "../../src/store/script-definition.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { createSurveys, type Surveys } from "../../src/store/survey.ts";
+import { createRedisFigures } from "../../src/admin/redis-figures.ts";
+import { createSurvey } from "../../src/jobs/survey.ts";
+import { createSurveys, type Surveys } from "../../src/operations/store/survey.ts";
+import { partitionNames, requestName } from "../../src/records/names.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import type { Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import {
   createStage,

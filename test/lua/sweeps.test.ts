@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { collect } from "../../src/scripts/collect.ts";
+import { itemOf } from "../../src/scripts/script-definition.ts";
 import { createSweeper } from "../../src/settlement/sweeper.ts";
-import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
-import { itemOf } from "../../src/store/script-definition.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { collect } from "../../src/store/scripts/collect.ts";
-import { createSweeps } from "../../src/store/sweeps.ts";
+import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
 import {

@@ -1,12 +1,12 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { CURSOR_CHARS_MAX, cursorOf } from "../../src/store/cursors.ts";
-import { accountNames, type KeyRef, META, requestName } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { refundTask } from "../../src/store/refunds.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { listTasks, type TaskPage, type TaskQuery } from "../../src/store/task-lists.ts";
-import type { TaskView } from "../../src/store/task-view.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { listTasks, type TaskPage, type TaskQuery } from "../../src/operations/tasks/task-lists.ts";
+import type { TaskView } from "../../src/operations/tasks/task-view.ts";
+import { CURSOR_CHARS_MAX, cursorOf } from "../../src/records/cursors.ts";
+import { accountNames, type KeyRef, META, requestName } from "../../src/records/names.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,

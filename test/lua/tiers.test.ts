@@ -2,24 +2,24 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaultConfig } from "../../src/config/config.ts";
 import { toConfig } from "../../src/config/runtime-config.ts";
-import { createTierUse } from "../../src/operator/tier-use.ts";
-import { changeKey } from "../../src/store/change-key.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { findKey } from "../../src/store/keys.ts";
-import { keyRef, partitionNames } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { revokeKey } from "../../src/store/revoke-key.ts";
-import { rotateKey } from "../../src/store/rotate-key.ts";
-import type { Run } from "../../src/store/script-definition.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import { change } from "../../src/store/scripts/change.ts";
-import { issue } from "../../src/store/scripts/issue.ts";
+import { createTierUse } from "../../src/jobs/tier-use.ts";
+import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { findKey } from "../../src/operations/keys/keys.ts";
+import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
+import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import {
   createTierCounter,
   readTierCounts,
   type TierCounter,
   type TierCounts,
-} from "../../src/store/tier-counts.ts";
+} from "../../src/operations/keys/tier-counts.ts";
+import { keyRef, partitionNames } from "../../src/records/names.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { change } from "../../src/scripts/change.ts";
+import { issue } from "../../src/scripts/issue.ts";
+import type { Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";

@@ -1,13 +1,7 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Scope } from "../../src/domain/scopes.ts";
-import { pageAudit } from "../../src/store/audit.ts";
-import { createClient } from "../../src/store/client.ts";
-import { tokenNames } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import { revokeToken as revokeTokenScript } from "../../src/store/scripts/revoke-token.ts";
-import { token } from "../../src/store/scripts/token.ts";
+import { pageAudit } from "../../src/operations/access/audit.ts";
 import {
   createToken,
   findToken,
@@ -15,7 +9,13 @@ import {
   readToken,
   revokeToken,
   type TokenRecord,
-} from "../../src/store/tokens.ts";
+} from "../../src/operations/access/tokens.ts";
+import { tokenNames } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { revokeToken as revokeTokenScript } from "../../src/scripts/revoke-token.ts";
+import { token } from "../../src/scripts/token.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { type Mutant, plant, TOKEN_MUTANTS } from "./mutants.ts";
 

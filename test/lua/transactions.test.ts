@@ -1,15 +1,15 @@
 import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { createClient } from "../../src/store/client.ts";
-import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
-import { kindOf } from "../../src/store/ledger-entries.ts";
-import { META, partitionNames } from "../../src/store/names.ts";
-import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { OperatorError } from "../../src/store/operator-error.ts";
-import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
-import { trimLedger } from "../../src/store/trimming.ts";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { pageTransactions, type TransactionQuery } from "../../src/operations/credits/transactions.ts";
+import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
+import { kindOf } from "../../src/records/ledger-entries.ts";
+import { META, partitionNames } from "../../src/records/names.ts";
+import { OperatorError } from "../../src/records/operator-error.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { ENDPOINT, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -206,7 +206,7 @@ test.each(HISTORY_MUTANTS)("the mistake is found: $what", async (mutant) => {
     const found: unknown[] = [];
     for (const query of lists) found.push(await listed(query, from).catch(String));
     const { run } = scriptsOf(from.of(0));
-    const { history } = await import("../../src/store/scripts/history.ts");
+    const { history } = await import("../../src/scripts/history.ts");
     const of = { partition: 0, accountId: "acc", lookedAtMax: 5, answeredMax: 2, endpoint: "" };
     for (const at of [
       `(${START_MS + 20 * MINUTE_MS}-0`,

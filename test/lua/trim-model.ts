@@ -1,22 +1,22 @@
 import fc from "fast-check";
 import { expect } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { type Checkpoint, checkpointOf } from "../../src/store/checkpoints.ts";
+import { type Checkpoint, checkpointOf } from "../../src/records/checkpoints.ts";
 import {
   kindOf,
   LEDGER_START,
   type LedgerEntry,
   readLedger,
   transactionOf,
-} from "../../src/store/ledger-entries.ts";
-import { accountNames, type KeyRef, META, partitionNames } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { itemOf, type Script } from "../../src/store/script-definition.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { adjust } from "../../src/store/scripts/adjust.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { refund } from "../../src/store/scripts/refund.ts";
-import { type TrimCall, trim } from "../../src/store/scripts/trim.ts";
+} from "../../src/records/ledger-entries.ts";
+import { accountNames, type KeyRef, META, partitionNames } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { adjust } from "../../src/scripts/adjust.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { refund } from "../../src/scripts/refund.ts";
+import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import { type TrimCall, trim } from "../../src/scripts/trim.ts";
 import { createStage, RETENTION_MS, type TestConnection } from "../support/store.ts";
 
 const SECOND_MS = 1000;

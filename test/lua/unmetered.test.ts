@@ -1,11 +1,11 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import type { Charge } from "../../src/durability/outbox/pending-settlement.ts";
+import { type KeyRef, requestName } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
-import type { Charge } from "../../src/settlement/pending-settlement.ts";
-import { createClient } from "../../src/store/client.ts";
-import { type KeyRef, requestName } from "../../src/store/names.ts";
-import { createScriptRunner } from "../../src/store/script-runner.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
 import {
   createStage,
   newTask,

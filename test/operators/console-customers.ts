@@ -1,9 +1,9 @@
 import { expect } from "vitest";
+import type { Overview } from "../../src/admin/console/page/objects.d.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import type { Overview } from "../../src/operator/console/page/objects.d.ts";
-import { partitionOf, totalsName, usageName } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+import { partitionOf, totalsName, usageName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { type TestGateway, until } from "../support/gateway.ts";
 import { TOKEN } from "./console-stage.ts";
 

@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { totalsName } from "../../src/store/names.ts";
+import { totalsName } from "../../src/records/names.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import {

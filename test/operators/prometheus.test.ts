@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import {
   findPrometheus,

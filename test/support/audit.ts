@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
+import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 
 /** One ledger entry as the store keeps it. */
 export interface Entry {

@@ -5,10 +5,10 @@ import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { expect, inject, vi } from "vitest";
 import { run } from "../../src/commands/program.ts";
-import { issueKey, type KeyOptions } from "../../src/store/issue-key.ts";
-import { keyRef, partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { partitionsOf } from "../../src/store/store-facts.ts";
+import { issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.ts";
+import { keyRef, partitionOf } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { childEnv } from "./child-env.ts";
 import { createStage, randomId, type TestConnection } from "./store.ts";
 

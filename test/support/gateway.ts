@@ -5,13 +5,13 @@ import { Redis } from "ioredis";
 import { expect, inject } from "vitest";
 import { type Config, readConfig, requireLoaded } from "../../src/config/config.ts";
 import { parseRedisAddress } from "../../src/domain/redis-address.ts";
+import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { startGateway } from "../../src/process/start-gateway.ts";
+import { ALONE } from "../../src/process/supervisor.ts";
+import type { ConnectionOptions } from "../../src/redis/connection.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
-import { startGateway } from "../../src/start-gateway.ts";
-import type { ConnectionOptions } from "../../src/store/connection.ts";
-import { issueKey } from "../../src/store/issue-key.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { ALONE } from "../../src/supervisor.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "./until.ts";
 

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { accountNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 
 /** Keys, or tasks, that are written in one call. */
 const AT_ONCE = 1000;

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
-import { accountNames, partitionNames } from "../../src/store/names.ts";
-import { answersOf } from "../../src/store/pipelines.ts";
+import { accountNames, partitionNames } from "../../src/records/names.ts";
+import { answersOf } from "../../src/redis/pipelines.ts";
 
 /** What a test says of an entry; the rest is filled in as `post` of lua/include/ledger.lua would. */
 export interface GivenEntry {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import type { ScriptFile } from "../../src/store/script-definition.ts";
-import { scriptSource } from "../../src/store/script-runner.ts";
-import { SCRIPTS } from "../../src/store/scripts/all.ts";
+import { scriptSource } from "../../src/redis/script-runner.ts";
+import { SCRIPTS } from "../../src/scripts/all.ts";
+import type { ScriptFile } from "../../src/scripts/script-definition.ts";
 
 /** KEYS and ARGV of one run of a script, but for now and the tiers. */
 export interface SentItem {

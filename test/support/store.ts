@@ -5,35 +5,35 @@ import {
   createSettlementCounts,
   createSettlements,
   type SettlementOptions,
-} from "../../src/settlement/deferred-settlements.ts";
-import { createHolds } from "../../src/settlement/holds.ts";
-import type { Settlement } from "../../src/settlement/pending-settlement.ts";
-import { cliActor } from "../../src/store/actor.ts";
-import { type Connection, createConnection } from "../../src/store/connection.ts";
-import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
-import type { Primary } from "../../src/store/primary.ts";
+} from "../../src/durability/deferred-settlements.ts";
+import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
+import { createTasks } from "../../src/durability/tasks.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
+import { type Connection, createConnection } from "../../src/redis/connection.ts";
+import type { Primary } from "../../src/redis/primary.ts";
+import { type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { account } from "../../src/scripts/account.ts";
+import { type AdjustCall, adjust } from "../../src/scripts/adjust.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { type BindCall, type Binding, bind, type NewTask } from "../../src/scripts/bind.ts";
+import { gatherAll } from "../../src/scripts/gather.ts";
+import { packTiers } from "../../src/scripts/include/limits.ts";
+import type { KnownTask } from "../../src/scripts/inspect.ts";
+import { issue } from "../../src/scripts/issue.ts";
+import { recharge } from "../../src/scripts/recharge.ts";
+import { type RefundCall, refund } from "../../src/scripts/refund.ts";
 import {
   type Item,
   itemOf,
   type Reply,
   type Run,
   type ScriptFile,
-} from "../../src/store/script-definition.ts";
-import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
-import { account } from "../../src/store/scripts/account.ts";
-import { type AdjustCall, adjust } from "../../src/store/scripts/adjust.ts";
-import type { Generation } from "../../src/store/scripts/admit.ts";
-import { type BindCall, type Binding, bind, type NewTask } from "../../src/store/scripts/bind.ts";
-import { gatherAll } from "../../src/store/scripts/gather.ts";
-import { packTiers } from "../../src/store/scripts/include/limits.ts";
-import type { KnownTask } from "../../src/store/scripts/inspect.ts";
-import { issue } from "../../src/store/scripts/issue.ts";
-import { recharge } from "../../src/store/scripts/recharge.ts";
-import { type RefundCall, refund } from "../../src/store/scripts/refund.ts";
-import { type VoidCall, voidHold } from "../../src/store/scripts/void.ts";
-import { createStore } from "../../src/store/store.ts";
-import { createSweeps } from "../../src/store/sweeps.ts";
-import { createTasks } from "../../src/store/tasks.ts";
+} from "../../src/scripts/script-definition.ts";
+import { type VoidCall, voidHold } from "../../src/scripts/void.ts";
+import { createHolds } from "../../src/settlement/holds.ts";
+import { createStore } from "../../src/settlement/store.ts";
+import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 

@@ -1,7 +1,7 @@
-import type { OpenPrimary } from "../../src/store/connection.ts";
-import { partitionOf } from "../../src/store/names.ts";
-import type { RedisNodes } from "../../src/store/nodes.ts";
-import type { PrimaryMap } from "../../src/store/primary-map.ts";
+import { partitionOf } from "../../src/records/names.ts";
+import type { OpenPrimary } from "../../src/redis/connection.ts";
+import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { PrimaryMap } from "../../src/redis/topology/primary-map.ts";
 import { slotOf } from "../failover/slots.ts";
 import { randomId } from "./store.ts";
 import { givenRedis, type TestRedis } from "./store-stage.ts";

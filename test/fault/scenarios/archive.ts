@@ -1,8 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import pg from "pg";
-import { type LedgerEntry, readLedger } from "../../../src/store/ledger-entries.ts";
-import { META, partitionNames } from "../../../src/store/names.ts";
+import { type LedgerEntry, readLedger } from "../../../src/records/ledger-entries.ts";
+import { META, partitionNames } from "../../../src/records/names.ts";
 import { type PostgresServer, startPostgres } from "../../support/postgres-server.ts";
 import { endedRequests, entryFields, entryName } from "../criteria-archive.ts";
 import type { ArchiveFacts, History, StoreEntry } from "../history.ts";

@@ -13,14 +13,14 @@ const postgresFailsOften: Control["run"] = (options) =>
 
 /** The copier asks the archive for its newest row, wherever that may be another one by now. Without that: */
 const NEVER_LOOKED_AGAIN: readonly Patch[] = [
-  { file: "src/ledger/archive/copier.ts", from: "copying.keepOnly([]);", to: "" },
-  { file: "src/ledger/archive/copying.ts", from: "if (known && hasLost(state, known))", to: "if (!known)" },
+  { file: "src/archive/copier.ts", from: "copying.keepOnly([]);", to: "" },
+  { file: "src/archive/copying.ts", from: "if (known && hasLost(state, known))", to: "if (!known)" },
   {
-    file: "src/ledger/archive/copying.ts",
+    file: "src/archive/copying.ts",
     from: "for (const partition of partitions) positions.delete(partition);\n        throw",
     to: "throw",
   },
-  { file: "src/ledger/archive/tables.ts", from: "if (!positions.every(isSame))", to: "if (false)" },
+  { file: "src/archive/tables.ts", from: "if (!positions.every(isSame))", to: "if (false)" },
 ];
 
 /** Mistakes of copying and trimming. */
@@ -29,7 +29,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
     name: "entries leave Redis before the archive has committed them",
     patches: [
       {
-        file: "src/ledger/archive/copying.ts",
+        file: "src/archive/copying.ts",
         from: '  await step("write");\n',
         // Entries leave once they count in usage, about a second after they were made.
         to: `  await step("write");
@@ -49,7 +49,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
     patches: [
       ...NEVER_LOOKED_AGAIN,
       {
-        file: "src/ledger/archive/copying.ts",
+        file: "src/archive/copying.ts",
         from: '  await step("write");\n',
         to: `  await step("write");
   for (const { position, next } of pages) positions.set(position.partition, next);
@@ -65,7 +65,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
     patches: [
       ...NEVER_LOOKED_AGAIN,
       {
-        file: "src/ledger/archive/tables.ts",
+        file: "src/archive/tables.ts",
         from: "await insertEntries(run, used)",
         to: "await insertEntries(run, Math.random() < 0.5 ? [] : used)",
       },
@@ -76,20 +76,20 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
   {
     name: "a batch is written twice",
     patches: [
-      { file: "src/ledger/archive/tables.ts", from: "if (!positions.every(isSame))", to: "if (false)" },
+      { file: "src/archive/tables.ts", from: "if (!positions.every(isSame))", to: "if (false)" },
       // The primary key and the index of requests.
       {
-        file: "src/ledger/archive/schema/0001-archive.sql",
+        file: "src/archive/schema/0001-archive.sql",
         from: "STORED,\n  PRIMARY KEY (partition, id, fork)\n",
         to: "STORED\n",
       },
       {
-        file: "src/ledger/archive/schema/0001-archive.sql",
+        file: "src/archive/schema/0001-archive.sql",
         from: "CREATE UNIQUE INDEX ledger_rows_request",
         to: "CREATE INDEX ledger_rows_request",
       },
       {
-        file: "src/ledger/archive/copying.ts",
+        file: "src/archive/copying.ts",
         from: "const written = await tables.write(pages);",
         to: "await tables.write(pages);\n  const written = await tables.write(pages);",
       },
@@ -113,12 +113,12 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
     name: "a look-up trusts any archive",
     patches: [
       {
-        file: "src/ledger/archived-money.ts",
+        file: "src/archive/archived-money.ts",
         from: "      await identifyFor(nodes, query, partition);\n",
         to: "",
       },
       {
-        file: "src/ledger/archived-money.ts",
+        file: "src/archive/archived-money.ts",
         from: "      await requireComplete(nodes, query, { partition, accountId });\n",
         to: "",
       },
@@ -128,14 +128,14 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
   },
   {
     name: "a charge that Redis has lost is refunded",
-    patches: [{ file: "src/ledger/archive/complete.ts", from: "if (ahead > 0 && newest", to: "if (!newest" }],
+    patches: [{ file: "src/archive/complete.ts", from: "if (ahead > 0 && newest", to: "if (!newest" }],
     run: (options) => lookUps.run(options, { only: "redis" }),
     caughtBy: "what operators do is done once",
   },
   {
     name: "an archive that lacks what has left Redis decides",
     patches: [
-      { file: "src/ledger/archive/complete.ts", from: "  if (ahead < 0) throw new BehindError();\n", to: "" },
+      { file: "src/archive/complete.ts", from: "  if (ahead < 0) throw new BehindError();\n", to: "" },
     ],
     run: (options) => lookUps.run(options, { only: "postgres" }),
     caughtBy: "failed tasks refunded exactly once",

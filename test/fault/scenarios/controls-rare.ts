@@ -58,7 +58,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "what waits in the outbox is judged by the gateway's wall clock",
     patches: [
       {
-        file: "src/settlement/deferred-settlements.ts",
+        file: "src/durability/deferred-settlements.ts",
         from: "    nowMs: primary.nowMs,\n    charged,",
         to: "    nowMs: Date.now,\n    charged,",
       },
@@ -90,7 +90,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "settlements are sent to whichever store answers",
     patches: [
       {
-        file: "src/settlement/outbox-queues.ts",
+        file: "src/durability/outbox/outbox-queues.ts",
         from: '[...new Set(["", storeId, UNMETERED, storeId + UNMETERED])].flatMap((name) => queues.get(name) ?? []);',
         to: 'storeId === "" ? [] : [...queues.values()];',
       },
@@ -102,7 +102,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "an empty store is a new one",
     patches: [
       {
-        file: "src/store/loss/last-confirmed.ts",
+        file: "src/durability/losses/last-confirmed.ts",
         from: "known.size === 0 || (id",
         to: "known.size >= 0 || (id",
       },
@@ -115,7 +115,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a Redis that keeps nothing is used",
     patches: [
       {
-        file: "src/store/store-facts.ts",
+        file: "src/redis/store-facts.ts",
         from: '(await persistenceOf(redis)) === "none"',
         to: '(await persistenceOf(redis)) !== "none"',
       },
@@ -128,12 +128,12 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "the journal of a living gateway is taken, which does not notice",
     patches: [
       {
-        file: "src/settlement/journal-lock.ts",
+        file: "src/durability/outbox/journal-lock.ts",
         from: 'if (code !== "ENOENT") return code === "ECONNREFUSED";',
         to: "if (code !== stem) return true;",
       },
       {
-        file: "src/settlement/journal-file.ts",
+        file: "src/durability/outbox/journal-file.ts",
         from: "if (lines.length === 0 || !(await own.leaveIfGone())) break;",
         to: "break;",
       },
@@ -145,7 +145,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "an older store is served",
     patches: [
       {
-        file: "src/store/loss/loss-detector.ts",
+        file: "src/durability/losses/loss-detector.ts",
         from: "if (!isOlder && !older) {",
         to: "if (epoch >= 0) {",
       },
@@ -206,7 +206,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "the maximum age is that of the gateway that asks",
     patches: [
       {
-        file: "src/store/scripts/lease.ts",
+        file: "src/scripts/lease.ts",
         from: 'maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),',
         to: "maxAgeMs: undefined,",
       },

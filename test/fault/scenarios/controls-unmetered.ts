@@ -9,7 +9,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
   {
     name: "a Redis that answers with an error is away",
     patches: [
-      { file: "src/store/outage.ts", from: 'isUnreachable(failure) ? "away" : "refusing"', to: '"away"' },
+      { file: "src/redis/outage.ts", from: 'isUnreachable(failure) ? "away" : "refusing"', to: '"away"' },
     ],
     run,
     caughtBy,
@@ -19,7 +19,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "an unmetered task is forgotten",
     patches: [
       {
-        file: "src/settlement/outbox.ts",
+        file: "src/durability/outbox/outbox.ts",
         from: "if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);",
         to: "return;",
       },
@@ -71,7 +71,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "the figures of a Redis that is away stay as they were",
     patches: [
       {
-        file: "src/operator/redis-figures.ts",
+        file: "src/admin/redis-figures.ts",
         from: "if (!names.has(String(labels.primary))) gauge",
         to: "if (names.size > 9) gauge",
       },
@@ -84,7 +84,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "whether Redis keeps its data is not shown",
     patches: [
       {
-        file: "src/operator/redis-figures.ts",
+        file: "src/admin/redis-figures.ts",
         from: "    metrics.redisPersistent.set(labels, isPersistent(info) ? 1 : 0);\n",
         to: "",
       },

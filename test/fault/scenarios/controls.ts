@@ -38,7 +38,7 @@ const GENERAL: readonly Control[] = [
       "autoResendUnfulfilledCommands: false,",
       "enableOfflineQueue: false,",
       "maxRetriesPerRequest: 0,",
-    ].map((from) => ({ file: "src/store/client.ts", from, to: "" })),
+    ].map((from) => ({ file: "src/redis/client.ts", from, to: "" })),
     run: (options) => redisLink.run(options, { requestsEach: 60, stopsMs: [], only: "reset", oneIn: 12 }),
     caughtBy: "nothing sent twice",
   },

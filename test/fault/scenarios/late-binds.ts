@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { partitionNames } from "../../../src/store/names.ts";
-import { oneNode } from "../../../src/store/nodes.ts";
+import { partitionNames } from "../../../src/records/names.ts";
+import { oneNode } from "../../../src/redis/nodes.ts";
 import { type Customer, generate } from "../client.ts";
 import { outboxEntries } from "../gateways.ts";
 import type { ClientEvent, History } from "../history.ts";

@@ -3,14 +3,20 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import pg from "pg";
-import { connectArchive } from "../../../src/ledger/archive/connection.ts";
-import { identifyOrClaim } from "../../../src/ledger/archive/identity.ts";
-import { migrate } from "../../../src/ledger/archive/migrations.ts";
-import { LEDGER_START, readLedger } from "../../../src/store/ledger-entries.ts";
-import { accountNames, claimName, partitionNames, requestName, taskName } from "../../../src/store/names.ts";
-import { oneNode } from "../../../src/store/nodes.ts";
-import { scriptsOf } from "../../../src/store/script-runner.ts";
-import { trimLedger } from "../../../src/store/trimming.ts";
+import { connectArchive } from "../../../src/archive/connection.ts";
+import { identifyOrClaim } from "../../../src/archive/identity.ts";
+import { migrate } from "../../../src/archive/migrations.ts";
+import { trimLedger } from "../../../src/archive/trim-ledger.ts";
+import { LEDGER_START, readLedger } from "../../../src/records/ledger-entries.ts";
+import {
+  accountNames,
+  claimName,
+  partitionNames,
+  requestName,
+  taskName,
+} from "../../../src/records/names.ts";
+import { oneNode } from "../../../src/redis/nodes.ts";
+import { scriptsOf } from "../../../src/redis/script-runner.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { startPostgres } from "../../support/postgres-server.ts";
 import { type Customer, generate } from "../client.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { keyRef, partitionOf } from "../../../src/store/names.ts";
+import { keyRef, partitionOf } from "../../../src/records/names.ts";
 import { type Customer, generate, poll } from "../client.ts";
 import { REFUSES, SERVES } from "../criteria-unmetered.ts";
 import { settlementsWaiting } from "../fleet.ts";
@@ -18,7 +18,7 @@ interface UnmeteredSize {
 
 /** Gateways read the figures of Redis often: once a minute in the product. */
 export const FREQUENT_FIGURES: readonly Patch[] = [
-  { file: "src/operator/redis-figures.ts", from: "const EVERY_MS = 60_000;", to: "const EVERY_MS = 300;" },
+  { file: "src/admin/redis-figures.ts", from: "const EVERY_MS = 60_000;", to: "const EVERY_MS = 300;" },
 ];
 const FIGURES = [
   "memory_used_bytes",

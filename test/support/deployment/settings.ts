@@ -11,7 +11,7 @@ export type Read = (path: string) => string | undefined;
 // biome-ignore lint/suspicious/noExplicitAny: manifests are read as their authors wrote them.
 export type Manifest = any;
 
-/** A gateway needs so long after its drain for its connections, journal and workers; src/start-gateway.ts, `drain`. */
+/** A gateway needs so long after its drain for its connections, journal and workers; src/process/start-gateway.ts, `drain`. */
 const CLOSING_MS = 5000;
 
 /** A file that must be there. */
@@ -65,7 +65,7 @@ export function unknownVariables(read: Read, where: string, names: Iterable<stri
   return [...names].filter((name) => !known.has(name)).map((name) => `${where}: no gateway reads ${name}`);
 }
 
-const ROUTES = join(import.meta.dirname, "../../../src/operator");
+const ROUTES = join(import.meta.dirname, "../../../src/admin");
 
 /** Whether the admin port answers a path: some file of the routes names it. */
 export const isAdminPath = (path: string): boolean =>

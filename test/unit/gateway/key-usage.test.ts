@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { createKeyUsages } from "../../../src/gateway/key-usage.ts";
-import { keyRef } from "../../../src/store/names.ts";
+import { keyRef } from "../../../src/records/names.ts";
 
 function givenRate() {
   const clock = { ms: 0 };

@@ -7,9 +7,9 @@ import {
   passUnmetered,
   rememberGoodKey,
 } from "../../../src/gateway/unmetered-fallback.ts";
-import { keyRef } from "../../../src/store/names.ts";
-import type { AccountStatus } from "../../../src/store/records.ts";
-import type { KeyTerms } from "../../../src/store/scripts/include/limits.ts";
+import { keyRef } from "../../../src/records/names.ts";
+import type { AccountStatus } from "../../../src/records/records.ts";
+import type { KeyTerms } from "../../../src/scripts/include/limits.ts";
 
 const NOV_MS = Date.UTC(2026, 10, 30, 23);
 const DEC_MS = Date.UTC(2026, 11, 1);

@@ -2,11 +2,10 @@ import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
+import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/api/headers.ts";
 import { applyOverrides } from "../../../src/config/environment.ts";
 import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";
-import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/domain/openapi/headers.ts";
-import { VARIABLES } from "../../../src/sandbox/start-env.ts";
 import {
   accountNames,
   archiveNames,
@@ -28,7 +27,8 @@ import {
   tokenNames,
   totalsName,
   usageName,
-} from "../../../src/store/names.ts";
+} from "../../../src/records/names.ts";
+import { VARIABLES } from "../../../src/sandbox/start-env.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
@@ -123,7 +123,7 @@ describe("README", () => {
       return [first, ...others.map((name) => name.replace(/^-/, `${first.replace(/-[^-]+$/, "")}-`))];
     });
     expect(listed.sort()).toEqual(headers.sort());
-    const pages = [...read("src/operator/admin-server.ts").matchAll(/there are (.*)"/g)].flatMap(
+    const pages = [...read("src/admin/admin-server.ts").matchAll(/there are (.*)"/g)].flatMap(
       ([, words = ""]) => words.match(/\/[\w./-]+/g) ?? [],
     );
     expect(pages.length).toBeGreaterThan(5);
@@ -245,7 +245,10 @@ describe("ARCHITECTURE", () => {
       ...Object.values(tokenNames("<token id>")),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
-    const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })
+    const elsewhere = globSync(
+      "src/{records,redis,durability,settlement,operations,ledger,archive,jobs}/**/*.ts",
+      { cwd: ROOT },
+    )
       .filter((file) => !file.endsWith("/names.ts"))
       .flatMap((file) => [...read(file).matchAll(/["`]tg:[a-z-]+/g)].map(([name]) => name.slice(1)));
     const listed = table(ARCHITECTURE, "What lives in which Redis key").map(([name = ""]) => name);
@@ -296,7 +299,7 @@ describe("lessons", () => {
       "no title: ../test/unit/house/docs.test.ts",
       "no file: ../test/none.test.ts",
     ]);
-    const client = "[client](../test/unit/store/client.test.ts)";
+    const client = "[client](../test/unit/redis/client.test.ts)";
     expect(unproved(["a", `${client} "neither resends, retries", "resends twice"`])).toEqual([
       "resends twice",
     ]);

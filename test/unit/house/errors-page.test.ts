@@ -1,8 +1,8 @@
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { openApiText } from "../../../src/api/document.ts";
 import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";
-import { openApiText } from "../../../src/domain/openapi/document.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import { readDescription } from "../../support/openapi.ts";
 

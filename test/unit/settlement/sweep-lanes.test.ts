@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { OpenRequest } from "../../../src/scripts/lease.ts";
 import { createSweepLanes } from "../../../src/settlement/sweep-lanes.ts";
-import type { OpenRequest } from "../../../src/store/scripts/lease.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));

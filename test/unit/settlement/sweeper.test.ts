@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
+import type { DueList, OpenRequest } from "../../../src/scripts/lease.ts";
+import type { Store } from "../../../src/settlement/store.ts";
 import { createSweeper } from "../../../src/settlement/sweeper.ts";
-import type { DueList, OpenRequest } from "../../../src/store/scripts/lease.ts";
-import type { Store } from "../../../src/store/store.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";

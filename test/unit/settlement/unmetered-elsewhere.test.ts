@@ -3,10 +3,10 @@ import { appendFileSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFi
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { FILE_BYTES_MAX, lineOf } from "../../../src/settlement/journal-lines.ts";
-import type { Charge } from "../../../src/settlement/pending-settlement.ts";
+import { FILE_BYTES_MAX, lineOf } from "../../../src/durability/outbox/journal-lines.ts";
+import type { Charge } from "../../../src/durability/outbox/pending-settlement.ts";
+import { keyRef } from "../../../src/records/names.ts";
 import { createUnmeteredElsewhere } from "../../../src/settlement/unmetered-elsewhere.ts";
-import { keyRef } from "../../../src/store/names.ts";
 import { newTask } from "../../support/store.ts";
 
 let folder: string;

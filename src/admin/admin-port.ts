@@ -1,0 +1,153 @@
+import { hostname } from "node:os";
+import { archiveLookUps } from "../archive/archived-money.ts";
+import { lazyArchive } from "../archive/archived-reads.ts";
+import type { Config } from "../config/config.ts";
+import type { LiveConfig } from "../config/live.ts";
+import { createOperatorSession } from "../operations/access/operator-session.ts";
+import type { TierCounts } from "../operations/keys/tier-counts.ts";
+import { countOpen } from "../operations/store/operator-views.ts";
+import { createSurveys } from "../operations/store/survey.ts";
+import { META } from "../records/names.ts";
+import type { Connection } from "../redis/connection.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
+import { createAccess } from "./access.ts";
+import { createAdminServer } from "./admin-server.ts";
+import { createManagement } from "./api/serve.ts";
+import type { GatewayState } from "./api/services.ts";
+import { createConsole } from "./console/console.ts";
+import { createGatewayReporter } from "./gateway-reporter.ts";
+import { createLive } from "./live-figures.ts";
+import { createLogLevel } from "./log-level.ts";
+import type { Reading } from "./readings.ts";
+import { createRefusalLog } from "./refusal-log.ts";
+
+type AdminPortOptions = Parameters<typeof createAdminPort>[0];
+
+/** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
+export function createAdminPort(options: {
+  /** For what needs a restart. */
+  config: Config;
+  live: Pick<LiveConfig, "config" | "describe" | "describeFiles">;
+  connection: Connection;
+  /** Keys by tier as far as they are known. */
+  tierCounts(): TierCounts | null;
+  /** The metrics of all processes as Prometheus reads them. */
+  metricsPage(): Promise<string>;
+  /** What the processes say of themselves. */
+  readings(): Promise<readonly Reading[]>;
+  /** Puts a log level in force, in all processes. */
+  setLevel(level: string): void;
+  /** Why the gateway is not ready, in words; undefined when it is. */
+  notReady(): string | undefined;
+  /** Counts a call of the management API: its route's template, and the status. */
+  managementCounted(route: string, status: number): void;
+  /** Counts a refused sign-in. */
+  signInRefused(reason: SignInRefusal): void;
+  log: Logger;
+}) {
+  const { config, live, connection, metricsPage, notReady, log } = options;
+  const { token, host } = config.admin;
+  const access = createAccess({ token, host, hosts: () => live.config().admin.hosts });
+  if (access.closed) {
+    log.warn(
+      { host },
+      "the admin port is bound beyond loopback without ADMIN_TOKEN: it serves /livez, /readyz and /metrics only",
+    );
+  }
+  const session = createOperatorSession({
+    ...config.store,
+    requireMeant: connection.requireMeant,
+    archive: archiveLookUps(config.archive.url),
+  });
+  const figures = createLive({ readings: options.readings, slots: () => slotsOf(connection) });
+  const reporter = createGatewayReporter({
+    connection,
+    figures: figures.latest,
+    configHash: () => live.describe().hash,
+    notReady,
+    log,
+  });
+  const refusals = createRefusalLog({ log, counted: options.signInRefused });
+  const logLevel = createLogLevel({ access, refusals, log, set: options.setLevel });
+  const archive = lazyArchive(config.archive.url);
+  const management = createManagement({
+    access,
+    session,
+    services: { ...servicesOf(options), archive, live: figures },
+    counted: options.managementCounted,
+    refusals,
+    log,
+  });
+  const server = createAdminServer({
+    metricsPage,
+    notReady,
+    access,
+    refusals,
+    logLevel,
+    management,
+    console: createConsole({ access, refusals }),
+    config: () => ({ ...live.describe(), ...tierCountsJson(options.tierCounts()) }),
+    tls: config.admin.tls,
+    log,
+  });
+  return {
+    server,
+    /** Stopped apart from the rest, while the store can still be reached. */
+    reporter,
+    start(): void {
+      figures.start();
+      reporter.start();
+    },
+    stop(): void {
+      figures.stop();
+      session.close();
+      archive?.close();
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+/** Keys by tier for `/config`, and the partitions that they lack; null before they are known. */
+const tierCountsJson = (counts: TierCounts | null) => ({
+  keys_by_tier: counts?.keys ?? null,
+  unread_partitions: counts?.unread ?? null,
+});
+
+/** What the management API is given of the running gateway. */
+const servicesOf = ({
+  live,
+  connection,
+  tierCounts,
+  notReady,
+}: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
+  tiers: () => live.config().tiers,
+  prices: () => live.config().prices,
+  packages: () => live.config().packages,
+  bounds: () => live.config().admin.bounds,
+  tierCounts,
+  describeConfig: live.describe,
+  describeFiles: live.describeFiles,
+  ledgerReport: createSurveys(connection).latestLedger,
+  gateway: () => ({
+    host: hostname(),
+    pid: process.pid,
+    uptime_seconds: Math.round(process.uptime()),
+    not_ready: notReady() ?? null,
+    primaries: primariesOf(connection),
+  }),
+});
+
+/** Slots taken over all gateways; null while a part of the store is away. */
+async function slotsOf(connection: Connection): Promise<number | null> {
+  const facts = connection.facts();
+  if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen())) return null;
+  return connection.ofName(META).command(() => countOpen(connection.nodes, facts.partitions));
+}
+
+/** None where the address names the one server. */
+const primariesOf = (connection: Connection): GatewayState["primaries"] =>
+  connection
+    .primaries()
+    .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }]));

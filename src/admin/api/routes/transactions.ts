@@ -1,0 +1,56 @@
+import { Type } from "typebox";
+import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
+import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
+import { periodOf } from "../request.ts";
+import { route } from "../route.ts";
+import type { Services } from "../services.ts";
+import { isoTimeOrNull, transactionShown } from "../shown.ts";
+import { Transaction, TransactionKind } from "../transaction-schemas.ts";
+
+const Query = Type.Object(
+  {
+    ...paging,
+    type: Type.Optional(Type.Enum(["consume", "recharge"], { description: "As customers see it." })),
+    kind: Type.Optional(TransactionKind),
+    id: Type.Optional(Type.String({ maxLength: 100, description: "The one of this id." })),
+    reference: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 200, description: "The one under this reference, in whole." }),
+    ),
+    ...period,
+  },
+  { additionalProperties: false },
+);
+
+const Page = Type.Object({ ...pageOf(Transaction).properties, ...reaches }, { additionalProperties: false });
+
+/** The ledger of an account. */
+export const transactionRoutes = ({ session, archive }: Services) => [
+  route({
+    method: "GET",
+    path: "/accounts/{account}/transactions",
+    tag: "Credits",
+    scope: "credits:read",
+    name: "listTransactions",
+    summary: "List transactions",
+    description:
+      "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries. With `id` or `reference` there is one row at most.",
+    query: Query,
+    answers: { 200: { description: "Transactions.", schema: Page } },
+    refusals: [404],
+    async run({ params, query }) {
+      const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+      const filter = {
+        ...{ type, kind, cursor, limit },
+        ...periodOf(query),
+      };
+      const { entries, next, reachesBackToMs } = await session.run(async (nodes) =>
+        id === undefined && reference === undefined
+          ? pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
+          : namedTransactions(nodes, params.account!, { ...filter, id, reference }, session.archive),
+      );
+      const data = entries.map((entry) => transactionShown(entry));
+      const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
+      return { status: 200, body: { data, next_cursor: next ?? null, ...reach } };
+    },
+  }),
+];

@@ -1,0 +1,181 @@
+import { Type } from "typebox";
+import { printed } from "../../../config/problems.ts";
+import { moneyNow } from "../../../ledger/account-usage.ts";
+import type { UsageNumbers } from "../../../ledger/usage-records.ts";
+import { type GatewayReport, readReports } from "../../../operations/store/gateway-reports.ts";
+import type { LedgerReport } from "../../../operations/store/survey.ts";
+import { storeNowMs } from "../../../redis/server-clock.ts";
+import { shared } from "../../shared-result.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { route } from "../route.ts";
+import type { Services } from "../services.ts";
+import { isoTime } from "../shown.ts";
+import { Configuration, Live, Overview } from "../view-schemas.ts";
+
+/** Several operators who look at the overview cost one read. */
+const SHARED_MS = 3000;
+
+/** What a running service does and how it is set, for its operators. */
+export const viewRoutes = (services: Services) => [
+  liveRoute(services),
+  overviewRoute(services),
+  configurationRoute(services),
+];
+
+const liveRoute = ({ gateway, live, archive }: Services) =>
+  route({
+    method: "GET",
+    path: "/live",
+    tag: "Usage",
+    scope: "usage:read",
+    name: "readLive",
+    summary: "Read the figures of this gateway's last 15 minutes",
+    description:
+      "Sampled every 2 s over all its processes. Rates are averages over 10 s, latencies over 30 s.",
+    query: Type.Object(
+      {
+        after_ms: Type.Optional(
+          Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." }),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: { 200: { description: "The gateway and its samples.", schema: Live } },
+    async run(call) {
+      requireAllAccounts(call.grantee);
+      return {
+        status: 200,
+        body: {
+          gateway: gateway(),
+          health: healthShown(live.health(), archive !== undefined),
+          ...live.view(call.query.after_ms ?? 0),
+        },
+      };
+    },
+  });
+
+function healthShown(found: ReturnType<Services["live"]["health"]>, hasArchive: boolean) {
+  const { redis, upstream, lastAnswerMs, archive, ledger, journal } = found;
+  const { checkedAtMs, ...checked } = ledger;
+  return {
+    redis,
+    upstream: {
+      ...(upstream ?? { window_seconds: 0, answered: 0, limited: 0, failed: 0, failure: null }),
+      last_answer_at: lastAnswerMs === null ? null : isoTime(lastAnswerMs),
+    },
+    archive: hasArchive ? archive : null,
+    ledger: { checked_at: checkedAtMs > 0 ? isoTime(checkedAtMs) : null, ...checked },
+    journal,
+  };
+}
+
+function overviewRoute({ session, live, ledgerReport }: Services) {
+  const read = shared(SHARED_MS, () =>
+    session.run(async (nodes) => {
+      const nowMs = await storeNowMs(nodes.of(0));
+      const [gateways, money, ledger] = await Promise.all([
+        readReports(nodes, nowMs),
+        moneyNow(nodes),
+        ledgerReport(),
+      ]);
+      return { gateways, money, ledger };
+    }),
+  );
+  return route({
+    method: "GET",
+    path: "/overview",
+    tag: "Usage",
+    scope: "usage:read",
+    name: "readOverview",
+    summary: "Read the money of the day and month, the state of the ledger, and all gateways",
+    description:
+      "Money is about a second behind. `ledger` is what its last check found, `gateways` what they say of themselves.",
+    answers: { 200: { description: "The overview.", schema: Overview } },
+    async run(call) {
+      requireAllAccounts(call.grantee);
+      const { gateways, money, ledger } = await read(undefined);
+      const body = {
+        open: live.latest().slots,
+        money: {
+          today: moneyShown(money.today),
+          month: moneyShown(money.month),
+          unread: money.unread,
+        },
+        ledger: ledgerShown(ledger),
+        settlements_waiting: gateways.reduce((sum, { settlementsWaiting }) => sum + settlementsWaiting, 0),
+        gateways: gateways.map(reportShown),
+      };
+      return { status: 200, body };
+    },
+  });
+}
+
+const moneyShown = (numbers: UsageNumbers) => ({
+  charged: numbers.charged,
+  refunded: numbers.refunded,
+  purchased: numbers.purchased,
+  adjusted: numbers.adjusted,
+  uncollected: numbers.uncollected_credits,
+});
+
+const ledgerShown = (report: LedgerReport | undefined) => ({
+  right: report ? report.violations === 0 && (report.archiveViolations ?? 0) === 0 : null,
+  checked_at: report ? isoTime(report.atMs) : null,
+  violations: report ? report.violations + (report.archiveViolations ?? 0) : null,
+});
+
+const reportShown = (report: GatewayReport) => ({
+  gateway_id: report.gatewayId,
+  host: report.host,
+  pid: report.pid,
+  started_at: isoTime(report.startedAtMs),
+  seen_at: isoTime(report.seenAtMs),
+  config_hash: report.configHash,
+  ready: report.notReady === undefined,
+  requests_per_second: report.requestsPerSecond,
+  refused_per_second: report.refusedPerSecond,
+  failed_per_second: report.failedPerSecond,
+  in_flight: report.inFlight,
+  settlements_waiting: report.settlementsWaiting,
+});
+
+const configurationRoute = ({ session, describeConfig, describeFiles }: Services) =>
+  route({
+    method: "GET",
+    path: "/configuration",
+    tag: "Configuration",
+    scope: "accounts:read",
+    name: "readConfiguration",
+    summary: "Read the configuration in force, and what differs from it",
+    description: "Without secrets. What differs in the file, and the hash of each gateway's settings.",
+    answers: { 200: { description: "The configuration.", schema: Configuration } },
+    async run(call) {
+      requireAllAccounts(call.grantee);
+      const described = describeConfig();
+      const { differs, problems } = describeFiles();
+      const gateways = await session.run(async (nodes) => readReports(nodes, await storeNowMs(nodes.of(0))));
+      const body = {
+        config: { ...described.settings, prices: described.prices },
+        config_hash: described.hash,
+        in_force_since: described.in_force_since,
+        from_environment: described.from_environment,
+        file: {
+          path: described.file,
+          differs: differs.map(({ setting, from, to, needsRestart }) => ({
+            path: setting,
+            in_force: from ?? null,
+            in_file: to ?? null,
+            needs_restart: needsRestart,
+          })),
+          awaiting_signal: described.awaiting_signal,
+          problem: problems.length === 0 ? null : problems.map(printed).join("; "),
+        },
+        gateways: gateways.map(({ gatewayId, host, configHash }) => ({
+          gateway_id: gatewayId,
+          host,
+          config_hash: configHash,
+        })),
+      };
+      return { status: 200, body };
+    },
+  });

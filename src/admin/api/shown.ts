@@ -1,0 +1,113 @@
+import type { AuditRecord } from "../../operations/access/audit.ts";
+import type { TokenRecord } from "../../operations/access/tokens.ts";
+import type { AccountLimits, AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { KeyRecord } from "../../operations/keys/keys.ts";
+import type { TaskView } from "../../operations/tasks/task-view.ts";
+import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
+
+// Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
+
+/** @param atMs Unix ms */
+export const isoTime = (atMs: number): string => new Date(atMs).toISOString();
+
+/** @param atMs Unix ms; undefined for a time that is not known */
+export const isoTimeOrNull = (atMs: number | undefined): string | null =>
+  atMs === undefined || Number.isNaN(atMs) ? null : isoTime(atMs);
+
+const textOrNull = (text: string | undefined): string | null => text || null;
+
+const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits>) => ({
+  rate_limit: rateLimit ?? null,
+  max_concurrent: maxConcurrent ?? null,
+  daily_limit: dailyLimit ?? null,
+});
+
+export const accountShown = (account: AccountObject) => ({
+  account_id: account.accountId,
+  label: account.label,
+  metadata: account.metadata,
+  status: account.status,
+  limits: limitsShown(account.limits),
+  balance: account.balance,
+  held: account.held,
+  total_used: account.totalUsed,
+  total_requests: account.totalRequests,
+  created_at: isoTime(account.createdAtMs),
+});
+
+/** @param secret the key itself, in the answer that makes it */
+export const keyShown = (key: KeyRecord, secret?: string) => ({
+  key_id: key.keyId,
+  account_id: key.accountId,
+  label: key.label ?? null,
+  tier: key.tier,
+  limits: limitsShown({
+    rateLimit: key.limits.rateLimit ?? null,
+    maxConcurrent: key.limits.maxConcurrent ?? null,
+    dailyLimit: key.limits.dailyLimit ?? null,
+  }),
+  monthly_credits: key.monthlyCredits ?? null,
+  spent_this_month: key.spentThisMonth,
+  created_at: isoTimeOrNull(key.createdAtMs),
+  expires_at: isoTimeOrNull(key.expiresAtMs),
+  revoked_at: isoTimeOrNull(key.revokedAtMs),
+  rotated_to: key.rotatedTo ?? null,
+  ...(secret !== undefined && { key: secret }),
+});
+
+/** @param balance credits that can be spent, in the answer that makes it */
+export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
+  id: transactionId(entry),
+  type: entry.type,
+  kind: kindOf(entry),
+  amount: entry.amount,
+  balance_after: entry.balanceAfter,
+  ...(entry.type === "consume" && entry.endpoint !== "" && { endpoint: entry.endpoint }),
+  created_at: isoTime(entry.atMs),
+  task_id: textOrNull(entry.taskId),
+  request_id: textOrNull(entry.requestId),
+  key_id: textOrNull(entry.keyId),
+  reason: textOrNull(entry.note || entry.reason),
+  reference: textOrNull(entry.reference),
+  by: textOrNull(entry.by),
+  ...(balance !== undefined && { balance }),
+});
+
+export const taskShown = (task: TaskView) => ({
+  task_id: task.taskId ?? null,
+  request_id: task.requestId,
+  account_id: task.accountId,
+  key_id: textOrNull(task.keyId),
+  endpoint: textOrNull(task.endpoint),
+  price: task.price,
+  status: task.status,
+  created_at: isoTimeOrNull(task.createdAtMs),
+  bound_at: isoTimeOrNull(task.boundAtMs),
+  finished_at: isoTimeOrNull(task.finishedAtMs),
+  refunded: task.refunded,
+});
+
+/** @param secret the token itself, in the answer that makes it */
+export const tokenShown = (record: TokenRecord, secret?: string) => ({
+  token_id: record.tokenId,
+  label: record.label,
+  scopes: record.scopes,
+  accounts: record.accounts ?? null,
+  parent: record.parent ?? null,
+  created_at: isoTime(record.createdAtMs),
+  expires_at: isoTimeOrNull(record.expiresAtMs),
+  revoked_at: isoTimeOrNull(record.revokedAtMs),
+  ...(secret !== undefined && { token: secret }),
+});
+
+export const auditShown = (record: AuditRecord) => ({
+  audit_id: record.auditId,
+  at: isoTime(record.atMs),
+  by: record.by,
+  action: record.action,
+  account_id: textOrNull(record.accountId),
+  target: textOrNull(record.target),
+  before: record.before,
+  after: record.after,
+  request_id: textOrNull(record.requestId),
+});

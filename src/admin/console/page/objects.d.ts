@@ -1,0 +1,57 @@
+// What the management API answers, from the schemas that validate and describe it.
+import type { Static, TSchema } from "typebox";
+import type * as accounts from "../../api/account-schemas.ts";
+import type * as audit from "../../api/audit-schemas.ts";
+import type * as catalog from "../../api/catalog-schemas.ts";
+import type * as keys from "../../api/key-schemas.ts";
+import type * as tasks from "../../api/task-schemas.ts";
+import type * as tokens from "../../api/token-schemas.ts";
+import type * as transactions from "../../api/transaction-schemas.ts";
+import type * as usage from "../../api/usage-schemas.ts";
+import type * as views from "../../api/view-schemas.ts";
+
+export interface List<Row> {
+  data: Row[];
+  next_cursor: string | null;
+}
+
+/** What replicas did not confirm has to be repeated: a failover may lose it. */
+interface Confirmable {
+  confirmed?: boolean;
+}
+
+type Answer<Schema extends TSchema> = Static<Schema> & Confirmable;
+
+export type Account = Answer<typeof accounts.Account>;
+export type AccountStatus = Account["status"];
+export type Limits = Account["limits"];
+export type Key = Answer<typeof keys.Key>;
+export type Transaction = Answer<typeof transactions.Transaction>;
+export type Task = Answer<typeof tasks.Task>;
+export type Release = Answer<typeof tasks.Release>;
+export type Token = Answer<typeof tokens.Token>;
+export type AuditRecord = Static<typeof audit.AuditRecord>;
+export type Whoami = Static<typeof tokens.WhoAmI>;
+export type UsageRow = Static<typeof usage.UsageRow>;
+export type Tiers = Static<typeof catalog.Tiers>;
+export type Price = Static<typeof catalog.Price>;
+export type Package = Static<typeof catalog.Package>;
+
+export type Live = Static<typeof views.Live>;
+export type Overview = Static<typeof views.Overview>;
+export type GatewayLine = Overview["gateways"][number];
+export type Configuration = Static<typeof views.Configuration>;
+export type AccountUse = Static<typeof views.AccountUse>;
+export type TopKeys = Static<typeof views.TopKeys>;
+export type RefusalsOfDay = Static<typeof views.RefusalsOfDay>;
+export type AccountRefusals = Static<typeof views.AccountRefusals>;
+export type OpenRequests = Static<typeof views.OpenRequests>;
+export type OpenRequest = OpenRequests["data"][number];
+export type Use = Omit<AccountUse["keys"][number], "key_id">;
+export type Scope = Whoami["scopes"][number];
+export interface Accounts extends List<Account> {
+  unread?: { partitions: number[]; why: string };
+}
+export type Usage = Static<typeof usage.Usage>;
+export type SearchResults = Static<typeof views.SearchResults>;
+export type Found = SearchResults["data"][number];

@@ -1,0 +1,69 @@
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+import { type GatewayReport, removeReports, writeReport } from "../operations/store/gateway-reports.ts";
+import type { Connection } from "../redis/connection.ts";
+import type { Logger } from "../telemetry/log.ts";
+
+const REPORT_EVERY_MS = 5000;
+/** Every so many reports, those of gateways that ended without a word are removed. */
+const REMOVE_EVERY = 12;
+
+/** What a gateway's own figures say at this moment. */
+export type Figures = Pick<
+  GatewayReport,
+  "requestsPerSecond" | "refusedPerSecond" | "failedPerSecond" | "inFlight" | "settlementsWaiting"
+>;
+
+/**
+ * Writes what this gateway says of itself to the store every 5 s, so that the console of each gateway shows all of them.
+ * While the store is away nothing is written.
+ */
+export function createGatewayReporter(options: {
+  connection: Connection;
+  figures(): Figures;
+  configHash(): string;
+  /** Why the gateway is not ready, in words; undefined when it is. */
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { connection, log } = options;
+  const gatewayId = `gtw_${randomBytes(6).toString("hex")}`;
+  const startedAtMs = Math.round(Date.now() - process.uptime() * 1000);
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+  let written = 0;
+
+  async function report(): Promise<void> {
+    if (!connection.isUsable()) return;
+    await writeReport(connection, {
+      gatewayId,
+      host: hostname(),
+      pid: process.pid,
+      startedAtMs,
+      seenAtMs: connection.nowMs(),
+      configHash: options.configHash(),
+      notReady: options.notReady(),
+      ...options.figures(),
+    });
+    if (written++ % REMOVE_EVERY === 0) await removeReports(connection);
+  }
+
+  const next = (): void => {
+    current = report().catch((error: unknown) => log.debug({ err: error }, "gateway report not written"));
+  };
+  return {
+    gatewayId,
+    report,
+    start(): void {
+      next();
+      timer = setInterval(next, REPORT_EVERY_MS).unref();
+    },
+    /** Removes the report: a gateway that has ended is not shown for 20 s more. */
+    async stop(): Promise<void> {
+      clearInterval(timer);
+      await current;
+      if (written > 0 && connection.isUsable())
+        await removeReports(connection, gatewayId).catch(() => undefined);
+    },
+  };
+}

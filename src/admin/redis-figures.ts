@@ -1,0 +1,78 @@
+import type { Connection } from "../redis/connection.ts";
+import type { Primary } from "../redis/primary.ts";
+import { isPersistent, memoryOf, readInfo, replicasOnline } from "../redis/server-info.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+
+/** One INFO per primary each time. */
+const EVERY_MS = 60_000;
+/** Soon after the start, once the primaries are connected. */
+const FIRST_MS = 2000;
+/** The primary's name where the address is that of one server. */
+const ONE_SERVER = "redis";
+
+/** Shows of each primary what `tollgate doctor` warns of: its clock, its memory, whether it keeps its data, and its replicas. */
+export function createRedisFigures(options: {
+  connection: Pick<Connection, "primaries">;
+  replicasWanted(): number;
+  metrics: Metrics;
+  log: Logger;
+}) {
+  const { connection, replicasWanted, metrics, log } = options;
+  const perPrimary = [
+    metrics.redisClockAhead,
+    metrics.redisMemory,
+    metrics.redisMemoryMax,
+    metrics.redisPersistent,
+    metrics.redisReplicas,
+  ];
+  let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
+  let current: Promise<unknown> = Promise.resolve();
+
+  async function show(primary: Primary): Promise<void> {
+    const labels = { primary: primary.name ?? ONE_SERVER };
+    const info = readInfo(await primary.command((redis) => redis.info()));
+    const { used, all } = memoryOf(info);
+    metrics.redisClockAhead.set(labels, (primary.nowMs() - Date.now()) / 1000);
+    metrics.redisMemory.set(labels, used);
+    metrics.redisMemoryMax.set(labels, all);
+    metrics.redisPersistent.set(labels, isPersistent(info) ? 1 : 0);
+    metrics.redisReplicas.set(labels, replicasOnline(info));
+  }
+
+  /** Figures of a primary that does not answer, or is one no more, are removed. */
+  async function look(): Promise<void> {
+    const shown = await Promise.allSettled(
+      connection.primaries().map(async (primary) => {
+        await show(primary);
+        return primary.name ?? ONE_SERVER;
+      }),
+    );
+    const names = new Set(shown.map((each) => (each.status === "fulfilled" ? each.value : undefined)));
+    for (const gauge of perPrimary)
+      for (const { labels } of (await gauge.get()).values)
+        if (!names.has(String(labels.primary))) gauge.remove({ primary: String(labels.primary) });
+    metrics.redisReplicasWanted.set(replicasWanted());
+  }
+
+  const schedule = (afterMs: number): void => {
+    if (stopped) return;
+    timer = setTimeout(() => {
+      current = look()
+        .catch((error: unknown) => log.debug({ err: error }, "figures of Redis not read"))
+        .finally(() => schedule(EVERY_MS));
+    }, afterMs).unref();
+  };
+
+  return {
+    start: (): void => schedule(FIRST_MS),
+    /** One look now; for tests. */
+    look,
+    async stop(): Promise<void> {
+      stopped = true;
+      clearTimeout(timer);
+      await current;
+    },
+  };
+}

@@ -1,0 +1,101 @@
+import type { IncomingMessage } from "node:http";
+import { dropOldest } from "../domain/bounded.ts";
+import { visible } from "../domain/visible-text.ts";
+import { createAudit, type Logger } from "../telemetry/log.ts";
+import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
+import { withoutSecrets } from "./api/secrets.ts";
+
+/** Lines of one kind in a minute; the next one says how many were left out. */
+const LINES_PER_MINUTE = 20;
+const MINUTE_MS = 60_000;
+const KINDS_MAX = 1000;
+/** Of one text in a line, as JSON. With three of them a line has less than 1 KiB. */
+const TEXT_BYTES_MAX = 240;
+
+interface Kind {
+  sinceMs: number;
+  lines: number;
+  leftOut: number;
+}
+
+export type RefusalLog = ReturnType<typeof createRefusalLog>;
+
+/**
+ * The lines about requests that the admin port refuses. Whoever reaches the port can cause them, so they are few and short.
+ * @param options.counted called with each refused sign-in
+ */
+export function createRefusalLog(options: {
+  log: Logger;
+  counted(reason: SignInRefusal): void;
+  nowMs?: () => number;
+}) {
+  const { counted, nowMs = Date.now } = options;
+  /** Who tried what must be on record whatever the log level. */
+  const audit = createAudit(options.log);
+  const kinds = new Map<string, Kind>();
+
+  /** @returns how many lines of this kind were left out since the last one; undefined if this one is left out, too */
+  function take(name: string): number | undefined {
+    let kind = kinds.get(name);
+    if (!kind) {
+      dropOldest(kinds, KINDS_MAX);
+      kind = { sinceMs: nowMs(), lines: 0, leftOut: 0 };
+      kinds.set(name, kind);
+    }
+    if (nowMs() - kind.sinceMs >= MINUTE_MS) {
+      kind.sinceMs = nowMs();
+      kind.lines = 0;
+    }
+    if (kind.lines >= LINES_PER_MINUTE) {
+      kind.leftOut++;
+      return undefined;
+    }
+    kind.lines++;
+    const { leftOut } = kind;
+    kind.leftOut = 0;
+    return leftOut;
+  }
+
+  /** @param kind lines of one kind count together */
+  function write(kind: string, line: () => object, message: string): void {
+    const leftOut = take(kind);
+    if (leftOut === undefined) return;
+    audit.info({ ...line(), ...(leftOut > 0 && { left_out: leftOut }) }, message);
+  }
+
+  return {
+    write,
+    counted,
+    /** A page of the admin port that is refused. */
+    signIn(reason: SignInRefusal, req: IncomingMessage): void {
+      counted(reason);
+      write(reason, () => ({ reason, ...requestLine(req) }), "sign-in refused");
+    },
+  };
+}
+
+/** What a line says of a request: never the token. */
+export const requestLine = (req: IncomingMessage): object => ({
+  method: req.method,
+  path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),
+  remote_address: req.socket.remoteAddress,
+});
+
+/** A text that takes at most 240 bytes of a line. JSON leaves C1 controls as they are, which terminals obey. */
+export function shortened(whole: string): string {
+  const text = visible(whole);
+  const bytesOf = (part: string): number => Buffer.byteLength(JSON.stringify(part));
+  if (text.length <= TEXT_BYTES_MAX && bytesOf(text) <= TEXT_BYTES_MAX) return text;
+  let chars = TEXT_BYTES_MAX;
+  while (bytesOf(`${text.slice(0, chars)}…`) > TEXT_BYTES_MAX) chars = Math.floor(chars * 0.9);
+  return `${text.slice(0, chars)}…`;
+}
+
+/** A path as it is meant; as it is written if it is no text. */
+function decodedPath(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}

@@ -1,0 +1,204 @@
+import { randomInt } from "node:crypto";
+import type { ChainableCommander, Redis } from "ioredis";
+import { type AuditRecord, auditRecord } from "../operations/access/audit.ts";
+import { compareIds } from "../records/entry-ids.ts";
+import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "../records/ledger-entries.ts";
+import { archiveNames, partitionNames } from "../records/names.ts";
+import { answersOf } from "../redis/pipelines.ts";
+import type { Primary } from "../redis/primary.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
+import { type ChangedRecord, readChangedRecords } from "./changed-records.ts";
+import { type EndedRequest, readEndedRequests } from "./ended-requests.ts";
+
+/** What the archive has of a partition. */
+export interface ArchivedState {
+  /** The newest entry that counts; undefined for none. */
+  newest: LedgerEntry | undefined;
+  /** How many forks it has had. */
+  forks: number;
+  /** Id of the newest audit record; `LEDGER_START` for none. */
+  audit: string;
+  /** Number of its newest batch; 0 for none. */
+  batch: number;
+}
+
+/** What a partition's reader has read so far, all of which the archive has. */
+export interface ArchivePosition extends ArchivedState {
+  readonly partition: number;
+  /** Of the partition's record; see `ARCHIVE_FIELDS`. */
+  readonly generation: string;
+  /** What that record says of the archive. */
+  readonly noted: { newest: string | undefined; batch: number };
+  /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
+  looked: { score: number; times: number };
+  /** How many requests that may be collected were looked at; undefined unless that is asked for. */
+  due: number | undefined;
+}
+
+/** What a partition has that the archive has not. */
+export interface ArchivePage {
+  position: ArchivePosition;
+  /** The position after this page. */
+  next: ArchivePosition;
+  /** Whether the ledger has lost the newest entry of the archive. Then nothing else is here. */
+  isFork: boolean;
+  /** Whether the store says of the archive what this reader has not seen. Then nothing else is here. */
+  isUnseen: boolean;
+  /** The last entry that has left the ledger, if the archive lacks some up to there; else undefined. */
+  missingUntil: string | undefined;
+  /** Oldest first. */
+  entries: LedgerEntry[];
+  requests: EndedRequest[];
+  changed: ChangedRecord[];
+  /** What operators changed, oldest first. */
+  audit: AuditRecord[];
+  /** When it was read by the store's clock, Unix ms. */
+  readAtMs: number;
+  /** Whether there may be more. */
+  more: boolean;
+}
+
+/** The number of a batch is up to so much larger than the last one. No two batches have the same, also if one of them was lost. */
+const BATCH_STEP_MAX = 2 ** 20;
+
+/** Up to about `most` entries, requests and changed records each, of several partitions of one primary. */
+export function readPages(
+  primary: Primary,
+  positions: readonly ArchivePosition[],
+  most: number,
+): Promise<ArchivePage[]> {
+  const each = Math.max(1, Math.floor(most / positions.length));
+  return primary.command(async (redis) => {
+    const nowMs = await storeNowMs(redis);
+    const pipe = redis.pipeline();
+    for (const position of positions) askFor(pipe, position, each, nowMs);
+    const answers = answersOf<unknown>(await pipe.exec());
+    return Promise.all(
+      positions.map((position, at) =>
+        pageOf(redis, position, answers.slice(7 * at, 7 * at + 7), { each, nowMs }),
+      ),
+    );
+  });
+}
+
+/** Seven commands, whose answers `pageOf` reads. */
+function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
+  const { partition, newest, looked, due } = position;
+  const { ledger, done, trimmed, audit } = partitionNames(partition);
+  // The newest entry again: it must still be there.
+  pipe.xrange(ledger, newest?.streamId ?? LEDGER_START, "+", "COUNT", newest ? each + 1 : each);
+  pipe.zrangebyscore(done, looked.score, "+inf", "WITHSCORES", "LIMIT", looked.times, each);
+  pipe.zrangebyscore(done, "-inf", nowMs, "LIMIT", due ?? 0, due === undefined ? 0 : each);
+  pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
+  pipe.hget(trimmed, "last_entry");
+  pipe.xrange(audit, `(${position.audit}`, "+", "COUNT", each);
+  pipe.hmget(archiveNames(partition).archive, "generation", "batch", "listed");
+}
+
+async function pageOf(
+  redis: Redis,
+  position: ArchivePosition,
+  [stream, ended, due, changed, cut, audited, record]: unknown[],
+  { each, nowMs }: { each: number; nowMs: number },
+): Promise<ArchivePage> {
+  const { partition, newest } = position;
+  const found = (stream as StreamEntry[]).map((entry) => ledgerEntry(partition, entry));
+  // What the archive lacked when it left the ledger is nowhere: an archive that was restored from a backup, or a new one.
+  const behindCut = cut === null ? 1 : compareIds(newest?.streamId ?? LEDGER_START, String(cut));
+  const isInLedger = newest !== undefined && behindCut > 0;
+  const entries = isInLedger ? found.slice(1) : found;
+  const isFork = isInLedger && !(found[0] && isSameEntry(found[0], newest));
+  // Also in a page that has nothing else: the store may be an older copy by now.
+  const [generation, batch, listed] = record as (string | null)[];
+  const isUnseen =
+    generation !== position.generation ||
+    listed !== generation ||
+    Number(batch ?? 0) !== position.noted.batch;
+  if (isFork || isUnseen)
+    return {
+      position,
+      next: position,
+      isFork,
+      isUnseen,
+      missingUntil: undefined,
+      entries: [],
+      requests: [],
+      changed: [],
+      audit: [],
+      more: false,
+      readAtMs: nowMs,
+    };
+  const fresh = pairs(ended as string[]);
+  const overdue = due as string[];
+  const audit = audited as StreamEntry[];
+  const freshIds = fresh.map(([id]) => id);
+  const contents = {
+    entries,
+    requests: [
+      ...(await readEndedRequests(redis, position, freshIds, false)),
+      ...(await readEndedRequests(redis, position, overdue, true)),
+    ],
+    changed: await readChangedRecords(redis, partition, pairs(changed as string[])),
+    audit: audit.map((one) => auditRecord(partition, one)),
+  };
+  return {
+    position,
+    next: {
+      ...position,
+      newest: entries.at(-1) ?? newest,
+      batch: position.batch + (hasRows(contents) ? randomInt(1, BATCH_STEP_MAX) : 0),
+      audit: audit.at(-1)?.[0] ?? position.audit,
+      looked: lookedAfter(position.looked, fresh, fresh.length >= each),
+      due: overdue.length < each ? undefined : position.due! + overdue.length,
+    },
+    isFork: false,
+    isUnseen: false,
+    missingUntil: behindCut < 0 ? String(cut) : undefined,
+    ...contents,
+    readAtMs: nowMs,
+    more: [
+      ...[entries.length, fresh.length, overdue.length],
+      ...[(changed as string[]).length / 2, audit.length],
+    ].some((n) => n >= each),
+  };
+}
+
+/**
+ * Requests of the same score may be in several pages. After the last page its score is looked at again: more may end in
+ * that millisecond, and Redis lists those of the same score by their ids.
+ */
+function lookedAfter(
+  looked: ArchivePosition["looked"],
+  page: readonly [id: string, score: string][],
+  isFull: boolean,
+): ArchivePosition["looked"] {
+  const last = page.at(-1);
+  if (!last) return { ...looked, times: 0 };
+  const score = Number(last[1]);
+  if (!isFull) return { score, times: 0 };
+  const times = page.filter((one) => Number(one[1]) === score).length;
+  return { score, times: score === looked.score ? looked.times + times : times };
+}
+
+/** Two values each of a flat list. */
+function pairs(flat: readonly string[]): [string, string][] {
+  return Array.from({ length: flat.length / 2 }, (_, at) => [flat[2 * at]!, flat[2 * at + 1]!]);
+}
+
+/** Whether a page has anything that is written to the archive. */
+export const hasRows = ({
+  entries,
+  requests,
+  changed,
+  audit,
+}: Pick<ArchivePage, "entries" | "requests" | "changed" | "audit">): boolean =>
+  entries.length + requests.length + changed.length + audit.length > 0;
+
+/** Whether an entry of the ledger is the one that the archive has under its id. */
+export const isSameEntry = (one: LedgerEntry, other: LedgerEntry): boolean =>
+  one.streamId === other.streamId &&
+  one.accountId === other.accountId &&
+  one.amount === other.amount &&
+  one.balanceAfter === other.balanceAfter &&
+  one.requestId === other.requestId &&
+  one.reference === other.reference;

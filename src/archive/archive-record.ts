@@ -1,0 +1,175 @@
+import { randomUUID } from "node:crypto";
+import { compareIds } from "../records/entry-ids.ts";
+import { LEDGER_START } from "../records/ledger-entries.ts";
+import { archiveNames } from "../records/names.ts";
+import type { ArchiveRecord } from "../records/records.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost } from "../redis/partition-reads.ts";
+import { many } from "../redis/pipelines.ts";
+import type { Primary } from "../redis/primary.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { archived } from "../scripts/archived.ts";
+import { note } from "../scripts/note.ts";
+import type { ArchivedState, ArchivePage, ArchivePosition } from "./archive-pages.ts";
+import { type NamedPages, noteAllChanged } from "./changed-records.ts";
+
+/** The store is copied to another archive. */
+export class OtherArchiveError extends Error {
+  override readonly name = "OtherArchiveError";
+}
+
+/** @param noted what the store has noted of its archive; undefined where it has none @throws OtherArchiveError */
+export function requireSameArchive(noted: string | undefined, archiveId: string): void {
+  if (noted !== undefined && noted !== archiveId) throw new OtherArchiveError();
+}
+
+/**
+ * Ids of the archives that partitions are copied to; partitions without one, and those whose servers are away, are left out.
+ * @param partition this one alone; undefined: all
+ */
+export async function notedArchives(nodes: RedisNodes, partition?: number): Promise<Set<string>> {
+  const partitions =
+    partition === undefined
+      ? Array.from({ length: await partitionsOf(nodes) }, (_, at) => ({ partition: at }))
+      : [{ partition }];
+  const noted = await readsOfMost(nodes).many<string | null, { partition: number }>(partitions, (pipe, at) =>
+    pipe.hget(archiveNames(at.partition).archive, "archive"),
+  );
+  return new Set(noted.filter((id) => typeof id === "string"));
+}
+
+/** What is known of a partition before it is read. */
+interface BeginOptions {
+  archiveId: string;
+  /** Its record in the store. */
+  record: ArchiveRecord;
+  /** What the archive has of it. */
+  has: ArchivedState;
+  /** The accounts and keys that the archive has of it. */
+  listed: NamedPages;
+}
+
+/**
+ * Goes on where a copier was, or begins a new generation: then COLLECT keeps what the archive has not got of it, and all accounts
+ * and keys are noted as changed.
+ * @returns where to read on; undefined if another copier has gone on meanwhile
+ */
+export async function beginCopying(
+  primary: Primary,
+  partition: number,
+  { archiveId, record, has, listed }: BeginOptions,
+): Promise<ArchivePosition | undefined> {
+  requireSameArchive(record.archive, archiveId);
+  const { generation = "", looked_until: lookedUntil } = record;
+  const at = { partition, ...has, due: 0 };
+  // A generation whose listing has not come to its end is not continued: what was copied in it may be unknown to the archive.
+  if (record.listed !== generation || isOutOfStep(has, record)) {
+    const renewed = await renewGeneration(primary, partition, archiveId, has);
+    await noteAllChanged(primary, partition, { generation: renewed, archived: listed });
+    return { ...at, generation: renewed, noted: notedOf(has), looked: { score: 0, times: 0 } };
+  }
+  const looked = { score: Number(lookedUntil ?? 0), times: 0 };
+  if (has.batch === batchOf(record))
+    return { ...at, generation, noted: { newest: record.newest, batch: has.batch }, looked };
+  return (await completeNote(primary, partition, record, has))
+    ? { ...at, generation, noted: notedOf(has), looked }
+    : undefined;
+}
+
+const batchOf = (record: ArchiveRecord): number => Number(record.batch ?? 0);
+
+const notedOf = ({ newest, batch }: ArchivedState): ArchivePosition["noted"] => ({
+  newest: newest?.streamId ?? LEDGER_START,
+  batch,
+});
+
+/** Notes a batch whose copier ended between its commit and its note. What it had copied is copied again. */
+async function completeNote(
+  primary: Primary,
+  partition: number,
+  record: ArchiveRecord,
+  has: ArchivedState,
+): Promise<boolean> {
+  const { generation = "", newest, looked_until: lookedUntil } = record;
+  const { outcome } = await primary.run(archived, {
+    ...{ partition, generation, ...notedOf(has) },
+    noted: { newest, batch: batchOf(record) },
+    lookedUntil: Number(lookedUntil ?? 0),
+    requests: [],
+    changed: [],
+  });
+  return outcome === "archived";
+}
+
+/**
+ * Whether the archive lacks what it once had, as after a restore from a backup, or the store lacks what was copied, as an older
+ * copy of it does. The archive's newest batch is the one that is noted. Or it is the one that was announced behind that, and
+ * its copier ended before it noted it: the store has all that was read for it, and still notes that as changed.
+ */
+function isOutOfStep({ newest, batch }: ArchivedState, record: ArchiveRecord): boolean {
+  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, record.newest ?? LEDGER_START) < 0;
+  const noted = batchOf(record);
+  return isBehind || (batch !== noted && record.writing !== writingOf(batch, noted));
+}
+
+const writingOf = (batch: number, noted: number): string => `${batch} after ${noted}`;
+
+/**
+ * Says in the store which batches are written next. A store that says so of the archive's newest batch is no older copy from
+ * before that batch was read.
+ */
+export const announceBatches = (primary: Primary, pages: readonly ArchivePage[]): Promise<unknown> =>
+  primary.command(() =>
+    Promise.all(
+      pages.map(({ position: { partition, noted }, next }) =>
+        primary.scripts.run(note, { partition, record: { writing: writingOf(next.batch, noted.batch) } }),
+      ),
+    ),
+  );
+
+/** What partitions' records say of their archive. */
+export const readArchiveRecords = (
+  primary: Primary,
+  partitions: readonly number[],
+): Promise<Map<number, ArchiveRecord>> =>
+  primary.command(async (redis) => {
+    const found = await many<ArchiveRecord, number>(redis, partitions, (pipe, partition) =>
+      pipe.hgetall(archiveNames(partition).archive),
+    );
+    return new Map(partitions.map((partition, at) => [partition, found[at]!]));
+  });
+
+/**
+ * Begins a new generation: accounts, keys and requests are copied again. In one command, so that no generation is ever begun in part.
+ * @param has what the archive has, behind which all is copied; where that is not known, whoever begins next begins anew
+ * @returns the generation, of which nothing is listed yet
+ */
+export async function renewGeneration(
+  primary: Primary,
+  partition: number,
+  archiveId: string,
+  has?: ArchivedState,
+): Promise<string> {
+  const generation = randomUUID().slice(0, 8);
+  const record = {
+    ...{ generation, archive: archiveId, listed: "", writing: "", looked_until: 0 },
+    newest: has?.newest?.streamId ?? LEDGER_START,
+    batch: has?.batch ?? 0,
+  } satisfies Record<keyof ArchiveRecord, string | number>;
+  await primary.command(() => primary.scripts.run(note, { partition, record }));
+  return generation;
+}
+
+/** Ends the use of an archive: nothing is noted or kept for it any more. @returns how many partitions had one */
+export async function detachArchive(nodes: RedisNodes): Promise<number> {
+  nodes.requireWritable?.(nodes.all());
+  const partitions = await partitionsOf(nodes);
+  let detached = 0;
+  for (let partition = 0; partition < partitions; partition++) {
+    const { archive, changed, archiver } = archiveNames(partition);
+    const redis = nodes.of(partition);
+    detached += await redis.del(archive);
+    await redis.del(changed, archiver);
+  }
+  return detached;
+}

@@ -1,0 +1,75 @@
+import { readCut } from "../records/checkpoints.ts";
+import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "../records/ledger-entries.ts";
+import { archiveNames, partitionNames } from "../records/names.ts";
+import type { Connection } from "../redis/connection.ts";
+import { many } from "../redis/pipelines.ts";
+import type { Primary } from "../redis/primary.ts";
+import { type Archived, type ArchivedCall, archived } from "../scripts/archived.ts";
+import { readPages } from "./archive-pages.ts";
+import { announceBatches, beginCopying, readArchiveRecords, renewGeneration } from "./archive-record.ts";
+import { endTurns, takeTurns } from "./archive-turns.ts";
+import { type Trimmed, type TrimOptions, trimLedger } from "./trim-ledger.ts";
+
+export type ArchiveSource = ReturnType<typeof createArchiveSource>;
+
+/**
+ * What an archive reads of the store, and what it notes there. Only partitions whose primary is usable are read.
+ * @throws GatewayError `store_unavailable` from each
+ */
+export function createArchiveSource(connection: Connection) {
+  return {
+    storeId: (): string | undefined => connection.facts()?.id,
+    /** Usable primaries, each with its partitions; without frozen ones. */
+    primaries(): { primary: Primary; partitions: number[] }[] {
+      const all = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, partition) => partition);
+      const inUse = all.filter((partition) => !connection.isFrozen(partition));
+      return connection.primaries().flatMap((primary) => {
+        const partitions = inUse.filter((partition) => connection.of(partition) === primary);
+        return primary.breaker.isOpen() || partitions.length === 0 ? [] : [{ primary, partitions }];
+      });
+    },
+    takeTurns,
+    endTurns,
+    records: readArchiveRecords,
+    begin: beginCopying,
+    renew: renewGeneration,
+    read: readPages,
+    announce: announceBatches,
+    oldestUncopied,
+    entries: entriesOf,
+    /** Id of the last entry that has left a ledger; `LEDGER_START` if none has. */
+    cut: (primary: Primary, partition: number): Promise<string> =>
+      primary.command(async (redis) => (await readCut(redis, partition)).lastEntry),
+    /** Whether replicas have all that the primary has answered so far; true where that is not asked for. */
+    async isConfirmed({ confirmation }: Primary): Promise<boolean> {
+      return confirmation === undefined || (await confirmation.confirmed()) === "replicas";
+    },
+    trim: ({ run }: Primary, options: TrimOptions): Promise<Trimmed> => trimLedger(run, options),
+    archived: (primary: Primary, call: ArchivedCall): Promise<Archived> =>
+      primary.run(archived, call).then(({ outcome }) => outcome),
+  };
+}
+
+/** Those of these entries that the ledger has. */
+const entriesOf = (primary: Primary, partition: number, ids: readonly string[]): Promise<LedgerEntry[]> =>
+  primary.command(async (redis) => {
+    const { ledger } = partitionNames(partition);
+    const found = await many<StreamEntry[], string>(redis, ids, (pipe, id) => pipe.xrange(ledger, id, id));
+    return found.flat().map((entry) => ledgerEntry(partition, entry));
+  });
+
+/** When the oldest entry was made that the archive is not known to have, Unix ms; undefined if it has all. */
+async function oldestUncopied(
+  primary: Primary,
+  partitions: readonly number[],
+): Promise<(number | undefined)[]> {
+  return primary.command(async (redis) => {
+    const noted = await many<string | null, number>(redis, partitions, (pipe, partition) =>
+      pipe.hget(archiveNames(partition).archive, "newest"),
+    );
+    const firsts = await many<StreamEntry[], number>(redis, [...partitions.keys()], (pipe, at) =>
+      pipe.xrange(partitionNames(partitions[at]!).ledger, `(${noted[at] ?? LEDGER_START}`, "+", "COUNT", 1),
+    );
+    return firsts.map(([first], at) => first && ledgerEntry(partitions[at]!, first).atMs);
+  });
+}

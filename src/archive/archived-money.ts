@@ -1,0 +1,108 @@
+import type { FindArchivedEntry } from "../operations/credits/named-entries.ts";
+import type { ReadArchived } from "../operations/credits/references.ts";
+import type { ArchiveLookUps, FindArchivedCharge } from "../operations/credits/refunds.ts";
+import { partitionOf } from "../records/names.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import type { requireComplete, requireReach } from "./complete.ts";
+import type { EntryRow, entryOf } from "./rows.ts";
+import type { ArchiveQuery } from "./tables.ts";
+
+const OF_REFERENCE = "SELECT * FROM tollgate.ledger_entries WHERE account_id = $1 AND reference = $2 LIMIT 1";
+
+const OF_ID = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id_ms = $2 AND id_number = $3";
+
+/** The charge and the refund of a task, and when its request was admitted. A request id is no task id. */
+const OF_TASK = `
+  SELECT e.*, (
+    SELECT admitted_at FROM tollgate.request_rows r WHERE r.request_id = e.request_id AND r.admitted_at IS NOT NULL LIMIT 1
+  ) AS admitted_at
+  FROM tollgate.ledger_entries e
+  WHERE e.request_id = $1 OR e.request_id = (
+    SELECT request_id FROM tollgate.ledger_entries WHERE task_id = $1 AND kind = 'charge' ORDER BY at DESC LIMIT 1
+  )`;
+
+interface ChargeRow extends EntryRow {
+  kind: string;
+  /** Null where the archive has no record of the request. */
+  admitted_at: Date | null;
+}
+
+/** How often an archive is read again that was copied to, and from whose store entries left, while it was read. */
+const READS_MAX = 3;
+
+/**
+ * Looks into the archive, on a connection of its own each time: few grants, adjustments and refunds need it. PostgreSQL's
+ * client is loaded only then. What decides about money is only answered while archive and Redis together have all of the
+ * account's entries.
+ * @param url undefined where there is no archive
+ */
+export function archiveLookUps(url: string | undefined): ArchiveLookUps {
+  if (url === undefined) return {};
+  const readArchived: ReadArchived = async (nodes, accountId, reference) => {
+    const partition = partitionOf(accountId, await partitionsOf(nodes));
+    return asked(url, nodes, partition, async ({ query, entryOf, requireComplete }) => {
+      await requireComplete(nodes, query, { partition, accountId });
+      const [row] = await query<EntryRow>(OF_REFERENCE, [accountId, reference]);
+      return row && entryOf(row);
+    });
+  };
+  const findCharge: FindArchivedCharge = (nodes, id) =>
+    asked(url, nodes, undefined, async ({ query, entryOf, requireComplete, requireReach }) => {
+      const rows = await query<ChargeRow>(OF_TASK, [id]);
+      const charge = rows.find(({ kind }) => kind === "charge");
+      if (!charge) return requireReach(nodes, query).then(() => undefined);
+      const found = { ...entryOf(charge), admittedMs: charge.admitted_at?.getTime() };
+      const archivedTo = await requireComplete(nodes, query, found);
+      return { charge: found, isRefunded: rows.some(({ kind }) => kind === "refund"), archivedTo };
+    });
+  const findEntry: FindArchivedEntry = (nodes, { partition, streamId }) =>
+    asked(url, nodes, partition, async ({ query, entryOf }) => {
+      const [row] = await query<EntryRow>(OF_ID, [partition, ...streamId.split("-")]);
+      return row && entryOf(row);
+    });
+  return { readArchived, findCharge, findEntry };
+}
+
+interface Asked {
+  /** Reads of one moment. */
+  query: ArchiveQuery;
+  entryOf: typeof entryOf;
+  requireComplete: typeof requireComplete;
+  requireReach: typeof requireReach;
+}
+
+/** @throws Error in words */
+async function asked<T>(
+  url: string,
+  nodes: RedisNodes,
+  partition: number | undefined,
+  work: (parts: Asked) => Promise<T>,
+): Promise<T> {
+  const { connectArchive } = await import("./connection.ts");
+  const { BehindError, ...complete } = await import("./complete.ts");
+  const { identifyFor } = await import("./identity.ts");
+  const { entryOf } = await import("./rows.ts");
+  const { archiveReason } = await import("./reasons.ts");
+  const archive = connectArchive(url);
+  const read = (): Promise<T> =>
+    archive.transaction(async (query) => {
+      await query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY");
+      await identifyFor(nodes, query, partition);
+      return work({ query, entryOf, ...complete });
+    });
+  try {
+    for (let reads = 1; ; reads++) {
+      try {
+        return await read();
+      } catch (error) {
+        if (!(error instanceof BehindError) || reads === READS_MAX) throw error;
+      }
+    }
+  } catch (error) {
+    const { why, advice } = archiveReason(error);
+    throw new Error(`${why}; ${advice}`, { cause: error });
+  } finally {
+    archive.close();
+  }
+}

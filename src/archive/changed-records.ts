@@ -1,0 +1,86 @@
+import type { Redis } from "ioredis";
+import { accountNames, keyNames, partitionNames } from "../records/names.ts";
+import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { many } from "../redis/pipelines.ts";
+import type { Primary } from "../redis/primary.ts";
+import { membersOf } from "../redis/sorted-set-pages.ts";
+import { note } from "../scripts/note.ts";
+
+/** An account or key, as its record is; one that the store has lost has no fields. `changes`: how many were noted before it was read. */
+export type ChangedRecord = { what: string; changes: string } & (
+  | { kind: "account"; accountId: string; record: AccountRecord }
+  | { kind: "key"; keyId: string; record: KeyFields }
+);
+
+/** Pages of accounts and keys, each as `account <id>` or `key <id>`. */
+export type NamedPages = AsyncIterable<readonly string[]>;
+
+/** Accounts or keys that are noted at a time. */
+const LISTED_AT_ONCE = 500;
+
+/**
+ * Notes all accounts and keys of a partition as changed, a page at a time, and then that a generation is listed, unless another
+ * one has begun meanwhile.
+ * @param archived those that the archive has: the store may have lost some of them
+ */
+export async function noteAllChanged(
+  primary: Primary,
+  partition: number,
+  { generation, archived }: { generation: string; archived: NamedPages },
+): Promise<void> {
+  const { accounts } = partitionNames(partition);
+  let cursor = "0";
+  do {
+    const [next, flat] = await primary.command((redis) =>
+      redis.zscan(accounts, cursor, "COUNT", LISTED_AT_ONCE),
+    );
+    const accountIds = membersOf(flat);
+    const keys = await primary.command((redis) =>
+      many<string[], string>(redis, accountIds, (pipe, accountId) =>
+        pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
+      ),
+    );
+    await noteChanged(primary, partition, [
+      ...accountIds.map((id) => `account ${id}`),
+      ...keys.flat().map((id) => `key ${id}`),
+    ]);
+    cursor = next;
+  } while (cursor !== "0");
+  for await (const page of archived) await noteChanged(primary, partition, page);
+  const listed = { partition, generation, record: { listed: generation } };
+  await primary.command(() => primary.scripts.run(note, listed));
+}
+
+async function noteChanged(primary: Primary, partition: number, all: readonly string[]): Promise<void> {
+  for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
+    const changed = all.slice(at, at + LISTED_AT_ONCE);
+    await primary.command(() => primary.scripts.run(note, { partition, changed }));
+  }
+}
+
+/**
+ * Accounts and keys as they are now.
+ * @param noted what has changed, and how often that was noted; see lua/include/changed.lua
+ */
+export async function readChangedRecords(
+  redis: Redis,
+  partition: number,
+  noted: readonly [what: string, changes: string][],
+): Promise<ChangedRecord[]> {
+  const places = noted.map(([what, changes]) => {
+    const [kind = "", id = ""] = what.split(" ");
+    const isAccount = kind === "account";
+    const name = isAccount ? accountNames(partition, id).account : keyNames(partition, id).key;
+    return { what, changes, isAccount, id, name };
+  });
+  const records = await many<Readonly<Record<string, string>>, { name: string }>(
+    redis,
+    places,
+    (pipe, { name }) => pipe.hgetall(name),
+  );
+  return places.map(({ what, changes, isAccount, id }, at) =>
+    isAccount
+      ? { what, changes, kind: "account", accountId: id, record: records[at]! }
+      : { what, changes, kind: "key", keyId: id, record: records[at]! },
+  );
+}

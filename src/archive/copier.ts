@@ -1,0 +1,146 @@
+import { randomUUID } from "node:crypto";
+import { jittered } from "../redis/jitter.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { ArchiveSource } from "./archive-source.ts";
+import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
+import type { ArchiveTables } from "./tables.ts";
+import { createTrimming } from "./trimming.ts";
+
+/** How long a partition is copied by one process, unless that asks for more. */
+const TURN_MS = 10_000;
+const RENEW_EVERY_MS = TURN_MS / 3;
+const RETRY_MAX_MS = 30_000;
+
+export interface CopierOptions extends CopyingOptions {
+  /** The archive, connected and checked. @throws Error if it cannot be used */
+  tables(): Promise<ArchiveTables>;
+  /** Called after each round: what the archive said if it could not be used. */
+  archiveUsed(fault: Error | undefined): void;
+  metrics: CopyingOptions["metrics"] & Pick<Metrics, "archiveTrimmed">;
+  /** How long archived ledger entries stay in the store; undefined: for ever. */
+  keepMs?(): number;
+  /** Between two looks at the store. */
+  intervalMs(): number;
+}
+
+/**
+ * Copies what the store has and the archive has not: ledger entries, ended requests, changed accounts and keys. The rows of
+ * the archive are the cursor, and its primary keys make a repeated write harmless. What fails is read again. Decision 0050.
+ */
+export function createCopier(options: CopierOptions) {
+  const { source, log } = options;
+  const turns = createTurns(source);
+  const copying = createCopying(options);
+  const { keepMs } = options;
+  const trimming = keepMs && createTrimming({ ...options, keepMs, look: copying.look });
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+  let isStopped = false;
+  let failures = 0;
+  /** When the last round of this process did not fail. */
+  let succeededMs = performance.now();
+
+  /** @returns whether there is more to copy */
+  async function round(): Promise<boolean> {
+    const { held, fault: refused } = await turns.take();
+    copying.keepOnly(held.flatMap(({ partitions }) => partitions));
+    if (held.length === 0) {
+      if (!refused) succeededMs = performance.now();
+      await copying.showLag(held, refused && performance.now() - succeededMs);
+      return false;
+    }
+    let hasMore = false;
+    let fault: Error | undefined;
+    try {
+      const tables = await options.tables();
+      for (const one of held) {
+        const isDone = await copying.from(one, tables).catch(withoutStore);
+        hasMore ||= isDone === false;
+      }
+      if (trimming && (await trimming.from(held, tables))) hasMore = true;
+    } catch (error) {
+      fault = error as Error;
+      // The archive that answers next may be another one, or have lost its last rows.
+      copying.keepOnly([]);
+    }
+    failures = fault ? failures + 1 : 0;
+    if (!fault && !refused) succeededMs = performance.now();
+    options.archiveUsed(fault);
+    await copying.showLag(held, (fault ?? refused) && performance.now() - succeededMs);
+    return hasMore && fault === undefined;
+  }
+
+  const schedule = (waitMs: number): void => {
+    if (isStopped) return;
+    timer = setTimeout(() => {
+      current = round()
+        .catch((error: unknown) => {
+          log.debug({ err: error }, "copying to the archive was interrupted");
+          return false;
+        })
+        .then((hasMore) => schedule(hasMore ? 0 : waitAfter(failures, options.intervalMs())));
+    }, waitMs);
+  };
+
+  return {
+    start: (): void => schedule(jittered(options.intervalMs())),
+    /** One complete round now; for tests and tools. */
+    round,
+    async stop(): Promise<void> {
+      isStopped = true;
+      clearTimeout(timer);
+      await current;
+      await turns.leave();
+    },
+  };
+}
+
+const waitAfter = (failures: number, intervalMs: number): number =>
+  jittered(
+    failures === 0
+      ? intervalMs
+      : Math.min(RETRY_MAX_MS, Math.max(intervalMs, 500) * 2 ** Math.min(failures, 10)),
+  );
+
+/** The partitions that this process copies. */
+function createTurns(source: ArchiveSource) {
+  const holder = randomUUID();
+  let held: HeldPartitions[] = [];
+  /** Why a primary has given no turns: whether its partitions are copied by anybody is not known. */
+  let fault: Error | undefined;
+  let takenAtMs = Number.NEGATIVE_INFINITY;
+
+  return {
+    /** Renews turns, and takes those that nobody has. */
+    async take(): Promise<{ held: readonly HeldPartitions[]; fault: Error | undefined }> {
+      const primaries = source.primaries();
+      const isSame = held.every(({ primary }) => primaries.some((one) => one.primary === primary));
+      if (isSame && performance.now() - takenAtMs < RENEW_EVERY_MS) return { held, fault };
+      takenAtMs = performance.now();
+      fault = undefined;
+      const taken = await Promise.all(
+        primaries.map(async ({ primary, partitions }) => {
+          const own = await source
+            .takeTurns(primary, partitions, { holder, turnMs: TURN_MS })
+            .catch((error: Error) => {
+              withoutStore(error);
+              fault = error;
+              return [];
+            });
+          return { primary, partitions: own };
+        }),
+      );
+      held = taken.filter(({ partitions }) => partitions.length > 0);
+      return { held, fault };
+    },
+    /** Lets another process take over at once. */
+    async leave(): Promise<void> {
+      await Promise.all(
+        held.map(({ primary, partitions }) =>
+          source.endTurns(primary, partitions, holder).catch(() => undefined),
+        ),
+      );
+      held = [];
+    },
+  };
+}

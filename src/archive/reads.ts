@@ -1,0 +1,50 @@
+import type { AccountUsageQuery, ArchivedUsage } from "../ledger/account-usage.ts";
+import type { ArchivedHistory } from "../operations/credits/account-history.ts";
+import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { connectArchive } from "./connection.ts";
+import { createArchivedHistory } from "./history.ts";
+import { identifyFor } from "./identity.ts";
+import { archiveReason } from "./reasons.ts";
+import { createArchivedRequests } from "./requests.ts";
+import type { ArchiveQuery } from "./tables.ts";
+import { archivedUsage, copiedUntilMs } from "./usage.ts";
+
+/** How long a statement of a list may take: its caller waits for it. */
+const STATEMENT_MS = 5000;
+const CONNECTIONS_MAX = 2;
+
+/** What lists read of the archive, once it is known to be this store's. @throws OperatorError `unavailable` from each while the archive cannot be used */
+export interface ArchiveReads extends ArchivedUsage {
+  history: ArchivedHistory;
+  requests: ArchivedRequests;
+}
+
+/** Connections of their own, so that copying never waits for a list. Nothing connects before the first read. */
+export function openArchiveReads(url: string) {
+  const archive = connectArchive(url, { statementMs: STATEMENT_MS, most: CONNECTIONS_MAX });
+  return {
+    /** @param nodes the store whose archive it has to be; asked before the first read of each list */
+    of(nodes: RedisNodes): ArchiveReads {
+      let identified: Promise<void> | undefined;
+      const query: ArchiveQuery = async (text, values) => {
+        try {
+          identified ??= identifyFor(nodes, archive.query);
+          await identified;
+          return await archive.query(text, values);
+        } catch (error) {
+          const { why } = archiveReason(error as Error);
+          throw new OperatorError(`the archive cannot be read now (${why}); try again later`, "unavailable");
+        }
+      };
+      return {
+        history: createArchivedHistory(query),
+        requests: createArchivedRequests(query),
+        usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
+        copiedUntilMs: (partition) => copiedUntilMs(query, partition),
+      };
+    },
+    close: archive.close,
+  };
+}

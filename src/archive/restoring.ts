@@ -1,0 +1,245 @@
+import type { ChainableCommander } from "ioredis";
+import { lowerCase } from "../operations/accounts/sorted-lists.ts";
+import { placeText, readPlace } from "../operations/credits/reference-index.ts";
+import { kindOf, type LedgerEntry, standsFor } from "../records/ledger-entries.ts";
+import {
+  accountNames,
+  claimName,
+  claimText,
+  indexName,
+  keyNames,
+  keyRef,
+  META,
+  partitionNames,
+  REFERENCE_ACCOUNTS_MAX,
+  referencePlace,
+  requestName,
+  taskName,
+} from "../records/names.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { LAYOUT, RESTORING } from "../redis/layout.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { manyByNode } from "../redis/pipelines.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import { requireNoEviction } from "../redis/store-facts.ts";
+import { gatherAll } from "../scripts/gather.ts";
+
+/** Which store is restored. */
+interface RestoredStore {
+  /** `id` of its `tg:meta`: gateways know their settlements' store by it. */
+  id: string;
+  partitions: number;
+}
+
+interface RestoredAccount {
+  partition: number;
+  accountId: string;
+  record: AccountRecord & Readonly<Record<string, string>>;
+}
+
+export interface RestoredKey {
+  partition: number;
+  keyId: string;
+  record: KeyFields & Readonly<Record<string, string>>;
+}
+
+/** A charged request whose task had not ended. */
+export interface RunningTask {
+  partition: number;
+  accountId: string;
+  keyId: string;
+  requestId: string;
+  taskId: string;
+  endpoint: string;
+  /** Credits, positive. */
+  price: number;
+  boundAtMs: number;
+}
+
+/**
+ * Begins to fill an empty Redis. Until `endRestore`, no gateway and no other command uses it.
+ * @throws OperatorError for a Redis that is not empty, Error for one that may evict keys
+ */
+export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Promise<void> {
+  const redis = nodes.ofName(META);
+  if ((await redis.hget(META, "layout")) === RESTORING)
+    throw new OperatorError(
+      "this Redis holds a restore that was interrupted; empty it (FLUSHALL) and start again",
+    );
+  for (const node of nodes.all()) {
+    await requireNoEviction(node);
+    const names = await node.dbsize();
+    if (names === 0) continue;
+    throw new OperatorError(
+      `this Redis is not empty (${names} names), and nothing is changed; stop all gateways, and name an empty Redis in REDIS_URL`,
+    );
+  }
+  await redis.hset(META, { id: store.id, partitions: store.partitions, layout: RESTORING });
+}
+
+/** The store is whole: gateways may use it. */
+export async function endRestore(nodes: RedisNodes): Promise<void> {
+  await nodes.ofName(META).hset(META, "layout", LAYOUT);
+}
+
+/** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
+export async function restoreEntries(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
+    pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...fieldsOf(entry)),
+  );
+}
+
+/** As `post` in lua/include/ledger.lua writes them. */
+function fieldsOf(entry: LedgerEntry): (string | number)[] {
+  const { accountId, type, amount, balanceAfter, endpoint, reason, taskId, atMs, previous } = entry;
+  const { requestId, keyId, reference, by, note } = entry;
+  return [
+    ...["account_id", accountId, "type", type, "amount", amount, "balance_after", balanceAfter],
+    ...["endpoint", endpoint, "reason", reason, "task_id", taskId, "at", atMs, "previous", previous],
+    ...(reference === "" ? [] : ["reference", reference]),
+    ...(requestId === "" ? [] : ["request_id", requestId]),
+    ...(keyId === "" ? [] : ["key_id", keyId]),
+    ...(by === "" ? [] : ["by", by]),
+    ...(note === "" ? [] : ["note", note]),
+  ];
+}
+
+/** Notes what these entries' references stand for, and lists their accounts under them. */
+export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  await indexReferences(nodes, entries);
+  await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
+    pipe.hset(accountNames(entry.partition, entry.accountId).references, entry.reference, standsFor(entry)),
+  );
+  const refunds = entries.filter((entry) => kindOf(entry) === "refund");
+  await manyByNode(refunds, ofPartition(nodes), (pipe, { partition, accountId, requestId, reference }) =>
+    pipe.hset(accountNames(partition, accountId).refunds, requestId, reference),
+  );
+}
+
+/** As lua/include/references.lua lists them; nobody else writes. */
+async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  const byPlace = Map.groupBy(entries, ({ partition, reference }) => {
+    const { name, field } = referencePlace(partition, reference);
+    return `${name} ${field}`;
+  });
+  const places = [...byPlace.values()].map((same) => ({
+    ...same[0]!,
+    ...referencePlace(same[0]!.partition, same[0]!.reference),
+    indexed: same.map(({ accountId, streamId }) => ({ accountId, entry: streamId })),
+  }));
+  const known = await manyByNode<string | null, (typeof places)[number]>(
+    places,
+    ofPartition(nodes),
+    (pipe, { name, field }) => pipe.hget(name, field),
+  );
+  const lists = places.map((place, at) => ({
+    ...place,
+    text: placeText([...readPlace(known[at]), ...place.indexed].slice(0, REFERENCE_ACCOUNTS_MAX)),
+  }));
+  await manyByNode(lists, ofPartition(nodes), (pipe, { name, field, text }) => pipe.hset(name, field, text));
+}
+
+export async function restoreAccounts(
+  nodes: RedisNodes,
+  accounts: readonly RestoredAccount[],
+): Promise<void> {
+  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
+    pipe.hset(accountNames(partition, accountId).account, record),
+  );
+  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId }) =>
+    pipe.zadd(partitionNames(partition).accounts, 0, accountId),
+  );
+  await listAccounts(nodes, accounts);
+}
+
+/** As lua/include/lists.lua lists them. */
+async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
+  const listed = accounts.flatMap(({ partition, accountId, record: { label, status } }) => {
+    const { labels, inactive } = partitionNames(partition);
+    const lists = [
+      { partition, name: labels, first: label === undefined ? undefined : lowerCase(label) },
+      { partition, name: inactive, first: status },
+    ];
+    return lists.flatMap((list) =>
+      list.first === undefined ? [] : [{ ...list, member: `${list.first} ${accountId}` }],
+    );
+  });
+  await manyByNode(listed, ofPartition(nodes), (pipe, { name, member }) => pipe.zadd(name, 0, member));
+}
+
+export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const account = ({ record }: RestoredKey): string => record.account_id ?? "";
+  await manyByNode(keys, ofPartition(nodes), (pipe, { partition, keyId, record }) =>
+    pipe.hset(keyNames(partition, keyId).key, record),
+  );
+  await countTiers(nodes, keys);
+  await manyByNode(keys, ofPartition(nodes), (pipe, key) =>
+    pipe.zadd(accountNames(key.partition, account(key)).keys, Number(key.record.created_at ?? 0), key.keyId),
+  );
+  const index = ({ record }: RestoredKey): string => indexName(record.sha256 ?? "");
+  await manyByNode(
+    keys,
+    (key) => nodes.ofName(index(key)),
+    (pipe, key) => pipe.set(index(key), `${key.keyId} ${account(key)}`),
+  );
+  await gatherSlots(nodes, keys);
+}
+
+/** As lua/include/tiers.lua counts keys under their tiers. */
+async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const used = keys.flatMap(({ partition, keyId, record: { tier, revoked_at } }) =>
+    tier === undefined || revoked_at !== undefined ? [] : [{ partition, keyId, tier }],
+  );
+  await manyByNode(used, ofPartition(nodes), (pipe, { partition, keyId, tier }) =>
+    pipe.hset(keyNames(partition, keyId).key, "counted", tier),
+  );
+  await manyByNode(used, ofPartition(nodes), (pipe, { partition, tier }) =>
+    pipe.hincrby(partitionNames(partition).tiers, tier, 1),
+  );
+}
+
+/** Adds open tasks of keys to those of their accounts, where these have limits over all their keys. Accounts and tasks come before keys. */
+async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const limited = await manyByNode<number, RestoredKey>(keys, ofPartition(nodes), (pipe, key) =>
+    pipe.hexists(accountNames(key.partition, key.record.account_id ?? "").account, "limited"),
+  );
+  for (const [at, { partition, keyId, record }] of keys.entries()) {
+    const call = { partition, accountId: record.account_id ?? "", keyIds: [keyId] };
+    if (limited[at] === 1) await gatherAll(scriptsOf(nodes.of(partition)).run, call);
+  }
+}
+
+/** Charged tasks that had not ended: the sweeper polls them as it does any other. */
+export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTask[]): Promise<void> {
+  const write = (command: (pipe: ChainableCommander, task: RunningTask) => ChainableCommander) =>
+    manyByNode(tasks, ofPartition(nodes), command);
+  const names = ({ keyId, accountId, partition }: RunningTask) => keyRef(keyId, accountId, partition).names;
+  await write((pipe, { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs }) =>
+    pipe.hset(requestName(partition, requestId), {
+      state: "bound",
+      account_id: accountId,
+      key_id: keyId,
+      price,
+      endpoint,
+      due_at: boundAtMs,
+      task_id: taskId,
+      bound_at: boundAtMs,
+    }),
+  );
+  await write((pipe, { partition, requestId, keyId, accountId, taskId, boundAtMs }) =>
+    pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
+  );
+  await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
+  await write((pipe, task) => pipe.zadd(names(task).polls, task.boundAtMs, task.requestId));
+  await manyByNode(
+    tasks,
+    ({ taskId }) => nodes.ofName(claimName(taskId)),
+    (pipe, { taskId, requestId, partition }) => pipe.set(claimName(taskId), claimText(requestId, partition)),
+  );
+}
+
+const ofPartition =
+  (nodes: RedisNodes) =>
+  ({ partition }: { partition: number }) =>
+    nodes.of(partition);

@@ -1,0 +1,298 @@
+import type { AuditRecord } from "../operations/access/audit.ts";
+import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
+import { ACCOUNT_FIELDS, KEY_FIELDS } from "../records/records.ts";
+import { archivableMs, archivableText, jsonOf } from "./archivable.ts";
+import type { ArchivePage } from "./archive-pages.ts";
+import type { ChangedRecord } from "./changed-records.ts";
+import type { EndedRequest } from "./ended-requests.ts";
+import type { ArchiveQuery } from "./tables.ts";
+
+/** A key as the archive has it. */
+export interface KeyRow {
+  key_id: string;
+  account_id: string;
+  sha256: string;
+  tier: string;
+  rate_limit: string | null;
+  max_concurrent: string | null;
+  daily_limit: string | null;
+  created_at: Date | null;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+  rotated_to: string | null;
+  settings: Record<string, string>;
+}
+
+/** A row of `tollgate.ledger_entries` as the driver reads it: big integers are texts. */
+export interface EntryRow {
+  partition: number;
+  id: string | null;
+  account_id: string;
+  type: string;
+  amount: string;
+  balance_after: string;
+  endpoint: string | null;
+  reason: string | null;
+  task_id: string | null;
+  request_id: string | null;
+  key_id: string | null;
+  reference: string | null;
+  by: string | null;
+  note: string | null;
+  previous: string | null;
+  at: Date;
+}
+
+export const entryOf = (row: EntryRow): LedgerEntry => ({
+  partition: row.partition,
+  streamId: row.id ?? "",
+  accountId: row.account_id,
+  type: row.type,
+  amount: Number(row.amount),
+  balanceAfter: Number(row.balance_after),
+  endpoint: row.endpoint ?? "",
+  reason: row.reason ?? "",
+  taskId: row.task_id ?? "",
+  requestId: row.request_id ?? "",
+  keyId: row.key_id ?? "",
+  reference: row.reference ?? "",
+  by: row.by ?? "",
+  note: row.note ?? "",
+  previous: row.previous ?? "",
+  atMs: row.at.getTime(),
+});
+
+/** One column of the rows to be written: its name, its type, and its value of one item. */
+type Column<Item> = readonly [
+  name: string,
+  type: string,
+  value: (item: Item) => string | number | boolean | null,
+];
+
+const text = (value: string | undefined): string | null =>
+  value === undefined || value === "" ? null : archivableText(value);
+function moment(ms: string | number | undefined): string | null {
+  const atMs = archivableMs(ms);
+  return atMs === undefined ? null : new Date(atMs).toISOString();
+}
+
+/** Fields that people set and that have no column of their own. */
+const ACCOUNT_SETTINGS: readonly string[] = [
+  ...["label", "metadata", "status", "revision"],
+  ...["rate_limit", "max_concurrent", "daily_limit", "limited"],
+];
+const KEY_SETTINGS: readonly string[] = ["label", "monthly_credits", "revision", "fingerprint"];
+
+/** Fields with a column of their own, and those that change with requests. */
+const apartFrom = (fields: object, settings: readonly string[]): ReadonlySet<string> =>
+  new Set(Object.keys(fields).filter((name) => !settings.includes(name)));
+const ACCOUNT_FIELDS_APART = apartFrom(ACCOUNT_FIELDS, ACCOUNT_SETTINGS);
+const KEY_FIELDS_APART = apartFrom(KEY_FIELDS, KEY_SETTINGS);
+
+/** These, and what else a record has, as JSON. */
+const otherFields = (record: object, apart: ReadonlySet<string>): string =>
+  jsonOf(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
+
+const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
+  ["partition", "int", (entry) => entry.partition],
+  ["id", "text", (entry) => entry.streamId],
+  ["fork", "int", (entry) => entry.fork],
+  ["account_id", "text", (entry) => entry.accountId],
+  ["type", "text", (entry) => entry.type],
+  ["amount", "bigint", (entry) => entry.amount],
+  ["balance_after", "bigint", (entry) => entry.balanceAfter],
+  ["endpoint", "text", (entry) => text(entry.endpoint)],
+  ["reason", "text", (entry) => text(entry.reason)],
+  ["task_id", "text", (entry) => text(entry.taskId)],
+  ["request_id", "text", (entry) => text(entry.requestId)],
+  ["key_id", "text", (entry) => text(entry.keyId)],
+  ["reference", "text", (entry) => text(entry.reference)],
+  ["by", "text", (entry) => text(entry.by)],
+  ["note", "text", (entry) => text(entry.note)],
+  ["previous", "text", (entry) => text(entry.previous)],
+  ["at", "timestamptz", (entry) => moment(entry.atMs)],
+];
+
+const REQUEST_COLUMNS: readonly Column<EndedRequest>[] = [
+  ["request_id", "text", ({ requestId }) => requestId],
+  ["account_id", "text", ({ record }) => text(record.account_id)],
+  ["key_id", "text", ({ record }) => text(record.key_id)],
+  ["endpoint", "text", ({ record }) => text(record.endpoint)],
+  ["price", "bigint", ({ record }) => text(record.price)],
+  ["status", "text", ({ record }) => (record.state === "void" ? "void" : text(record.status))],
+  ["ended_by", "text", ({ record }) => text(record.state === "void" ? record.reason : record.ended_by)],
+  ["task_id", "text", ({ record }) => text(record.task_id)],
+  ["is_uncollected", "boolean", ({ record }) => record.uncollected !== undefined],
+  ["admitted_at", "timestamptz", ({ record }) => moment(record.admitted_at)],
+  ["bound_at", "timestamptz", ({ record }) => moment(record.bound_at)],
+  ["finished_at", "timestamptz", ({ record }) => moment(record.finished_at ?? record.void_at)],
+];
+
+type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & {
+  partition: number;
+  version: number;
+};
+
+const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
+  ["account_id", "text", ({ accountId }) => accountId],
+  ["version", "bigint", ({ version }) => version],
+  ["partition", "int", ({ partition }) => partition],
+  ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
+  ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
+  ["gone", "boolean", ({ record }) => record.balance === undefined],
+];
+
+const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
+  ["key_id", "text", ({ keyId }) => keyId],
+  ["version", "bigint", ({ version }) => version],
+  ["partition", "int", ({ partition }) => partition],
+  ["account_id", "text", ({ record }) => record.account_id ?? ""],
+  ["sha256", "text", ({ record }) => record.sha256 ?? ""],
+  ["tier", "text", ({ record }) => record.tier ?? ""],
+  ["rate_limit", "bigint", ({ record }) => text(record.rate_limit)],
+  ["max_concurrent", "bigint", ({ record }) => text(record.max_concurrent)],
+  ["daily_limit", "bigint", ({ record }) => text(record.daily_limit)],
+  ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
+  ["expires_at", "timestamptz", ({ record }) => moment(record.expires_at)],
+  ["revoked_at", "timestamptz", ({ record }) => moment(record.revoked_at)],
+  ["rotated_to", "text", ({ record }) => text(record.rotated_to)],
+  ["settings", "jsonb", ({ record }) => otherFields(record, KEY_FIELDS_APART)],
+  ["gone", "boolean", ({ record }) => record.account_id === undefined],
+];
+
+/** Writes rows that are not there yet, in one statement. @returns how many were not */
+async function insert<Item>(
+  run: ArchiveQuery,
+  table: string,
+  columns: readonly Column<Item>[],
+  items: readonly Item[],
+): Promise<number> {
+  if (items.length === 0) return 0;
+  const names = columns.map(([name]) => name).join(", ");
+  const types = columns.map(([, type], at) => `$${at + 1}::${type}[]`).join(", ");
+  const values = columns.map(([, , value]) => items.map(value));
+  const [written] = await run<{ rows: number }>(
+    `WITH written AS (
+       INSERT INTO tollgate.${table} (${names}) SELECT * FROM unnest(${types}) ON CONFLICT DO NOTHING RETURNING 1
+     ) SELECT count(*)::int AS rows FROM written`,
+    values,
+  );
+  return written?.rows ?? 0;
+}
+
+/** Each entry with the number of forks that its partition had had when it was read. */
+export const insertEntries = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
+  insert(
+    run,
+    "ledger_rows",
+    ENTRY_COLUMNS,
+    pages.flatMap(({ entries, position }) => entries.map((entry) => ({ ...entry, fork: position.forks }))),
+  );
+
+const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
+  ["partition", "int", ({ position }) => position.partition],
+  ["generation", "text", ({ position }) => position.generation],
+  ["number", "bigint", ({ next }) => next.batch],
+];
+
+/** A row for each batch. Those of before go: a trigger of the table deletes them. */
+export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
+  insert(run, "batches", BATCH_COLUMNS, pages);
+
+const GAP_COLUMNS: readonly Column<ArchivePage>[] = [
+  ["partition", "int", ({ position }) => position.partition],
+  ["after", "text", ({ position }) => position.newest?.streamId ?? LEDGER_START],
+  ["until", "text", ({ missingUntil }) => missingUntil ?? ""],
+];
+
+/** A row for each page of entries that does not follow what the archive has: what is in between is nowhere. */
+export const insertGaps = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
+  insert(
+    run,
+    "ledger_gaps",
+    GAP_COLUMNS,
+    pages.filter(({ missingUntil, entries }) => missingUntil !== undefined && entries.length > 0),
+  );
+
+export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
+  insert(run, "request_rows", REQUEST_COLUMNS, requests);
+
+/** `aud_<partition>_<id of the stream>` */
+const auditPlace = ({ auditId }: AuditRecord): { partition: number; ms: string; number: string } => {
+  const [, partition, id = ""] = auditId.split("_");
+  const [ms = "", number = ""] = id.split("-");
+  return { partition: Number(partition), ms, number };
+};
+const TOKEN = /^(tok_\S+) (.*)$/;
+
+const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
+  ["id", "text", ({ auditId }) => auditId],
+  ["partition", "int", (record) => auditPlace(record).partition],
+  ["id_ms", "bigint", (record) => auditPlace(record).ms],
+  ["id_number", "bigint", (record) => auditPlace(record).number],
+  ["at", "timestamptz", ({ atMs }) => moment(atMs)],
+  ["by", "text", ({ by }) => archivableText(by)],
+  ["token_id", "text", ({ by }) => TOKEN.exec(by)?.[1] ?? null],
+  ["label", "text", ({ by }) => text(TOKEN.exec(by)?.[2])],
+  ["action", "text", ({ action }) => action],
+  ["account_id", "text", ({ accountId }) => text(accountId)],
+  ["target", "text", ({ target }) => target],
+  ["request_id", "text", ({ requestId }) => text(requestId)],
+  ["before", "jsonb", ({ before }) => jsonOf(before)],
+  ["after", "jsonb", ({ after }) => jsonOf(after)],
+];
+
+export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>
+  insert(run, "audit", AUDIT_COLUMNS, records);
+
+/** Accounts and keys, each as the newest version. Nobody else writes to their partition meanwhile. */
+export async function insertChanged(
+  run: ArchiveQuery,
+  pages: readonly ArchivePage[],
+): Promise<{ account: number; key: number }> {
+  const changed = pages.flatMap(({ changed: some, position: { partition }, readAtMs }) =>
+    some.map((one) => ({ ...one, partition, readAtMs })),
+  );
+  const accounts = changed.filter((one) => one.kind === "account");
+  const keys = changed.filter((one) => one.kind === "key");
+  const accountVersion = await versionsAfter(
+    run,
+    LATEST_ACCOUNTS,
+    accounts.map(({ accountId }) => accountId),
+  );
+  const keyVersion = await versionsAfter(
+    run,
+    LATEST_KEYS,
+    keys.map(({ keyId }) => keyId),
+  );
+  const newAccounts = accounts.map((one) => ({
+    ...one,
+    version: accountVersion(one.accountId, one.readAtMs),
+  }));
+  const newKeys = keys.map((one) => ({ ...one, version: keyVersion(one.keyId, one.readAtMs) }));
+  return {
+    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, newAccounts),
+    key: await insert(run, "api_key_versions", KEY_COLUMNS, newKeys),
+  };
+}
+
+const LATEST_ACCOUNTS = `
+  SELECT account_id AS id, max(version) AS version FROM tollgate.account_versions
+  WHERE account_id = ANY ($1::text[]) GROUP BY account_id`;
+const LATEST_KEYS = `
+  SELECT key_id AS id, max(version) AS version FROM tollgate.api_key_versions
+  WHERE key_id = ANY ($1::text[]) GROUP BY key_id`;
+
+/**
+ * The next version of each of these: the time at which it was read, or more, since the clock of a server that takes over may be
+ * behind.
+ */
+async function versionsAfter(
+  run: ArchiveQuery,
+  latest: string,
+  ids: readonly string[],
+): Promise<(id: string, readAtMs: number) => number> {
+  const rows = ids.length === 0 ? [] : await run<{ id: string; version: string }>(latest, [ids]);
+  const versions = new Map(rows.map(({ id, version }) => [id, Number(version)]));
+  return (id, readAtMs) => Math.max(readAtMs, (versions.get(id) ?? 0) + 1);
+}

@@ -1,0 +1,67 @@
+import type { OpenedArchive } from "../../archive/connection.ts";
+import type { Config } from "../../config/config.ts";
+import { redactArchiveUrl } from "../../config/redact.ts";
+import { type Check, failed, good, warning } from "./doctor-check.ts";
+
+/** A check waits no longer for one statement. */
+const STATEMENT_MS = 5000;
+
+/** What a copier does in the archive, beside reading. */
+const RIGHTS = `
+  SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = 'tollgate' AND (
+    (c.relkind IN ('r', 'v') AND NOT has_table_privilege(c.oid, 'SELECT'))
+    OR (c.relkind = 'r' AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, 'INSERT')))
+  ORDER BY c.relname`;
+
+/**
+ * Whether the archive can be used, if there is one.
+ * @param storeId of the store; undefined if that could not be read
+ */
+export async function archiveChecks(
+  config: Config | undefined,
+  storeId: string | undefined,
+): Promise<Check[]> {
+  const url = config?.archive.url;
+  if (url === undefined) return [];
+  // Without an archive, the client for PostgreSQL is not loaded.
+  const { connectArchive } = await import("../../archive/connection.ts");
+  const { archiveReason } = await import("../../archive/reasons.ts");
+  const archive = connectArchive(url, { statementMs: STATEMENT_MS });
+  try {
+    return [await archiveCheck(archive, redactArchiveUrl(url), storeId)];
+  } catch (error) {
+    const { why, advice } = archiveReason(error);
+    return [failed("archive", `${redactArchiveUrl(url)}: ${why}`, advice)];
+  } finally {
+    archive.close();
+  }
+}
+
+async function archiveCheck(
+  { query }: OpenedArchive,
+  place: string,
+  storeId: string | undefined,
+): Promise<Check> {
+  const { identityOf, requireOwner } = await import("../../archive/identity.ts");
+  const { pendingSteps } = await import("../../archive/migrations.ts");
+  const pending = await pendingSteps(query);
+  if (pending.length > 0)
+    return warning(
+      "archive",
+      `${place} answers; its schema lacks ${pending.join(", ")}`,
+      "a gateway whose user owns the schema adds it at its start; else run `tollgate archive migrate` as its owner",
+    );
+  const missing = await query<{ name: string }>(RIGHTS);
+  if (missing.length > 0)
+    return failed(
+      "archive",
+      `${place}: the user lacks rights on ${missing.map(({ name }) => name).join(", ")}`,
+      "give it the GRANTs of docs/archive.md",
+    );
+  const identity = await identityOf(query);
+  if (identity === undefined)
+    return good("archive", `${place} is empty; the first gateway copies everything`);
+  if (storeId !== undefined) requireOwner(identity, storeId);
+  return good("archive", `${place} is this store's`);
+}

@@ -1,0 +1,188 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import type { Config } from "../../config/config.ts";
+import { API_PREFIX } from "../../domain/endpoints.ts";
+import { validateGeneration } from "../../domain/generation-body.ts";
+import { priceOf } from "../../domain/prices.ts";
+import type { GenerationOutcome } from "../../upstream/generation-request.ts";
+import type { PollOutcome } from "../../upstream/poll-request.ts";
+import { createUpstream, type Upstream } from "../../upstream/upstream.ts";
+
+/** Generations that need no image and no video. */
+const ENDPOINTS = ["gen2/text-to-video", "gen2-pro/text-to-video"] as const;
+const PROMPT = "A calm sea at sunrise";
+/** In place of an account: the generation is nobody's. */
+const OWNER = "doctor";
+const PAUSE_FIRST_MS = 250;
+const PAUSE_MAX_MS = 5000;
+
+/** The generation that is tried: the cheapest that needs nothing but a prompt. */
+export interface TestGeneration {
+  endpoint: (typeof ENDPOINTS)[number];
+  /** The body as it is sent. */
+  text: string;
+  /** Credits by this machine's price file. */
+  price: number;
+}
+
+/** Something that was seen. */
+export interface Step {
+  /** ISO 8601, UTC. */
+  at: string;
+  /** Since the generation was sent. */
+  after_ms: number;
+  /** HTTP status of each answer; several if the generation was sent again, none without an answer. */
+  http_statuses: number[];
+  /** May hold text of the upstream. */
+  finding: string;
+}
+
+/** How the test generation ended. */
+export type GenerationEnd =
+  | Exclude<GenerationOutcome, { outcome: "accepted" }>
+  /** Of its task, from the last poll. */
+  | { outcome: "polled"; taskId: string; last: PollOutcome; videoHost: string | undefined }
+  /** The task had not ended in time. */
+  | { outcome: "not_ended"; taskId: string; timeoutMs: number; last: PollOutcome | undefined };
+
+export interface GenerationRun {
+  requestId: string;
+  end: GenerationEnd;
+  tookMs: number;
+  steps: Step[];
+  polls: number;
+}
+
+export function testGeneration({ prices, sourceVideoHost }: Config): TestGeneration {
+  const generations = ENDPOINTS.map((endpoint): TestGeneration => {
+    const validation = validateGeneration(endpoint, { prompt: PROMPT }, sourceVideoHost);
+    if (!validation.ok) throw new Error(`the body for ${endpoint} is not valid`);
+    return { endpoint, text: validation.text, price: priceOf(prices, endpoint, validation.body) };
+  });
+  return generations.reduce((cheapest, one) => (one.price < cheapest.price ? one : cheapest));
+}
+
+/**
+ * Sends one generation to the upstream as a gateway does, and polls its task until that has ended. Nothing is written to
+ * Redis.
+ * @param options.timeoutMs how long to poll
+ * @param options.onStep called at once with each thing that is seen, so that it is known even if the process is stopped
+ */
+export async function runGeneration(
+  { upstream: settings }: Config,
+  { endpoint, text }: TestGeneration,
+  { timeoutMs, onStep }: { timeoutMs: number; onStep(step: Step): void },
+): Promise<GenerationRun> {
+  const upstream = createUpstream({ ...settings, idempotent: settings.idempotencyKey });
+  const requestId = `doctor-${randomUUID()}`;
+  const steps: Step[] = [];
+  const startedMs = performance.now();
+  const tookMs = () => Math.round(performance.now() - startedMs);
+  const record: Recorder = (http_statuses, finding) => {
+    const step = { at: new Date().toISOString(), after_ms: tookMs(), http_statuses, finding };
+    steps.push(step);
+    onStep(step);
+  };
+  try {
+    record([], `sending POST ${API_PREFIX}${endpoint} as request ${requestId}`);
+    const answers = httpStatuses();
+    const sender = { accountId: OWNER, requestId, carried: answers.carried };
+    const outcome = await upstream.generate(`${API_PREFIX}${endpoint}`, text, sender);
+    if (outcome.outcome !== "accepted") {
+      record(answers.statuses, `${inWords(outcome.outcome)}: ${outcome.detail}`);
+      return { requestId, end: outcome, tookMs: tookMs(), steps, polls: 0 };
+    }
+    const { taskId } = outcome;
+    record(answers.statuses, `accepted, task ${taskId}`);
+    const { end, polls } = await pollUntilEnd(upstream, { taskId, requestId, timeoutMs, record });
+    return { requestId, end, tookMs: tookMs(), steps, polls };
+  } finally {
+    await upstream.close();
+  }
+}
+
+type Recorder = (statuses: number[], finding: string) => void;
+
+async function pollUntilEnd(
+  upstream: Upstream,
+  task: { taskId: string; requestId: string; timeoutMs: number; record: Recorder },
+): Promise<{ end: GenerationEnd; polls: number }> {
+  const { taskId, requestId, timeoutMs, record } = task;
+  const createdAtMs = Date.now();
+  const deadlineMs = performance.now() + timeoutMs;
+  const timedOut = setTimeout(timeoutMs, undefined, { ref: false });
+  let last: PollOutcome | undefined;
+  let lastFinding: string | undefined;
+  for (let polls = 1; ; polls++) {
+    const { carried, statuses } = httpStatuses();
+    const outcome = await Promise.race([
+      upstream.poll(taskId, { accountId: OWNER, requestId, carried, createdAtMs }),
+      timedOut,
+    ]);
+    if (outcome === undefined) return { end: { outcome: "not_ended", taskId, timeoutMs, last }, polls };
+    last = outcome;
+    const finding = pollInWords(outcome);
+    // A state lasts for many polls.
+    if (finding !== lastFinding) record(statuses, finding);
+    lastFinding = finding;
+    if (endsPolling(outcome))
+      return { end: { outcome: "polled", taskId, last, videoHost: videoHostOf(outcome) }, polls };
+    const leftMs = Math.max(0, deadlineMs - performance.now());
+    await setTimeout(Math.min(leftMs, pauseMs(outcome, polls)));
+  }
+}
+
+/** What the upstream says of the task may be transient, but not that it does not have it, or refuses us. */
+function endsPolling(outcome: PollOutcome): boolean {
+  switch (outcome.outcome) {
+    case "task":
+      return outcome.status === "completed" || outcome.status === "failed";
+    case "refused":
+      return outcome.aboutTask;
+    case "gone":
+    case "refused_gateway":
+    case "misrouted":
+    case "unroutable":
+      return true;
+    case "unknown_status":
+    case "rate_limited":
+    case "overloaded":
+    case "failed":
+    case "timed_out":
+      return false;
+  }
+}
+
+function pauseMs(outcome: PollOutcome, polls: number): number {
+  const usualMs = Math.min(PAUSE_MAX_MS, PAUSE_FIRST_MS * 2 ** Math.min(polls, 10));
+  const wantedSeconds = outcome.outcome === "rate_limited" ? (outcome.retryAfterSeconds ?? 0) : 0;
+  return Math.max(usualMs, wantedSeconds * 1000);
+}
+
+/** A poll's outcome in a line. May hold text of the upstream. */
+export function pollInWords(outcome: PollOutcome): string {
+  switch (outcome.outcome) {
+    case "task":
+      return outcome.lacksVideo ? "completed, but without a usable video_url" : outcome.status;
+    case "unknown_status":
+      return `an unknown state: ${outcome.word}`;
+    case "gone":
+      return "the upstream does not know the task (code 404)";
+    default:
+      return `the poll's outcome is ${inWords(outcome.outcome)}: ${outcome.detail}`;
+  }
+}
+
+const inWords = (outcome: string): string => outcome.replaceAll("_", " ");
+
+/** Only the host: the rest of such an address often lets anybody fetch the video. */
+function videoHostOf(outcome: PollOutcome): string | undefined {
+  if (outcome.outcome !== "task" || outcome.status !== "completed") return undefined;
+  return URL.parse((JSON.parse(outcome.data) as { video_url: string }).video_url)?.host;
+}
+
+/** Collects the statuses of answers to a request. */
+function httpStatuses() {
+  const statuses: number[] = [];
+  return { statuses, carried: { headers: [], answered: (status: number) => void statuses.push(status) } };
+}

@@ -1,0 +1,174 @@
+import { randomUUID } from "node:crypto";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  fdatasyncSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import path from "node:path";
+import type { Config } from "../../config/config.ts";
+import { FILE_BYTES_MAX } from "../../durability/outbox/journal-lines.ts";
+import { diskReason } from "../../durability/outbox/journal-state.ts";
+import { readRegularFile } from "../../durability/process-files.ts";
+import { type Check, failed, good, warning } from "./doctor-check.ts";
+
+const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;
+
+/**
+ * The configuration: valid or not, and what in it an operator should have meant.
+ * @param config undefined when it is not valid
+ * @param problems its problems as text
+ */
+export function configCheck(
+  config: Config | undefined,
+  problems: string,
+  hidden: readonly string[] = [],
+): Check {
+  if (!config) {
+    return failed("config", `not valid:\n${problems}`, "mend the file; `tollgate config check` looks again");
+  }
+  const remarks = [...hidden, ...attention(config)];
+  if (remarks.length === 0) return good("config", "valid");
+  return warning("config", "valid", remarks.join("\n"));
+}
+
+/** Settings that are allowed, but are rarely meant in production. */
+function attention(config: Config): string[] {
+  const remarks: string[] = [];
+  const { upstream, store, admin } = config;
+  const { protocol, hostname } = new URL(upstream.url);
+  if (upstream.apiKey === undefined && !LOOPBACK.test(hostname)) {
+    remarks.push("UPSTREAM_API_KEY is not set, so the generator is asked without a credential");
+  }
+  if (protocol === "http:" && !LOOPBACK.test(hostname)) {
+    remarks.push("upstream.url is plain http, so keys and prompts can be read on the way; use https");
+  }
+  if (store.fallbackStrategy === "allow") {
+    remarks.push("store.fallback_strategy is allow: while Redis is away, generations are not charged");
+  }
+  if (!LOOPBACK.test(admin.host)) {
+    remarks.push(`admin.host is ${admin.host}: see that nobody outside can reach port ${admin.port}`);
+  }
+  return remarks;
+}
+
+/** About what five charges take. */
+const PROBE = Buffer.alloc(4096, "\n");
+/** Stores that are named. */
+const NAMED_MAX = 3;
+
+/**
+ * The folder where settlements wait while Redis is away, on the machine where this runs.
+ * @param storeId of the Redis that answers now, if one does and has an id
+ */
+export function journalCheck(folder: string, storeId?: string): Check {
+  const name = "journal";
+  const place = path.resolve(folder);
+  try {
+    // The gateway makes what is missing.
+    let existing = place;
+    while (!existsSync(existing)) existing = path.dirname(existing);
+    if (!statSync(existing).isDirectory()) throw new Error(`${existing} is no folder`);
+    accessSync(existing, constants.W_OK | constants.X_OK);
+    if (existing !== place) return good(name, `${place} will be made at the first start`);
+    tryToWrite(place);
+    return waitingCheck(name, place, storeId);
+  } catch (error) {
+    return failed(
+      name,
+      `${place} cannot be used: ${diskReason(error)}`,
+      "make room on its disk, let the gateway's user write there, or set store.journal to another folder; else settlements " +
+        "are lost if a gateway ends while Redis is away",
+    );
+  }
+}
+
+/** Writes a small file to the disk, and removes it. A full disk takes new names, but no bytes. */
+function tryToWrite(folder: string): void {
+  const probe = path.join(folder, `${randomUUID()}.doctor`);
+  const file = openSync(probe, "wx", 0o600);
+  try {
+    // The second write says why the first one was cut short.
+    const written = writeSync(file, PROBE);
+    if (written < PROBE.length) writeSync(file, PROBE, written);
+    fdatasyncSync(file);
+  } finally {
+    closeSync(file);
+    rmSync(probe, { force: true });
+  }
+}
+
+function waitingCheck(name: string, folder: string, storeId: string | undefined): Check {
+  const { files, entries, byStore, unread } = waiting(folder);
+  const left = unread.length === 0 ? "" : `; not read: ${unread.sort().slice(0, NAMED_MAX).join(", ")}`;
+  if (entries === 0 && unread.length === 0) return good(name, `${folder} can be written, nothing waits`);
+  const found = `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${folder}${left}`;
+  if (entries === 0) {
+    return warning(
+      name,
+      found,
+      "gateways read regular files below 256 MiB that their user may read; see what these are",
+    );
+  }
+  const others = storeId === undefined ? [] : [...byStore].filter(([id]) => id !== storeId);
+  if (others.length === 0) {
+    const advice =
+      "a running gateway on this folder sends them within a minute; start one if none runs, and look at Redis if one does";
+    return warning(name, found, advice);
+  }
+  const owed = others.reduce((sum, [, count]) => sum + count, 0);
+  const names = others.slice(0, NAMED_MAX).map(([id, count]) => `${count} for ${id}`);
+  if (others.length > NAMED_MAX) names.push(`${others.length - NAMED_MAX} more`);
+  return warning(
+    name,
+    `${found}; ${owed} of them for another Redis than the one that answers now (${names.join(", ")})`,
+    "point REDIS_URL to the Redis whose `HGET tg:meta id` says that; no other is sent them",
+  );
+}
+
+/** How many settlements wait, how many of them for each store that is named in them, and which files are not read. */
+function waiting(folder: string) {
+  const unread: string[] = [];
+  let files = 0;
+  let entries = 0;
+  const byStore = new Map<string, number>();
+  for (const file of readdirSync(folder).filter((each) => each.endsWith(".ndjson"))) {
+    const lines = linesOf(path.join(folder, file));
+    if (!lines) {
+      unread.push(file);
+      continue;
+    }
+    if (lines.length > 0) files++;
+    entries += lines.length;
+    for (const id of lines.map(storeOf)) if (id !== undefined) byStore.set(id, (byStore.get(id) ?? 0) + 1);
+  }
+  return { files, entries, byStore, unread };
+}
+
+/** Undefined for what gateways do not open, either: what is no regular file, a link, or too large. */
+function linesOf(file: string): string[] | undefined {
+  try {
+    return readRegularFile(file, FILE_BYTES_MAX)
+      .split("\n")
+      .filter((line) => line !== "");
+  } catch (error) {
+    // Its gateway has ended meanwhile, or another one has taken it over.
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? [] : undefined;
+  }
+}
+
+/** The store of a line; undefined if it names none, as those of early releases, or is cut. */
+function storeOf(line: string): string | undefined {
+  try {
+    const { store } = JSON.parse(line) as { store?: unknown };
+    return typeof store === "string" ? store : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,148 @@
+import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
+import { createAskedServers } from "../../redis/topology/asked-servers.ts";
+import { askSentinel, type SentinelAnswer, sentinelReason } from "../../redis/topology/sentinels.ts";
+import { type Check, failed, good, warning } from "./doctor-check.ts";
+
+/** With fewer, the loss of one leaves no majority. */
+const SENTINELS_MIN = 3;
+/** That are asked: those of the address, and others that they name. */
+const ASKED_MAX = 32;
+const NAME = "sentinels";
+
+/** What one Sentinel answer, or why it answer nothing. */
+export interface AskedSentinel {
+  /** `host:port`. */
+  server: string;
+  answer: SentinelAnswer | { why: string };
+}
+
+/**
+ * What the Sentinels of an address say, each asked by itself; nothing for other addresses.
+ * @param replicas that are connected to the primary; undefined if it does not answer
+ */
+export async function sentinelsChecks(
+  address: RedisAddress,
+  tlsCa: string | undefined,
+  replicas?: number,
+): Promise<Check[]> {
+  if (address.kind !== "sentinel") return [];
+  const asked = new Map<string, AskedSentinel>();
+  const askNew = async (hosts: readonly RedisHost[]): Promise<void> => {
+    const unasked = new Map(hosts.map((host) => [hostText(host), host]));
+    const next = [...unasked].filter(([server]) => !asked.has(server)).slice(0, ASKED_MAX - asked.size);
+    const answers = await Promise.all(next.map(([, host]) => askOne(host, address, tlsCa)));
+    for (const answer of answers) asked.set(answer.server, answer);
+  };
+  await askNew(address.hosts);
+  await askNew(othersOf([...asked.values()]));
+  return judgeSentinels(address.name ?? "", [...asked.values()], replicas);
+}
+
+async function askOne(
+  at: RedisHost,
+  address: RedisAddress,
+  tlsCa: string | undefined,
+): Promise<AskedSentinel> {
+  const { name = "", tls, family, sentinelUsername: username, sentinelPassword: password } = address;
+  const sentinel = createAskedServers([at], { tls, username, password, db: 0, family, tlsCa });
+  try {
+    const { answers, failures } = await sentinel.ask((redis) => askSentinel(name, redis));
+    return { server: hostText(at), answer: answers[0] ?? { why: sentinelReason(failures[0]?.error) } };
+  } finally {
+    sentinel.close();
+  }
+}
+
+const hasAnswered = (one: AskedSentinel): one is { server: string; answer: SentinelAnswer } =>
+  "primary" in one.answer;
+
+const othersOf = (asked: readonly AskedSentinel[]): RedisHost[] =>
+  asked.filter(hasAnswered).flatMap(({ answer }) => answer.others);
+
+/**
+ * @param name what the Sentinels call the primary
+ * @param replicas that are connected to it; undefined if that is not known
+ */
+export function judgeSentinels(
+  name: string,
+  asked: readonly AskedSentinel[],
+  replicas = Number.POSITIVE_INFINITY,
+): Check[] {
+  const answers = asked.filter(hasAnswered);
+  // Then REDIS_URL is wrong, or all are away: the check of Redis itself says so for each.
+  if (answers.length === 0) return [];
+  const announced = new Set(othersOf(asked).map(hostText));
+  const silent = asked.flatMap(({ server, answer }) =>
+    "why" in answer ? [{ server, why: answer.why }] : [],
+  );
+  const known = Math.max(...answers.map(({ answer }) => answer.others.length + 1));
+  const answering = known - silent.filter(({ server }) => announced.has(server)).length;
+  const quorum = Math.max(...answers.map(({ answer }) => answer.quorum));
+  const bad = [
+    ...silent.map(({ server, why }) => silentCheck(server, why, announced.has(server))),
+    ...samePrimary(answers),
+    ...enough({ known, answering, quorum, name }),
+    ...lostReplicas(Math.max(...answers.map(({ answer }) => answer.replicas)), replicas),
+  ];
+  if (bad.length > 0) return bad;
+  const found = `${answering} of ${known} answer and name ${answers[0]!.answer.primary.name}; the quorum is ${quorum}`;
+  return [good(NAME, found)];
+}
+
+function silentCheck(server: string, why: string, isAnnounced: boolean): Check {
+  const found = `${server} does not say where the primary is: ${why}`;
+  return isAnnounced
+    ? warning(
+        NAME,
+        `${found} (the other Sentinels name it so)`,
+        "start it; if it runs, let it announce an address that is reached from here (`sentinel announce-ip`); " +
+          "if it is gone for good, run `SENTINEL RESET` at the others",
+      )
+    : warning(NAME, found, "start it, or take it out of REDIS_URL");
+}
+
+function samePrimary(answers: readonly { server: string; answer: SentinelAnswer }[]): Check[] {
+  const named = Map.groupBy(answers, ({ answer }) => answer.primary.name);
+  if (named.size === 1) return [];
+  const list = [...named].map(([primary, by]) => `${primary} (${by.map(({ server }) => server).join(", ")})`);
+  const advice =
+    "wait for a failover to end; if this stays, run `SENTINEL RESET` at the Sentinel with the smaller config-epoch";
+  return [failed(NAME, `they name different primaries: ${list.join(", ")}`, advice)];
+}
+
+/** @param known by the Sentinels @param connected to the primary */
+function lostReplicas(known: number, connected: number): Check[] {
+  if (known <= connected) return [];
+  const advice =
+    "start the others, and see their logs; if one is gone for good, run `SENTINEL RESET` at each Sentinel";
+  return [
+    warning(NAME, `they know ${known} replicas, and ${connected} are connected to the primary`, advice),
+  ];
+}
+
+interface Count {
+  /** Sentinels that know of each other. */
+  known: number;
+  answering: number;
+  quorum: number;
+  name: string;
+}
+
+/** Whether those that answer can agree on a failover. */
+function enough({ known, answering, quorum, name }: Count): Check[] {
+  const majority = Math.floor(known / 2) + 1;
+  if (quorum > known) {
+    const found = `the quorum is ${quorum}, of ${known} Sentinels: nobody replaces a primary that fails`;
+    return [failed(NAME, found, `run \`SENTINEL SET ${name} quorum ${majority}\` at each`)];
+  }
+  const needed = Math.max(quorum, majority);
+  if (answering < needed) {
+    const found = `${answering} of ${known} answer, and a failover needs ${needed}: nobody replaces a primary that fails`;
+    return [failed(NAME, found, "bring Sentinels back")];
+  }
+  if (known < SENTINELS_MIN) {
+    const found = `there ${known === 1 ? "is 1" : `are ${known}`}: if one is lost, nobody replaces a primary that fails`;
+    return [warning(NAME, found, `let ${SENTINELS_MIN} on different machines watch ${name}`)];
+  }
+  return [];
+}

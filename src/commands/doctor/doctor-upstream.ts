@@ -1,0 +1,153 @@
+import type { Config } from "../../config/config.ts";
+import { parseObject } from "../../domain/json.ts";
+import { createJsonClient, type ExchangeResult } from "../../upstream/json-client.ts";
+import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { sendsUnaskedContinue } from "./doctor-continue.ts";
+
+const NAME = "upstream";
+const TIMEOUT_MS = 3000;
+/** A task that does not exist: to ask for it costs nothing and changes nothing. */
+const NO_TASK = "tollgate-doctor";
+
+/** Whether the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
+export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check> {
+  const { url, apiKey, tlsCa } = upstream;
+  const client = createJsonClient({
+    url,
+    apiKey,
+    tlsCa,
+    connectTimeoutMs: TIMEOUT_MS,
+    headersTimeoutMs: TIMEOUT_MS,
+    totalTimeoutMs: TIMEOUT_MS,
+    connections: 1,
+    keepAliveTimeoutMs: TIMEOUT_MS,
+  });
+  try {
+    const unaskedContinue = sendsUnaskedContinue({ url, apiKey, tlsCa }, TIMEOUT_MS);
+    const startedMs = performance.now();
+    const exchanged = await client.send({
+      method: "GET",
+      path: `/api/v1/tasks/${NO_TASK}`,
+      headers: ["accept", "application/json"],
+      body: null,
+      owner: "doctor",
+    });
+    const tookMs = Math.round(performance.now() - startedMs);
+    const { host } = new URL(url);
+    const check = judge(exchanged, host, tookMs);
+    return (await unaskedContinue) && check.status === "ok" ? continuing(host) : check;
+  } finally {
+    await client.close();
+  }
+}
+
+const continuing = (host: string): Check =>
+  warning(
+    NAME,
+    `${host} sends \`100 Continue\` without being asked; the gateway skips it, other clients may break off`,
+    "turn that off in the service, or in the proxy before it: `100 Continue` is only for requests with `Expect: 100-continue`",
+  );
+
+interface Row {
+  /** The code of the system, of Node or of OpenSSL. */
+  matches: RegExp;
+  /** What is the matter, after the host's name. */
+  found: string;
+  advice: string;
+}
+
+/** Why nothing could be sent. The first row that matches counts. */
+const UNSENT: readonly Row[] = [
+  {
+    matches: /WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG/,
+    found: "does not speak TLS at this port",
+    advice: "use http:// in UPSTREAM_URL, or its TLS port",
+  },
+  {
+    matches: /^(EPROTO|ERR_SSL)/,
+    found: "refuses the TLS handshake",
+    advice: "look at its log: the gateway speaks TLS 1.2 and 1.3, and shows no client certificate",
+  },
+  {
+    matches: /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT|UNABLE_TO_(VERIFY|GET_ISSUER))/,
+    found: "shows a certificate of no authority that is trusted here",
+    advice: "name the file of your own authority in upstream.tls_ca",
+  },
+  {
+    matches: /^CERT_(HAS_EXPIRED|NOT_YET_VALID)/,
+    found: "shows a certificate that has expired, or is not valid yet",
+    advice: "renew it there, and see that both clocks are right",
+  },
+  {
+    matches: /^(CERT_|ERR_TLS)/,
+    found: "shows a certificate that does not fit",
+    advice: "see that its certificate has the name in UPSTREAM_URL",
+  },
+  {
+    matches: /^(ENOTFOUND|EAI_AGAIN)/,
+    found: "cannot be reached: DNS does not know the name",
+    advice: "see that the host in UPSTREAM_URL is right, and that DNS answers",
+  },
+];
+
+/** @param detail a code, a colon, and more that may be OpenSSL's own */
+function notSent(host: string, detail: string): Check {
+  const row = UNSENT.find(({ matches }) => matches.test(detail));
+  const code = detail.split(":", 1)[0];
+  if (row) return failed(NAME, `${host} ${row.found} (${code})`, row.advice);
+  const found = `${host} cannot be reached (${detail.trim()})`;
+  return failed(NAME, found, "start it, or set UPSTREAM_URL to where it is");
+}
+
+const refusesUs = (host: string, status: number, code: string): Check =>
+  failed(
+    NAME,
+    `${host} refuses this gateway (HTTP ${status}, ${code})`,
+    "set UPSTREAM_API_KEY to a key that it takes, and see that its account is in order",
+  );
+
+const REFUSED = [401, 402, 403, 407];
+
+/** An answer that has not the envelope: something else answers, or something before the service. */
+function withoutEnvelope(host: string, status: number): Check {
+  const found = `${host} answers HTTP ${status}, but without the envelope's \`code\``;
+  if (REFUSED.includes(status)) return refusesUs(host, status, "without the envelope's `code`");
+  if (status >= 300 && status < 400)
+    return failed(
+      NAME,
+      `${host} redirects (HTTP ${status}), which the gateway does not follow`,
+      "set UPSTREAM_URL to where it redirects",
+    );
+  if (status >= 500)
+    return failed(NAME, found, "a proxy before it seems to answer: see that the service behind it runs");
+  return failed(
+    NAME,
+    found,
+    "this is no video generation service, or not its base address: set UPSTREAM_URL to what comes before /api/v1, with " +
+      "https:// if it wants TLS",
+  );
+}
+
+/** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
+export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
+  if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
+  if (exchanged.outcome === "lost") {
+    return failed(
+      NAME,
+      `${host} takes connections, but gives no answer (${exchanged.detail})`,
+      "look at its log; if it wants TLS, use https://; if another service listens there, set UPSTREAM_URL",
+    );
+  }
+  const { status } = exchanged;
+  const code = parseObject(exchanged.body)?.code;
+  if (typeof code !== "number") return withoutEnvelope(host, status);
+  if ([status, code].some((each) => REFUSED.includes(each))) return refusesUs(host, status, `code ${code}`);
+  if (status === 429 || code === 429 || status >= 500 || (code >= 500 && code < 600)) {
+    return warning(
+      NAME,
+      `${host} answers HTTP ${status}, code ${code}`,
+      "it is busy or ill; look again in a minute",
+    );
+  }
+  return good(NAME, `${host} speaks the envelope, in ${tookMs} ms`);
+}

@@ -1,0 +1,142 @@
+import type { Command } from "commander";
+import type { Config } from "../../config/config.ts";
+import { processLimits } from "../../config/process-bounds.ts";
+import { visible, visibleLines } from "../../domain/visible-text.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import { checkConfig, hiddenInWords } from "../config.ts";
+import { command, spanMs } from "../options.ts";
+import { note, print, shownPath } from "../output.ts";
+import { startProgress } from "../progress.ts";
+import { paint, widthOf, wrapped } from "../terminal.ts";
+import { archiveChecks } from "./doctor-archive.ts";
+import { certificatesCheck } from "./doctor-certificates.ts";
+import { type Check, failed, warning } from "./doctor-check.ts";
+import { type GenerationRun, runGeneration, type Step, testGeneration } from "./doctor-generate.ts";
+import { generationCheck } from "./doctor-generation-check.ts";
+import { configCheck, journalCheck } from "./doctor-machine.ts";
+import { storeChecks } from "./doctor-redis.ts";
+import { runningChecks } from "./doctor-running.ts";
+import { upstreamCheck } from "./doctor-upstream.ts";
+
+const SHOWN = {
+  ok: { word: "ok  ", style: "green" },
+  warning: { word: "warn", style: "yellow" },
+  failed: { word: "FAIL", style: "red" },
+} as const;
+
+const MEND = "mend the config first";
+
+const GENERATION_TIMEOUT_MS = 600_000;
+
+interface DoctorFlags {
+  json?: boolean;
+  generate?: boolean;
+  timeout?: number;
+}
+
+/** `tollgate doctor` */
+export function doctorCommand(): Command {
+  return command("doctor", "check everything that a gateway needs, and say what to do")
+    .option("--generate", "also make one real video at the upstream, which may bill it")
+    .option(
+      "--timeout <duration>",
+      "with --generate: how long to wait for the video, such as 90s; 10m when left out",
+      spanMs("1s", "24h"),
+    )
+    .action(async (flags: DoctorFlags) => {
+      if (flags.timeout !== undefined && !flags.generate)
+        throw new OperatorError("--timeout belongs to --generate");
+      const progress = startProgress();
+      progress.show("looking at the config, Redis and the upstream ...");
+      const { config, checks } = await allChecks().finally(progress.done);
+      if (!flags.generate) return printChecks(checks, flags);
+      if (!config) {
+        return printChecks(
+          [...checks, failed("generation", "not made: the config is not valid", MEND)],
+          flags,
+        );
+      }
+      if (!flags.json) printChecks(checks, flags);
+      const { check, generation } = await generate(config, flags);
+      if (flags.json) printChecks([...checks, check], flags, generation);
+      else print({ json: {}, text: `\n${inWords([check])}`, ok: check.ok }, flags);
+    });
+}
+
+function printChecks(checks: readonly Check[], flags: DoctorFlags, generation?: object): void {
+  const ok = checks.every((one) => one.ok);
+  const text = `${inWords(checks)}\n\n${summary(checks)}`;
+  print({ json: { ok, checks, ...(generation && { generation }) }, text, ok }, flags);
+}
+
+/** Makes one real video. Each step is shown as it is seen; with --json on standard error. */
+async function generate(config: Config, { json, timeout = GENERATION_TIMEOUT_MS }: DoctorFlags) {
+  const show = (text: string): void => (json ? note(text) : void process.stdout.write(`${text}\n`));
+  const { host } = new URL(config.upstream.url);
+  const generation = testGeneration(config);
+  const { endpoint, text, price } = generation;
+  show(
+    `\nMaking one real video at ${host}: ${endpoint} ${text}\nIts price is ${price} credits by ${shownPath(config.pricesFile)}. No customer's account is charged; the upstream may bill you.\n`,
+  );
+  const run = await runGeneration(config, generation, {
+    timeoutMs: timeout,
+    onStep: (step) => show(inLine(step)),
+  });
+  return { check: generationCheck(run, host), generation: { host, endpoint, price, ...inJson(run) } };
+}
+
+const inLine = ({ at, http_statuses, finding }: Step): string =>
+  visible([at, ...http_statuses.map((status) => `HTTP ${status}`), finding].join("  "));
+
+function inJson({ requestId, end, tookMs, polls, steps }: GenerationRun) {
+  return {
+    request_id: requestId,
+    task_id: "taskId" in end ? end.taskId : null,
+    took_ms: tookMs,
+    polls,
+    steps,
+  };
+}
+
+async function allChecks(): Promise<{ config: Config | undefined; checks: Check[] }> {
+  const { config, hidden, text } = checkConfig();
+  const [store, upstream, running] = await Promise.all([
+    storeChecks(config),
+    config && upstreamCheck(config.upstream),
+    runningChecks(config, processLimits().openFiles),
+  ]);
+  const checks = [
+    configCheck(config, text, hiddenInWords(hidden)),
+    config ? certificatesCheck(config, Date.now()) : warning("certificates", "not looked at", MEND),
+    ...store.checks,
+    config ? journalCheck(config.store.journal, store.storeId) : warning("journal", "not looked at", MEND),
+    ...(await archiveChecks(config, store.storeId)),
+    upstream ?? failed("upstream", "not looked for: the config is not valid", MEND),
+    ...running,
+  ];
+  return { config, checks };
+}
+
+function inWords(checks: readonly Check[]): string {
+  const names = Math.max(...checks.map(({ name }) => name.length));
+  const width = widthOf(process.stdout) ?? Number.POSITIVE_INFINITY;
+  const indent = names + 8;
+  const lines = checks.map(({ name, status, message, advice }) => {
+    const { word, style } = SHOWN[status];
+    const finding = wrapped(visibleLines(message), width, indent);
+    const todo =
+      advice === undefined
+        ? ""
+        : `\n${" ".repeat(indent)}${wrapped(`-> ${visibleLines(advice)}`, width, indent + 3)}`;
+    return `${paint(style, word)}  ${name.padEnd(names)}  ${finding}${todo}`;
+  });
+  return lines.join("\n");
+}
+
+function summary(checks: readonly Check[]): string {
+  const count = (status: Check["status"]): number => checks.filter((one) => one.status === status).length;
+  const [failed, warnings] = [count("failed"), count("warning")];
+  if (failed > 0) return `${paint("red", `${failed} to mend`)}, ${warnings} to look at.`;
+  if (warnings > 0) return `Nothing to mend, ${paint("yellow", `${warnings} to look at`)}.`;
+  return paint("green", "Everything is in order.");
+}

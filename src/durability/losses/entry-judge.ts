@@ -1,0 +1,86 @@
+import type { Redis } from "ioredis";
+import { isLater } from "../../records/entry-ids.ts";
+import { LEDGER_START, recordOf, type StreamEntry } from "../../records/ledger-entries.ts";
+import { accountNames, partitionNames, partitionOfLedger, requestName } from "../../records/names.ts";
+import { many } from "../../redis/pipelines.ts";
+import type { ConfirmedEntry } from "./last-confirmed.ts";
+
+/** A ledger entry, as it is compared after a failover. */
+export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
+  const record = recordOf(fields);
+  const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id } = record;
+  const isOfRequest = request_id !== undefined;
+  const byHand = reason === "" && type === "recharge" ? "grant" : "adjustment";
+  const kind = !isOfRequest ? byHand : type === "consume" ? "charge" : "refund";
+  const entry: ConfirmedEntry = {
+    id,
+    accountId: account_id,
+    kind,
+    credits: Math.abs(Number(amount)),
+    reference,
+  };
+  if (request_id !== undefined) entry.requestId = request_id;
+  return entry;
+}
+
+/** Whether a failover must not lose it: a charge, or what an operator made. A failed task's refund comes again with its next poll. */
+export const mustSurvive = ({ kind, reference }: ConfirmedEntry): boolean =>
+  kind === "charge" || reference !== "";
+
+/**
+ * Which of these entries a ledger does not have under their ids, without those that have left it for the archive. A changed primary may have given the id to another entry.
+ * For an entry of a store without replicas the id alone counts.
+ */
+export async function goneEntries<E extends ConfirmedEntry>(
+  redis: Redis,
+  ledgerOf: (entry: E) => string,
+  entries: readonly E[],
+): Promise<E[]> {
+  const found = await many<StreamEntry[], E>(redis, entries, (pipe, entry) =>
+    pipe.xrange(ledgerOf(entry), entry.id, entry.id),
+  );
+  const gone = entries.filter((entry, at) => {
+    const there = found[at]?.[0];
+    return !there || (entry.onReplicas === true && !isSame(confirmedEntry(there), entry));
+  });
+  const cuts = await cutsOf(redis, gone.map(ledgerOf));
+  return gone.filter((entry) => isLater(entry.id, cuts.get(ledgerOf(entry))!));
+}
+
+/** The last entries that have left these ledgers, by ledger; `LEDGER_START` where none has. */
+export async function cutsOf(redis: Redis, ledgers: readonly string[]): Promise<Map<string, string>> {
+  const names = [...new Set(ledgers)];
+  const cuts = await many<string | null, string>(redis, names, (pipe, ledger) =>
+    pipe.hget(partitionNames(partitionOfLedger(ledger)).trimmed, "last_entry"),
+  );
+  return new Map(names.map((ledger, at) => [ledger, cuts[at] ?? LEDGER_START]));
+}
+
+const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>
+  a.accountId === b.accountId &&
+  a.kind === b.kind &&
+  a.reference === b.reference &&
+  (b.requestId === undefined || a.requestId === b.requestId);
+
+/**
+ * Which of these entries, that are gone under their ids, are lost. A charge is not if its request is charged, and what
+ * has a reference is not if that is known: they were made again. What a failover may lose does not count.
+ */
+export async function lostAmong<E extends ConfirmedEntry>(
+  redis: Redis,
+  ledgerOf: (entry: E) => string,
+  gone: readonly E[],
+): Promise<E[]> {
+  const answers = await many<string | null, E>(redis, gone, (pipe, entry) => {
+    const partition = partitionOfLedger(ledgerOf(entry));
+    return entry.kind === "charge"
+      ? pipe.hget(requestName(partition, entry.requestId ?? ""), "state")
+      : pipe.hget(accountNames(partition, entry.accountId).references, entry.reference);
+  });
+  return gone.filter((entry, at) => {
+    if (entry.onReplicas !== true) return true;
+    const answer = answers[at];
+    if (entry.kind === "charge") return answer !== "bound" && answer !== "finished";
+    return mustSurvive(entry) && answer === null;
+  });
+}

@@ -1,0 +1,233 @@
+import { mkdirSync, rmSync, statSync } from "node:fs";
+import { rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { isLater } from "../../records/entry-ids.ts";
+import { StoreError } from "../../redis/reasons.ts";
+import type { FoundStore } from "../../redis/store-facts.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import { fileNamesIn, newFileName, readRegularFile, SILENT_MS } from "../process-files.ts";
+import type { Term } from "../terms.ts";
+
+const FORMAT = 1;
+const SUFFIX = ".marks.json";
+/** Eight stores of 1,024 partitions take some 3 MB. */
+const FILE_BYTES_MAX = 32 * 2 ** 20;
+/** Stores that are remembered; beyond, the one that was met first is forgotten. */
+const STORES_MAX = 8;
+
+/** A ledger entry that a store has confirmed. */
+export interface ConfirmedEntry {
+  /** Id in the partition's stream. */
+  id: string;
+  accountId: string;
+  /** charge, refund or grant. */
+  kind: string;
+  credits: number;
+  /** Of a grant. */
+  reference: string;
+  /** Of a charge or refund. */
+  requestId?: string;
+  /**
+   * Replicas had it when it was read. A changed primary may have it under another id: its gateway has sent it again. Without
+   * this the entry has to be there under its id.
+   */
+  onReplicas?: true;
+}
+
+/** The last entry of each partition's ledger that a store has confirmed, by the ledger's name. */
+export interface LastConfirmed {
+  /** The acceptance after which they were read (Unix ms by the store's clock); 0 before any. */
+  epoch: number;
+  entries: Map<string, ConfirmedEntry>;
+}
+
+type Terms = Map<string, Map<string, Term>>;
+
+/** The content of a file. */
+interface Content {
+  format: number;
+  stores: Record<
+    string,
+    {
+      epoch: number;
+      marks: Record<string, ConfirmedEntry>;
+      terms: Record<string, Term>;
+    }
+  >;
+}
+
+export type LastConfirmedFile = ReturnType<typeof openLastConfirmed>;
+
+/** Keeps an entry, unless a later one of its ledger is known. @returns whether it was kept */
+function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedEntry): boolean {
+  const known = entries.get(ledger);
+  if (known && !isLater(entry.id, known.id)) return false;
+  entries.set(ledger, entry);
+  return true;
+}
+
+/** Keeps a term, unless a later one is known. @returns whether it was another */
+function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term): boolean {
+  const ofStore = terms.get(storeId) ?? new Map<string, Term>();
+  terms.set(storeId, ofStore);
+  const known = ofStore.get(name);
+  if (known && (known.term > term.term || (known.term === term.term && known.replid === term.replid)))
+    return false;
+  ofStore.set(name, term);
+  return true;
+}
+
+/** Whether a store is one that is known, the first one, or one that an operator has accepted. */
+const isMeant = ({ id, epoch }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
+  known.size === 0 || (id !== undefined && (epoch > 0 || known.has(id)));
+
+/** The same, as the files of a folder say. */
+export const isMeantBy = (folder: string | undefined, found: FoundStore): boolean =>
+  folder === undefined || isMeant(found, readLastConfirmed(folder));
+
+/** Why a store that is not meant is refused. */
+export const replacedStore = (id: string | undefined): StoreError =>
+  new StoreError(
+    `Redis ${id === undefined ? "is empty" : `holds another store (${id})`}, and the journal folder knows a store that has accounts and credits`,
+    "bring back that Redis with its data; if this one is meant, run `tollgate store accept`, or start with an empty journal folder",
+  );
+
+/** The last confirmed entries of each store over all files of a folder. Files that cannot be read are skipped. */
+export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
+
+/** @returns also the files that were read, by name, with the time of their last change, Unix ms */
+function readFolder(
+  folder: string,
+  log?: Logger,
+): { stores: Map<string, LastConfirmed>; terms: Terms; read: Map<string, number> } {
+  const stores = new Map<string, LastConfirmed>();
+  const terms: Terms = new Map();
+  const read = new Map<string, number>();
+  for (const name of fileNamesIn(folder, SUFFIX)) {
+    try {
+      const path = join(folder, name);
+      const { mtimeMs } = statSync(path);
+      const content = JSON.parse(readRegularFile(path, FILE_BYTES_MAX)) as Content;
+      if (content.format !== FORMAT) throw new Error(`format ${content.format} is of another version`);
+      for (const [storeId, { epoch, marks, terms: ofStore }] of Object.entries(content.stores)) {
+        for (const [name, term] of Object.entries(ofStore)) keepLaterTerm(terms, storeId, name, term);
+        let known = stores.get(storeId);
+        if (known && known.epoch > epoch) continue;
+        if (!known || known.epoch < epoch) {
+          known = { epoch, entries: new Map() };
+          stores.set(storeId, known);
+        }
+        for (const [ledger, entry] of Object.entries(marks)) keepLater(known, ledger, entry);
+      }
+      read.set(name, mtimeMs);
+    } catch (error) {
+      log?.warn({ err: error, file: name }, "a file of last confirmed ledger entries cannot be read");
+    }
+  }
+  return { stores, terms, read };
+}
+
+/** What is known of a store; that of the first one is forgotten where there are too many. */
+function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Terms): LastConfirmed {
+  const known = stores.get(storeId);
+  if (known) return known;
+  if (stores.size >= STORES_MAX) {
+    const first = stores.keys().next().value!;
+    stores.delete(first);
+    terms.delete(first);
+  }
+  const store = { epoch: 0, entries: new Map() };
+  stores.set(storeId, store);
+  return store;
+}
+
+/**
+ * The last ledger entries that stores have confirmed, in a small file of this process beside the journal. It starts with
+ * the content of all processes' files, and replaces those of processes that have ended.
+ * @param folder without one the entries are kept in memory only
+ */
+export function openLastConfirmed(folder: string | undefined, log: Logger) {
+  const found = folder === undefined ? undefined : readFolder(folder, log);
+  const stores = found?.stores ?? new Map<string, LastConfirmed>();
+  const terms = found?.terms ?? new Map();
+  const own = newFileName(SUFFIX);
+  let hasChanged = false;
+  let saving: Promise<void> = Promise.resolve();
+  /** Files whose entries are among ours. */
+  let merged = found?.read ?? new Map<string, number>();
+
+  const of = (storeId: string): LastConfirmed => storeOf(storeId, stores, terms);
+
+  async function write(into: string): Promise<void> {
+    if (!hasChanged) return;
+    hasChanged = false;
+    const content: Content = { format: FORMAT, stores: {} };
+    for (const [storeId, { epoch, entries }] of stores)
+      content.stores[storeId] = {
+        epoch,
+        marks: Object.fromEntries(entries),
+        terms: Object.fromEntries(terms.get(storeId) ?? []),
+      };
+    mkdirSync(into, { recursive: true });
+    const path = join(into, own);
+    await writeFile(`${path}.tmp`, JSON.stringify(content), { mode: 0o600, flush: true });
+    await rename(`${path}.tmp`, path);
+    removeMerged(into);
+  }
+
+  /**
+   * Removes files of ended processes whose entries are in our file now, unless they have changed since they were read. A
+   * process that lives after all writes its file again at its next change.
+   */
+  function removeMerged(from: string): void {
+    for (const [name, readMs] of merged) {
+      const { mtimeMs } = statSync(join(from, name), { throwIfNoEntry: false }) ?? {};
+      if (mtimeMs === readMs && Date.now() - mtimeMs > SILENT_MS) rmSync(join(from, name), { force: true });
+    }
+    merged = new Map();
+  }
+
+  const file = {
+    of,
+    keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
+      if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
+    },
+    isMeant: (found: FoundStore): boolean => isMeant(found, stores),
+    /** This store is used: resolves once that is on disk. */
+    async use(storeId: string): Promise<void> {
+      if (stores.has(storeId)) return;
+      of(storeId);
+      hasChanged = true;
+      await file.save();
+    },
+    /** The latest primary of a partition that a gateway has used, by the name of its record. */
+    term: (storeId: string, name: string): Term | undefined => terms.get(storeId)?.get(name),
+    keepTerm(storeId: string, name: string, term: Term): void {
+      // The file has the terms of the stores that it knows.
+      of(storeId);
+      if (keepLaterTerm(terms, storeId, name, term)) hasChanged = true;
+    },
+    /** The entry is there under another id, if at all: the ledger is read anew. */
+    forget(storeId: string, ledger: string): void {
+      if (of(storeId).entries.delete(ledger)) hasChanged = true;
+    },
+    /** An operator has accepted the store as it was then: entries from before are no longer compared. */
+    accept(storeId: string, epoch: number): void {
+      of(storeId);
+      stores.set(storeId, { epoch, entries: new Map() });
+      hasChanged = true;
+    },
+    /** Writes changes. A failure is logged, and the next call tries again. */
+    save(): Promise<void> {
+      if (folder === undefined) return Promise.resolve();
+      saving = saving
+        .then(() => write(folder))
+        .catch((error: unknown) => {
+          hasChanged = true;
+          log.error({ err: error, folder }, "the last confirmed ledger entries cannot be written");
+        });
+      return saving;
+    },
+  };
+  return file;
+}

@@ -1,0 +1,112 @@
+import { wouldFailAgain } from "../../redis/script-errors.ts";
+import type { Binding } from "../../scripts/bind.ts";
+import type { Run } from "../../scripts/script-definition.ts";
+import { type Voided, voidHold } from "../../scripts/void.ts";
+import { ClaimError } from "../claims.ts";
+import type { OutboxParts } from "./outbox.ts";
+import { FLUSH_BATCH, type Queue } from "./outbox-queues.ts";
+import { type Charge, logFieldsOf, type Settlement } from "./pending-settlement.ts";
+
+/** The primary of a store that a flush sends to. */
+export interface FlushTarget {
+  run: Run;
+  /** Undefined while the store has no id. */
+  storeId: string | undefined;
+  /** Whether the primary that `run` calls can settle it now; nothing else is sent. */
+  has(settlement: Settlement): boolean;
+  /** The store's clock, Unix ms. */
+  nowMs(): number;
+  /** Runs BIND. @param isRepeat whether the store has answered it before @throws ClaimError */
+  bind(call: Charge["call"], isRepeat: boolean): Promise<Binding>;
+  /** The run of the primary, where answered charges wait for replicas. */
+  runId?: string | undefined;
+  /** Called with what the store has answered. */
+  charged?(charge: Charge, outcome: Binding): void;
+  voided?(outcome: Voided["outcome"]): void;
+}
+
+/** Sends settlements to their store. */
+export function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
+  /** @returns the charge, if the store has made it */
+  async function send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
+    const { atMs, untilMs = atMs + settleWithinMs() } = settlement;
+    if (target.nowMs() > untilMs) {
+      log.error(logFieldsOf(settlement), "a settlement is too old to be sent; settle it by hand");
+      return undefined;
+    }
+    try {
+      return await settle(target, settlement);
+    } catch (error) {
+      if (!wouldFailAgain(error)) throw error;
+      log.error({ err: error, ...logFieldsOf(settlement) }, "the store refuses a settlement; it is given up");
+      return undefined;
+    }
+  }
+
+  /** @param done called for each that has an answer, or is given up */
+  async function sendSome(
+    target: FlushTarget,
+    settlements: readonly Settlement[],
+    done: (settlement: Settlement) => void,
+  ): Promise<void> {
+    const results = await Promise.allSettled(
+      settlements.map(async (settlement) => {
+        const charged = await send(target, settlement).catch(waitForClaimOrThrow(settlement));
+        if (charged === "waits_for_claim") return;
+        done(settlement);
+        if (charged) unconfirmed?.add({ ...charged, isCounted: true, isAnswered: true }, target.runId);
+      }),
+    );
+    reportSize();
+    // What waits for a frozen partition, or for the primary of its claim, is no failure of this one.
+    const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
+    if (failed) throw (failed as PromiseRejectedResult).reason;
+  }
+
+  /** This primary is not at fault, and is used without it. */
+  const waitForClaimOrThrow = (settlement: Settlement) => (error: unknown) => {
+    if (!(error instanceof ClaimError)) throw error;
+    queues.waitForClaim(settlement);
+    return "waits_for_claim" as const;
+  };
+
+  async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
+    const next = (): Settlement[] => queues.nextFor(target, queue);
+    for (let batch = next(); batch.length > 0; batch = next())
+      await sendSome(target, batch, (settlement) => queues.remove(queue, settlement));
+  }
+
+  async function sendInTurn(
+    target: FlushTarget,
+    settlements: readonly Settlement[],
+    done: (settlement: Settlement) => void,
+  ): Promise<void> {
+    for (let at = 0; at < settlements.length; at += FLUSH_BATCH)
+      await sendSome(target, settlements.slice(at, at + FLUSH_BATCH), done);
+  }
+
+  return {
+    sendAll,
+    sendWaitingForClaim: (target: FlushTarget, queue: Queue): Promise<void> =>
+      sendInTurn(target, queues.waitingForClaimOf(target, queue), (settlement) =>
+        queues.remove(queue, settlement),
+      ),
+    /** Sends the answered charges that this run of the primary may lack. */
+    sendMissed: (target: FlushTarget): Promise<void> =>
+      sendInTurn(target, unconfirmed?.missedBy(target) ?? [], (settlement) =>
+        unconfirmed?.remove([settlement as Charge]),
+      ),
+  };
+}
+
+/** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */
+async function settle(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
+  if (settlement.script === "bind") {
+    const outcome = await target.bind(settlement.call, settlement.isCounted === true);
+    target.charged?.(settlement, outcome);
+    return outcome === "conflict" || outcome === "forgotten" ? undefined : settlement;
+  }
+  const { outcome } = await target.run(voidHold, settlement.call);
+  target.voided?.(outcome);
+  return undefined;
+}

@@ -1,0 +1,199 @@
+import type { Logger } from "../../telemetry/log.ts";
+import type { Journal } from "./journal.ts";
+import { createQueues, type Queues } from "./outbox-queues.ts";
+import { createSending, type FlushTarget } from "./outbox-sending.ts";
+import { type Charge, isUnmetered, logFieldsOf, type Settlement } from "./pending-settlement.ts";
+import type { UnconfirmedCharges } from "./unconfirmed.ts";
+
+const ENTRIES_MAX = 50_000;
+/** About 1 KB each. Further ones are in the log only. */
+const UNMETERED_MAX = 20_000;
+const UNREMEMBERED_LOG_EVERY_MS = 10_000;
+/** Lines of answered charges in the journal; above it, those that are needed no more are removed. */
+const ANSWERED_LINES_MAX = 100_000;
+
+/** How many settlements wait, and how many of them for another store than the present one. */
+export interface OutboxSize {
+  entries: number;
+  ofOtherStores: number;
+}
+
+interface OutboxOptions {
+  log: Logger;
+  journal: Journal;
+  /**
+   * For settlements that have no time of their own. Older ones are dropped: the store may have forgotten their requests by
+   * then, and would charge them once more.
+   */
+  settleWithinMs(): number;
+  changed(size: OutboxSize): void;
+  /** Keeps charges that the store has answered until replicas have them; without it they are done. */
+  unconfirmed?: UnconfirmedCharges | undefined;
+}
+
+export interface OutboxParts extends OutboxOptions {
+  queues: Queues;
+  reportSize(): void;
+}
+
+/**
+ * Settlements that wait for their store to answer again, one per request id and script. Those of another store than the
+ * present one wait until theirs is back. Bounded: beyond the bound the oldest is dropped and logged (its hold ends at
+ * the due time).
+ */
+export function createOutbox(options: OutboxOptions) {
+  const { journal, unconfirmed } = options;
+  const queues = createQueues();
+  const { size, sizeFor, hasFor, hasWaitingForClaim } = queues;
+  /** The store of the latest flush. */
+  let present: string | undefined;
+  const reportSize = (): void =>
+    options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
+  const parts: OutboxParts = { ...options, queues, reportSize };
+  const keeping = createKeeping(parts);
+  const { sendAll, sendWaitingForClaim, sendMissed } = createSending(parts);
+
+  return {
+    ...keeping,
+    size,
+    sizeFor,
+    hasFor,
+    hasWaitingForClaim,
+    sendMissed,
+    /** Sends settlements whose claim was refused before. The claim may succeed now. Throws if this primary fails itself. */
+    async flushWaitingForClaim(target: FlushTarget): Promise<void> {
+      for (const queue of queues.of(target.storeId)) await sendWaitingForClaim(target, queue);
+      await keeping.clearJournal(target.storeId);
+    },
+    /** Takes over the settlements of ended gateways, now and later; calls `found` when there is something to flush. */
+    watch: (found: () => void): Promise<void> =>
+      journal.watch({
+        waiting: () => [...queues.all(), ...(unconfirmed?.all() ?? [])],
+        take: (settlements) => take(parts, settlements, found),
+      }),
+    /**
+     * Sends everything that waits for this primary of this store, and nothing that waits for another. Throws on the first
+     * failure; settlements without an answer stay.
+     */
+    async flush(target: FlushTarget): Promise<void> {
+      const { storeId } = target;
+      present = storeId;
+      reportSize();
+      do {
+        for (const queue of queues.of(storeId)) await sendAll(target, queue);
+        await sendMissed(target);
+        // A settlement that was put after its queue was sent has no answer yet, and stays on disk. So do those of another
+        // primary, and with them the lines that are answered: a second answer to these changes nothing.
+        await keeping.clearJournal(storeId);
+        // More may have been put meanwhile, and nothing would send it once the breaker has closed.
+      } while (hasFor(target));
+    },
+  };
+}
+
+/** Keeps settlements in memory and in the journal. */
+function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
+  const { sizeOf, sizeFor } = queues;
+  /** Lines of answered charges since the journal was last cleared. */
+  let answeredLines = 0;
+
+  /**
+   * Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way.
+   * @param waitsForClaim whether it waits for a claim on another primary, and `flush` leaves it alone
+   */
+  async function put(settlement: Settlement, waitsForClaim = false): Promise<void> {
+    if (isUnmetered(settlement)) {
+      if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);
+    } else if (sizeOf(false) >= ENTRIES_MAX)
+      log.error(
+        logFieldsOf(queues.removeOldest()),
+        "the outbox is full; its oldest settlement is given up; settle it by hand",
+      );
+    const kept = withDeadline(settlement);
+    queues.add(kept);
+    if (waitsForClaim) queues.waitForClaim(kept);
+    reportSize();
+    await write([kept]);
+  }
+
+  let unrememberedLoggedMs = Number.NEGATIVE_INFINITY;
+  function reportUnremembered(settlement: Settlement): void {
+    if (performance.now() - unrememberedLoggedMs < UNREMEMBERED_LOG_EVERY_MS) return;
+    unrememberedLoggedMs = performance.now();
+    log.error(
+      logFieldsOf(settlement),
+      "more unmetered tasks wait than are kept; others see this one only here",
+    );
+  }
+
+  function withDeadline<S extends Settlement>(settlement: S): S {
+    const { atMs, settleWithinMs: withinMs = settleWithinMs(), untilMs = atMs + withinMs } = settlement;
+    return { ...settlement, untilMs };
+  }
+
+  /** @returns whether they are on disk */
+  async function write(settlements: readonly Settlement[]): Promise<boolean> {
+    try {
+      await Promise.all(settlements.map(journal.append));
+      return true;
+    } catch (error) {
+      log.error(
+        { err: error, request_id: settlements.at(-1)?.call.requestId },
+        "the journal cannot be written; a crash now loses this charge",
+      );
+      return false;
+    }
+  }
+
+  /**
+   * Keeps a charge that the store has answered, until replicas have it.
+   * @param runId the run of the primary that has answered it
+   * @returns whether it is on disk
+   */
+  function keepAnswered(charge: Charge, runId: string | undefined): Promise<boolean> {
+    const kept: Charge = { ...withDeadline(charge), isCounted: true, isAnswered: true };
+    const { storeId } = charge;
+    unconfirmed?.add(kept, runId);
+    if (++answeredLines < ANSWERED_LINES_MAX || !unconfirmed || sizeFor(storeId) > 0) return write([kept]);
+    // A crash before they are written again loses charges only if the primary is lost at the same moment.
+    const all = unconfirmed.of(storeId);
+    void clearFile(storeId);
+    answeredLines = all.length;
+    return write(all);
+  }
+
+  async function clearFile(storeId: string | undefined): Promise<void> {
+    answeredLines = 0;
+    await journal.clear(storeId).catch((error: unknown) => {
+      log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
+    });
+  }
+
+  /** Unless a settlement of this store waits for its answer or for replicas. */
+  async function clearJournal(storeId: string | undefined): Promise<void> {
+    if (sizeFor(storeId) === 0 && !unconfirmed?.has(storeId)) await clearFile(storeId);
+  }
+
+  return { put, keepAnswered, clearJournal };
+}
+
+/** Takes over what a gateway that ended has left. @param found called when there is something to flush */
+function take(
+  { log, queues, unconfirmed, reportSize }: OutboxParts,
+  settlements: readonly Settlement[],
+  found: () => void,
+): void {
+  const answered = unconfirmed ? settlements.filter(isAnsweredCharge) : [];
+  for (const charge of answered) unconfirmed?.add(charge, undefined);
+  if (answered.length > 0)
+    log.info({ entries: answered.length }, "answered charges of a gateway that ended are sent again");
+  const waiting = unconfirmed ? settlements.filter((one) => !isAnsweredCharge(one)) : settlements;
+  if (waiting.length === 0) return;
+  waiting.forEach(queues.add);
+  log.warn({ entries: waiting.length }, "settlements of a gateway that ended are replayed");
+  reportSize();
+  found();
+}
+
+const isAnsweredCharge = (settlement: Settlement): settlement is Charge =>
+  settlement.script === "bind" && settlement.isAnswered === true;

@@ -1,0 +1,47 @@
+import type { BindCall } from "../../scripts/bind.ts";
+import type { VoidCall } from "../../scripts/void.ts";
+
+/**
+ * How long a settlement may be sent, ms: half of the retention. Of a request that the store has forgotten, BIND cannot tell whether
+ * it was charged.
+ */
+export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
+
+/** A settlement whose outcome in the store may be unknown. It can be sent again: scripts are idempotent. */
+interface Waiting {
+  /** The store that admitted the request; no other is sent it. Missing where that store had no id. */
+  storeId?: string | undefined;
+  /** When it was first sent, Unix ms by the store's clock. */
+  atMs: number;
+  /** How long it may be sent, ms from `atMs`; see `settleWithinMs`. */
+  settleWithinMs?: number;
+  /** Until when it may be sent, Unix ms by the store's clock; fixed when it is put. */
+  untilMs?: number;
+  /** The store has answered it before, so its outcome is in the metrics already. Sent again, it counts as a replay. */
+  isCounted?: boolean;
+  /** BIND has answered `uncollected`, and a repeat will answer the same. Not written to the journal. */
+  isUncollected?: boolean;
+  /** The store has answered it. It is kept until a replica has it, too, and sent again to a primary that may lack it. */
+  isAnswered?: boolean;
+}
+
+/** Charges a request for the task that it got. */
+export interface Charge extends Waiting {
+  script: "bind";
+  call: BindCall;
+}
+
+/** Voids a hold. */
+export interface VoidSettlement extends Waiting {
+  script: "void";
+  call: VoidCall;
+}
+
+export type Settlement = Charge | VoidSettlement;
+
+/** A task that passed while the store was away: it is bound at price 0, of a request that was never admitted. */
+export const isUnmetered = (settlement: Settlement): boolean =>
+  settlement.script === "bind" && settlement.call.price === 0;
+
+/** What the log says of a settlement. */
+export const logFieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });

@@ -1,0 +1,246 @@
+import type { Redis } from "ioredis";
+import { hostText, parseRedisAddress, type RedisHost } from "../domain/redis-address.ts";
+import { META, termName } from "../records/names.ts";
+import { clientOf, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
+import type { Connection } from "../redis/connection.ts";
+import type { Primary } from "../redis/primary.ts";
+import { StoreError } from "../redis/reasons.ts";
+import { isRefusedByStore } from "../redis/script-errors.ts";
+import type { Logger } from "../telemetry/log.ts";
+
+/** Of a connection of its own to a server that may be gone. */
+const DIAL_MS = 1000;
+const LOOK_EVERY_MS = 15_000;
+
+/** Which primary a gateway has used last. */
+export interface Term {
+  /** Grows whenever a primary is followed by another, or starts anew. */
+  term: number;
+  /** `master_replid` of the server. */
+  replid: string;
+  at: RedisHost;
+}
+
+/** Keeps the latest term of each primary beyond this process. */
+interface TermFile {
+  term(storeId: string, name: string): Term | undefined;
+  keepTerm(storeId: string, name: string, term: Term): void;
+}
+
+/** What a server says of itself. */
+interface Server {
+  run: string;
+  replid: string;
+}
+
+type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
+
+/**
+ * Makes sure that of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is
+ * used. Each primary carries a term, which the first gateway that meets a new replication id raises. A gateway that comes
+ * to another primary tells the one before, if it still answers; gateways that read that stop using it. A Redis Cluster
+ * has epochs of its own. Decision 0048.
+ * @param options.lookEveryMs for tests
+ */
+export function createTerms(
+  connection: Pick<Connection, "facts" | "partitionOn" | "metrics" | "primaries">,
+  options: { file: TermFile; log: Logger; lookEveryMs?: number },
+) {
+  const { file, log, lookEveryMs = LOOK_EVERY_MS } = options;
+  const { nextTerm, leadsElsewhere } = createSuccession(file, log);
+  const lookedMs = new WeakMap<Checked, number>();
+  const ids = createShownIds(connection);
+  const nameFor = (primary: Primary): string => termName(connection.partitionOn(primary));
+
+  return {
+    /** Part of each probe. @throws StoreError if this primary must not be used, in words that say what to do */
+    async requireLatest(primary: Primary): Promise<void> {
+      const { id, cluster } = connection.facts() ?? {};
+      const server = await primary.within(replicationOf(primary.redis));
+      if (server === undefined) return;
+      ids.learn(primary, server.replid);
+      if (id === undefined || cluster) return;
+      const name = nameFor(primary);
+      const { term, replid, left } = await primary.within(recordIn(primary.redis, name));
+      if (left !== null) throw replaced(left);
+      if (replid !== server.replid) return nextTerm(primary, id, name, server.replid, term);
+      const known = file.term(id, name);
+      if (known && known.term > term && known.replid !== replid) throw smallerTerm(known, term);
+      file.keepTerm(id, name, { term, replid, at: hostOf(primary) });
+    },
+    /**
+     * Looks again while the primary is used, once a second: whether another gateway has left it, and now and then whether new
+     * connections lead to another primary, as behind a proxy that keeps old ones open.
+     * @returns why it must not be used any more
+     */
+    async whyNot(primary: Primary): Promise<string | undefined> {
+      ids.show(primary);
+      const { id, cluster } = connection.facts() ?? {};
+      if (id === undefined) return undefined;
+      const name = nameFor(primary);
+      const left = cluster ? null : await primary.within(primary.redis.hget(name, "left"));
+      if (left !== null) return replaced(left).message;
+      const nowMs = performance.now();
+      if (!lookedMs.has(primary)) lookedMs.set(primary, nowMs);
+      if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
+      lookedMs.set(primary, nowMs);
+      // A primary gets another id, too, when its first replica comes.
+      const server = await primary.within(replicationOf(primary.redis));
+      if (server === undefined) return undefined;
+      ids.learn(primary, server.replid);
+      if (cluster || primary.endpoint.at !== undefined) return undefined;
+      if (!(await leadsElsewhere(primary, server, id, name))) return undefined;
+      primary.redis.disconnect(true);
+      return "new connections lead to another primary";
+    },
+    /** The primary is not used at present. */
+    unused: ids.hide,
+  };
+}
+
+export type Terms = ReturnType<typeof createTerms>;
+
+/** How a primary gets a later term, and the one before is told. */
+function createSuccession(file: TermFile, log: Logger) {
+  /** Says on the primary that was used before that another is used now. */
+  async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
+    const told = await dial(endpoint, former.at, async (redis) => {
+      if ((await replicationOf(redis))?.replid !== former.replid) return false;
+      await redis.hset(name, "left", leftText(now));
+      return true;
+    });
+    if (told)
+      log.error(
+        { former: hostText(former.at), primary: hostText(now.at) },
+        "the primary before still takes writes; it was told that gateways use another; stop it",
+      );
+  }
+
+  /** @throws StoreError if another primary has a later term and still answers */
+  async function nextTerm(primary: Checked, storeId: string, name: string, replid: string, noted: number) {
+    const known = file.term(storeId, name);
+    const isOther = known !== undefined && known.replid !== replid;
+    if (isOther && known.term > noted && (await isStillPrimary(primary.endpoint, known)))
+      throw smallerTerm(known, noted);
+    const next: Term = { term: Math.max(noted, known?.term ?? 0) + 1, replid, at: hostOf(primary) };
+    await primary
+      .within(primary.redis.hset(name, "term", next.term, "replid", replid))
+      .catch((error: unknown) => {
+        // Settlements and polls still work without memory.
+        if (!isRefusedByStore(error)) throw error;
+      });
+    file.keepTerm(storeId, name, next);
+    if (isOther) tellFormer(primary.endpoint, name, known, next).catch(() => undefined);
+  }
+
+  async function leadsElsewhere(
+    primary: Checked,
+    mine: Server,
+    storeId: string,
+    name: string,
+  ): Promise<boolean> {
+    const other = await dial(primary.endpoint, hostOf(primary), async (redis) => {
+      const server = await replicationOf(redis);
+      const isSameStore = (await redis.hget(META, "id")) === storeId;
+      return isSameStore && (await redis.hget(name, "left")) === null ? server : undefined;
+    }).catch(() => undefined);
+    if (other === undefined || mine.run === other.run) return false;
+    const known = file.term(storeId, name);
+    const now: Term = { term: (known?.term ?? 0) + 1, replid: other.replid, at: hostOf(primary) };
+    await primary.within(primary.redis.hset(name, "left", leftText(now)));
+    log.error(
+      "the connection leads to a primary that new connections do not lead to; it is left: stop that server",
+    );
+    return true;
+  }
+
+  return { nextTerm, leadsElsewhere };
+}
+
+/** The metric of the replication ids of the primaries that are used. */
+function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "primaries">) {
+  const known = new WeakMap<Checked, string>();
+  const shown = new Map<string, string>();
+  const labelOf = (primary: Checked): string => primary.name ?? hostText(hostOf(primary));
+
+  function remove(label: string): void {
+    const replication_id = shown.get(label);
+    if (replication_id === undefined) return;
+    metrics.primaryInfo.remove({ primary: label, replication_id });
+    shown.delete(label);
+  }
+
+  function show(primary: Checked): void {
+    const [label, replication_id] = [labelOf(primary), known.get(primary)];
+    if (replication_id === undefined || shown.get(label) === replication_id) return;
+    // Nobody looks at primaries that were left.
+    const present = new Set(primaries().map(labelOf));
+    for (const other of shown.keys()) if (!present.has(other)) remove(other);
+    remove(label);
+    metrics.primaryInfo.set({ primary: label, replication_id }, 1);
+    shown.set(label, replication_id);
+  }
+
+  return {
+    hide: (primary: Checked): void => remove(labelOf(primary)),
+    show,
+    learn: (primary: Checked, replid: string): void => void known.set(primary, replid),
+  };
+}
+
+/** The server of a primary, by the address that leads to it. */
+const hostOf = ({ endpoint: { at, redisUrl } }: Pick<Checked, "endpoint">): RedisHost => {
+  const { host, port } = at ?? parseRedisAddress(redisUrl).hosts[0]!;
+  return { host, port };
+};
+
+async function recordIn(redis: Redis, name: string) {
+  const [term, replid, left] = await redis.hmget(name, "term", "replid", "left");
+  return { term: Number(term ?? 0), replid: replid ?? undefined, left: left ?? null };
+}
+
+const isStillPrimary = (endpoint: RedisEndpoint, { at, replid }: Term): Promise<boolean> =>
+  dial(endpoint, at, async (redis) => (await replicationOf(redis))?.replid === replid).catch(() => false);
+
+/** @returns undefined for a server that is no primary, or does not say */
+async function replicationOf(redis: Redis): Promise<Server | undefined> {
+  const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
+  const run = /^run_id:(\w+)/m.exec(server)?.[1];
+  const replid = /^master_replid:(\w+)/m.exec(replication)?.[1];
+  const isPrimary = /^role:master/m.test(replication);
+  return isPrimary && run !== undefined && replid !== undefined ? { run, replid } : undefined;
+}
+
+async function dial<T>(
+  endpoint: RedisEndpoint,
+  at: RedisHost,
+  work: (redis: Redis) => Promise<T>,
+): Promise<T> {
+  const limits = { connectTimeout: DIAL_MS, commandTimeout: DIAL_MS };
+  const redis = clientOf({ ...endpoint, at }, { ...limits, retryStrategy: () => null });
+  redis.on("error", () => undefined);
+  try {
+    await redis.connect();
+    await selectDatabase(redis);
+    return await work(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+const leftText = ({ term, replid, at }: Term): string => `${term} ${replid} ${hostText(at)}`;
+
+function replaced(left: string): StoreError {
+  const [term = "", replid = "", at = ""] = left.split(" ");
+  return new StoreError(
+    `this primary was replaced: gateways use ${at} (term ${term}, replication id ${replid}), and this server still takes writes`,
+    "stop it, and let REDIS_URL lead to the other; see TollgateTwoPrimaries in docs/operations.md",
+  );
+}
+
+function smallerTerm({ term, replid, at }: Term, noted: number): StoreError {
+  return new StoreError(
+    `this primary is of an earlier time (term ${noted}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
+    "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations.md",
+  );
+}

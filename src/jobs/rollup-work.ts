@@ -1,0 +1,116 @@
+import { rollUp } from "../ledger/rolling-up.ts";
+import type { Connection } from "../redis/connection.ts";
+import { takeTurn } from "../redis/take-turn.ts";
+import { createWriteWatch } from "../redis/write-watch.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+
+/** Exists until the next round of any gateway is due. */
+const TURN = "tg:rollup-turn";
+const ROUND_EVERY_MS = 1000;
+/** Calls for one partition in a round: the others come in between. */
+const SLICES_MAX = 40;
+
+interface RollupOptions {
+  connection: Connection;
+  metrics: Pick<Metrics, "usageUnexplained">;
+  log: Logger;
+}
+
+/**
+ * Rolls the ledger up into usage, about once a second by one of all gateways. Whose turn it is only saves work: two that do it
+ * at a time count nothing twice. Decision 0054.
+ */
+export function createRollup({ connection, metrics, log }: RollupOptions) {
+  const ending = new AbortController();
+  /** Partitions whose ledger is not accounted for, and by how many entries. */
+  const unexplained = new Map<number, number>();
+  const watch = createWriteWatch();
+  /** A call of the last look failed, so not all is counted. */
+  let failed = false;
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+
+  async function one(partition: number): Promise<boolean> {
+    const { run } = connection.of(partition);
+    const result = await rollUp(run, { partition, slicesMax: SLICES_MAX, signal: ending.signal });
+    if (!result.more) show(partition, result.unexplained);
+    return result.more;
+  }
+
+  function show(partition: number, entries: number): void {
+    if (entries !== 0 && unexplained.get(partition) !== entries)
+      log.error(
+        { partition, entries },
+        "usage does not account for all entries of a ledger; see docs/operations.md",
+      );
+    if (entries === 0) unexplained.delete(partition);
+    else unexplained.set(partition, entries);
+    metrics.usageUnexplained.set([...unexplained.values()].reduce((sum, each) => sum + Math.abs(each), 0));
+  }
+
+  /** All partitions once. @returns whether there is more to count */
+  async function round(partitions = usablePartitions(connection)): Promise<boolean> {
+    const first = Math.floor(Math.random() * partitions.length);
+    let more = false;
+    for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)]) {
+      if (ending.signal.aborted) break;
+      try {
+        more = (await one(partition)) || more;
+      } catch (error) {
+        // Others may be on another primary.
+        log.debug({ err: error, partition }, "rolling up usage was interrupted");
+        failed = true;
+      }
+    }
+    return more;
+  }
+
+  /** Counts what is new on primaries that may have something. If it is the turn of another gateway, that one counts it. */
+  async function look(): Promise<void> {
+    const byPrimary = Map.groupBy(usablePartitions(connection), connection.of);
+    const looked: (() => void)[] = [];
+    const partitions: number[] = [];
+    for (const [primary, own] of byPrimary) {
+      const done = await primary
+        .command((redis) => watch.news(redis, own.join()))
+        .catch(() => () => undefined);
+      if (!done) continue;
+      looked.push(done);
+      partitions.push(...own);
+    }
+    if (partitions.length === 0) return;
+    failed = false;
+    if (await takeTurn(connection, TURN, ROUND_EVERY_MS))
+      while (!ending.signal.aborted && (await round(partitions)));
+    if (!failed && !ending.signal.aborted) for (const done of looked) done();
+  }
+
+  const schedule = (): void => {
+    if (ending.signal.aborted) return;
+    timer = setTimeout(() => {
+      current = look()
+        .catch((error: unknown) => log.debug({ err: error }, "rolling up usage was interrupted"))
+        .finally(schedule);
+    }, ROUND_EVERY_MS);
+  };
+
+  return {
+    start: schedule,
+    /** One round now; for tests and tools. */
+    round,
+    async stop(): Promise<void> {
+      ending.abort();
+      clearTimeout(timer);
+      await current;
+    },
+  };
+}
+
+function usablePartitions(connection: Connection): number[] {
+  const { partitions = 0 } = connection.facts() ?? {};
+  const all = Array.from({ length: partitions }, (_, partition) => partition);
+  return all.filter(
+    (partition) => !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+  );
+}

@@ -1,0 +1,108 @@
+import type { Config } from "../config/config.ts";
+import type { ConfigProblem } from "../config/problems.ts";
+import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
+import { printedName } from "../config/yaml-file.ts";
+import type { TierCounter, TierCounts } from "../operations/keys/tier-counts.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+
+/** How often one of all gateways sums, and each reads the sum. */
+const LOOK_EVERY_MS = 5000;
+
+export type TierUse = ReturnType<typeof createTierUse>;
+
+/**
+ * How many keys use each tier, known in memory, so that a changed configuration is judged at once. Says when keys use a tier
+ * that the configuration does not name. Decision 0053.
+ */
+export function createTierUse(options: {
+  counter: TierCounter;
+  config(): Config;
+  /** The config file, for messages. */
+  file: string;
+  metrics: Metrics;
+  log: Logger;
+}) {
+  const { counter, config, metrics, log } = options;
+  let latest: TierCounts | undefined;
+  let reported = "";
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+  let stopped = false;
+
+  async function look(): Promise<void> {
+    if (await counter.turn(LOOK_EVERY_MS)) await publish();
+    latest = (await counter.latest()) ?? latest;
+    report();
+  }
+
+  /** A gateway that started while a primary was away knows less than others, whose sum stays. */
+  async function publish(): Promise<void> {
+    const [sum, before] = [await counter.sum(), await counter.latest()];
+    if (!before || sum.unread <= before.unread) await counter.publish(sum);
+  }
+
+  /** Says it once per change of what is missing, or of the counts. */
+  function report(): void {
+    if (!latest) return;
+    const { tiers } = config();
+    metrics.tierKeys.reset();
+    metrics.tierKeys.set({ tier: "other" }, 0);
+    for (const tier of Object.keys(tiers)) metrics.tierKeys.set({ tier }, latest.keys[tier] ?? 0);
+    const missing = missingTiers(latest.keys, tiers);
+    const words = JSON.stringify(missing);
+    if (missing.length > 0) {
+      const keys = missing.reduce((sum, one) => sum + one.keys, 0);
+      metrics.tierKeys.set({ tier: "other" }, keys);
+      if (words !== reported) {
+        const message =
+          "keys use tiers that the configuration does not name; they have the limits of standard";
+        log.error(
+          { keys_by_tier: Object.fromEntries(missing.map(({ tier, keys }) => [tier, keys])) },
+          message,
+        );
+      }
+    }
+    reported = words;
+  }
+
+  const schedule = (afterMs: number): void => {
+    if (stopped) return;
+    timer = setTimeout(() => {
+      current = look()
+        .catch((error: unknown) => log.debug({ err: error }, "keys by tier not read"))
+        .finally(() => schedule(LOOK_EVERY_MS));
+    }, afterMs).unref();
+  };
+
+  return {
+    start: (): void => schedule(0),
+    /** One look now; for tests. */
+    look,
+    /** Keys by tier as far as they are known, for `/config`; null before the first look. */
+    known: (): TierCounts | null => latest ?? null,
+    /**
+     * Tiers that `next` drops although keys use them. What is not known refuses nothing: a primary that is away must not keep a
+     * configuration back. It is said in the log.
+     */
+    refuses(next: Config, before: Config): ConfigProblem[] {
+      const dropped = Object.keys(before.tiers).filter((tier) => !Object.hasOwn(next.tiers, tier));
+      if (dropped.length === 0) return [];
+      const { keys = {}, unread = 0 } = latest ?? {};
+      if (!latest || unread > 0) {
+        const unknown = latest ? { unread_partitions: unread } : {};
+        log.warn(
+          { dropped, ...unknown },
+          "it is not fully known whether keys use the tiers that are dropped",
+        );
+      }
+      const inUse = droppedTiers(missingTiers(keys, next.tiers), before.tiers);
+      return tierProblems(inUse, { keysByTier: keys, tiers: next.tiers, file: printedName(options.file) });
+    },
+    async stop(): Promise<void> {
+      stopped = true;
+      clearTimeout(timer);
+      await current;
+    },
+  };
+}

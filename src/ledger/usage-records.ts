@@ -1,0 +1,95 @@
+import type { Redis } from "ioredis";
+import { recordOf } from "../records/ledger-entries.ts";
+import { partitionNames, totalsName, usageName } from "../records/names.ts";
+import { USAGE_NUMBERS } from "../records/records.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+
+/** Fields of one command: a fraction of a millisecond of Redis. */
+const PAGE = 400;
+
+export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
+const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
+
+/** What an account used on a UTC day by one endpoint and key; both are empty for what belongs to no request. */
+interface UsageRecord {
+  /** As 2030-01-31. */
+  day: string;
+  endpoint: string;
+  /** `*`: keys for which there was no room. */
+  keyId: string;
+  numbers: UsageNumbers;
+}
+
+/** What an account used in some months, a page at a time. @param months as 2030-01 */
+export async function* usageOf(
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  months: readonly string[],
+): AsyncGenerator<UsageRecord[]> {
+  for (const month of months) {
+    const name = usageName(partition, accountId, month);
+    // Redis may show a field twice while it rehashes.
+    const seen = new Set<string>();
+    let cursor = "0";
+    do {
+      const [next, flat] = await redis.hscan(name, cursor, "COUNT", PAGE);
+      cursor = next;
+      const fields = Object.entries(recordOf(flat)).filter(([field]) => !seen.has(field));
+      for (const [field] of fields) seen.add(field);
+      yield fields.map(([field, text]) => usageRecord(month, field, text));
+    } while (cursor !== "0");
+  }
+}
+
+function usageRecord(month: string, field: string, text: string): UsageRecord {
+  const [day = "", endpoint = "", keyId = ""] = field.split(" ").map((word) => (word === "-" ? "" : word));
+  return { day: `${month}-${day}`, endpoint, keyId, numbers: usageNumbers(text) };
+}
+
+function usageNumbers(text: string): UsageNumbers {
+  const words = text.split(" ");
+  return Object.fromEntries(NAMES.map((name, at) => [name, Number(words[at] ?? 0)])) as UsageNumbers;
+}
+
+/** What all accounts used, by UTC day. `unread`: partitions that no figure counts. @param months as 2030-01 */
+export async function totalsOf(
+  nodes: RedisNodes,
+  months: readonly string[],
+): Promise<{ days: Map<string, UsageNumbers>; unread: Unread | undefined }> {
+  const partitions = await partitionsOf(nodes);
+  const reads = readsOfMost(nodes);
+  const items = Array.from({ length: partitions }, (_, partition) =>
+    months.map((month) => ({ partition, month })),
+  ).flat();
+  const found = await reads.many<Record<string, string>, (typeof items)[number]>(items, (pipe, item) =>
+    pipe.hgetall(totalsName(item.partition, item.month)),
+  );
+  const days = new Map<string, UsageNumbers>();
+  for (const [at, fields] of found.entries()) {
+    for (const [day, text] of Object.entries(fields ?? {})) {
+      const date = `${items[at]!.month}-${day}`;
+      days.set(date, sumOfNumbers(days.get(date), usageNumbers(text)));
+    }
+  }
+  return { days, unread: reads.unread() };
+}
+
+/** Two of them as one; `undefined` counts nothing. */
+export function sumOfNumbers(one: UsageNumbers | undefined, other: UsageNumbers): UsageNumbers {
+  if (one === undefined) return other;
+  return Object.fromEntries(NAMES.map((name) => [name, one[name] + other[name]])) as UsageNumbers;
+}
+
+export const NO_USAGE: UsageNumbers = usageNumbers("");
+
+/** From when on the usage of a partition counts, Unix ms; undefined before the first ROLLUP. */
+export async function rolledSince(
+  redis: Redis,
+  partition: number,
+): Promise<{ entriesMs: number; endedMs: number } | undefined> {
+  const [since, endedSince] = await redis.hmget(partitionNames(partition).rolled, "since", "ended_since");
+  return since === null ? undefined : { entriesMs: Number(since), endedMs: Number(endedSince) };
+}

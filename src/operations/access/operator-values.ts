@@ -1,0 +1,75 @@
+import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { LIMIT_MAX, type OwnLimits } from "../../domain/limits.ts";
+import { isMomentMs } from "../../domain/moments.ts";
+import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+
+/**
+ * Also for the beginning of one: it has the same characters.
+ * @param name of the parameter
+ * @throws OperatorError
+ */
+export function requireAccountId(accountId: string, name = "account_id"): void {
+  if (!ACCOUNT_ID.test(accountId)) {
+    throw new OperatorError(
+      "an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
+      "invalid",
+      name,
+    );
+  }
+}
+
+/** @throws OperatorError */
+export function requireNewAccountId(accountId: string): void {
+  requireAccountId(accountId);
+  if (NEW_ACCOUNT_ID.test(accountId)) return;
+  throw new OperatorError("no account can be called . or ..", "invalid", "account_id");
+}
+
+/** @throws OperatorError */
+export function requireLabel(label: string | undefined): void {
+  const problem = label === undefined ? undefined : labelProblem(label);
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
+}
+
+/** @throws OperatorError */
+export function requireLimits({ rateLimit, maxConcurrent, dailyLimit }: OwnLimits): void {
+  requireLimit(rateLimit, "rate_limit", "limits/");
+  requireLimit(maxConcurrent, "max_concurrent", "limits/");
+  requireLimit(dailyLimit, "daily_limit", "limits/");
+}
+
+/** @param inside where the parameter is, a path that ends in a slash @throws OperatorError */
+export function requireLimit(limit: number | undefined, name: string, inside = "", most = LIMIT_MAX): void {
+  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0 && limit <= most)) return;
+  throw new OperatorError(`${name} must be a whole number from 0 to ${most}`, "invalid", `${inside}${name}`);
+}
+
+/** @throws OperatorError */
+export const requireMonthlyCredits = (credits: number | undefined): void =>
+  requireLimit(credits, "monthly_credits", "", CREDITS_MAX);
+
+/** @throws OperatorError */
+export function requireCredits(credits: number): void {
+  if (!Number.isSafeInteger(credits) || credits < 1 || credits > CREDITS_MAX) {
+    throw new OperatorError(`credits must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "credits");
+  }
+}
+
+/** @param expiresAtMs Unix ms @throws OperatorError */
+export function requireExpiry(expiresAtMs: number | undefined): void {
+  if (expiresAtMs === undefined || isMomentMs(expiresAtMs)) return;
+  throw new OperatorError("expires_at must be a time such as 2030-01-31T00:00:00Z", "invalid", "expires_at");
+}
+
+/** @param nowMs Redis time, Unix ms, as the expiry @throws OperatorError */
+export function requireFutureExpiry(expiresAtMs: number, nowMs: number): void {
+  if (expiresAtMs > nowMs) return;
+  throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
+}
+
+/** @throws OperatorError */
+export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
+  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
+    throw new OperatorError("from must not come after to", "invalid", "from");
+}

@@ -1,0 +1,212 @@
+import { randomBytes } from "node:crypto";
+import { labelProblem } from "../../domain/operator-texts.ts";
+import { exceededRight, SCOPES, type Scope } from "../../domain/scopes.ts";
+import type { Actor } from "../../records/actor.ts";
+import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { digestOf, tokenNames } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { StoredToken } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { many } from "../../redis/pipelines.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { storeNowMs } from "../../redis/server-clock.ts";
+import { revokeToken as revokeTokenScript } from "../../scripts/revoke-token.ts";
+import { token as tokenScript } from "../../scripts/token.ts";
+import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";
+
+/** Tokens of a store that have not ended, and of these those that operators may have made. TOKEN removes those that have ended. */
+const TOKENS_MAX = 10_000;
+const ACCOUNTS_MAX = 100;
+/** Calls that end one family: several times as many as the largest needs. */
+const REVOKING_CALLS_MAX = 50;
+/** 32 random bytes. */
+const TOKEN = /^tgm_[\w-]{43}$/;
+
+/** A token of the management API as operators see it. */
+export interface TokenRecord {
+  tokenId: string;
+  label: string;
+  scopes: readonly Scope[];
+  /** The only accounts that it may use; undefined: all. */
+  accounts: readonly string[] | undefined;
+  /** The token that it was made with; undefined for one that operators made. Whoever revokes that one revokes this one. */
+  parent: string | undefined;
+  /** The first token of its family, which operators made: itself, if it has no parent. */
+  root: string;
+  /** Unix ms, as the others. */
+  createdAtMs: number;
+  expiresAtMs: number | undefined;
+  revokedAtMs: number | undefined;
+}
+
+interface TokenOptions {
+  label: string;
+  scopes: readonly Scope[];
+  accounts?: readonly string[] | undefined;
+  expiresAtMs?: number | undefined;
+}
+
+/** The token that another one is made with, and how many it may have made with all that came from it. */
+export type Maker = Pick<TokenRecord, "tokenId" | "root" | "scopes" | "accounts" | "expiresAtMs"> & {
+  familyMost: number;
+};
+
+/**
+ * Makes a token. The store keeps its SHA-256 only.
+ * @param maker no token can make one with more than it has; undefined: operators make it
+ * @throws OperatorError `invalid` for a value that makes no sense, `forbidden` for a right that the maker lacks, `conflict` where there
+ * is no room
+ */
+export async function createToken(
+  nodes: RedisNodes,
+  options: TokenOptions,
+  actor: Actor,
+  maker?: Maker,
+): Promise<{ token: string; record: TokenRecord }> {
+  const { label, scopes, accounts, expiresAtMs } = options;
+  requireOptions(options);
+  const exceeded = maker && exceededRight(maker, options);
+  if (exceeded !== undefined) throw new OperatorError(exceeded, "forbidden");
+  const secret = `tgm_${randomBytes(32).toString("base64url")}`;
+  const tokenId = `tok_${randomBytes(9).toString("base64url")}`;
+  const redis = nodes.ofName(tokenNames(tokenId).token);
+  nodes.requireWritable?.([redis]);
+  if (expiresAtMs !== undefined) requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
+  const reply = await scriptsOf(redis).run(tokenScript, {
+    tokenId,
+    actor,
+    parent: maker,
+    most: TOKENS_MAX,
+    familyMost: maker?.familyMost ?? TOKENS_MAX,
+    fields: {
+      label,
+      scopes: JSON.stringify([...new Set(scopes)]),
+      sha256: digestOf(secret),
+      ...(accounts && { accounts: JSON.stringify([...new Set(accounts)]) }),
+      ...(expiresAtMs !== undefined && { expires_at: expiresAtMs }),
+    },
+  });
+  if (reply.outcome === "created") return { token: secret, record: tokenRecord(tokenId, reply.record) };
+  if (reply.outcome === "parent_ended") {
+    throw new OperatorError("this token has ended meanwhile", "forbidden");
+  }
+  const most = reply.outcome === "family_full" ? maker?.familyMost : TOKENS_MAX;
+  const whose = reply.outcome === "family_full" ? " made with one token (admin.tokens_per_token)" : "";
+  throw new OperatorError(
+    `there are ${most} tokens${whose} that have not ended; revoke some of them`,
+    "conflict",
+  );
+}
+
+/** @throws OperatorError */
+function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions): void {
+  requireExpiry(expiresAtMs);
+  const problem = labelProblem(label);
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
+  const unknown = scopes.find((scope) => !SCOPES.includes(scope));
+  if (scopes.length === 0 || unknown !== undefined) {
+    const wrong = unknown === undefined ? "a token needs a scope" : `there is no scope ${unknown}`;
+    throw new OperatorError(`${wrong}; scopes are ${SCOPES.join(", ")}`, "invalid", "scopes");
+  }
+  if (accounts === undefined) return;
+  if (accounts.length === 0 || accounts.length > ACCOUNTS_MAX) {
+    throw new OperatorError(
+      `accounts are 1 to ${ACCOUNTS_MAX}; leave them out for all`,
+      "invalid",
+      "accounts",
+    );
+  }
+  for (const account of accounts) requireAccountId(account);
+}
+
+/** The record of a token that is good now; undefined for one that is unknown, revoked or expired. */
+export async function findToken(nodes: RedisNodes, secret: string): Promise<TokenRecord | undefined> {
+  if (!TOKEN.test(secret)) return undefined;
+  const { tokenIds } = tokenNames("");
+  const redis = nodes.ofName(tokenIds);
+  const tokenId = await redis.hget(tokenIds, digestOf(secret));
+  if (tokenId === null) return undefined;
+  const stored: StoredToken = await redis.hgetall(tokenNames(tokenId).token);
+  if (stored.sha256 === undefined || stored.revoked_at !== undefined) return undefined;
+  const record = tokenRecord(tokenId, stored);
+  // Written so that an expiry which is no time has expired.
+  const isGood = record.expiresAtMs === undefined || record.expiresAtMs > (await storeNowMs(redis));
+  return isGood ? record : undefined;
+}
+
+/** Tokens, newest first, with those that are revoked or expired. @throws OperatorError for a cursor that is none */
+export async function listTokens(
+  nodes: RedisNodes,
+  { cursor, limit }: { cursor?: string | undefined; limit: number },
+): Promise<{ tokens: TokenRecord[]; next: string | undefined }> {
+  requirePageSize(limit);
+  const { tokens: name } = tokenNames("");
+  const redis = nodes.ofName(name);
+  const before = cursor === undefined ? undefined : positionOf(LIST, cursor);
+  const rank = before === undefined ? -1 : await redis.zrevrank(name, before);
+  const from = rank === null ? 0 : rank + 1;
+  const ids = await redis.zrange(name, String(from), String(from + limit), "REV");
+  const shown = ids.slice(0, limit);
+  const records = await many<StoredToken, string>(redis, shown, (pipe, id) =>
+    pipe.hgetall(tokenNames(id).token),
+  );
+  return {
+    tokens: records.map((record, at) => tokenRecord(shown[at]!, record)),
+    next: ids.length > limit ? cursorOf(LIST, shown.at(-1)!) : undefined,
+  };
+}
+
+const LIST = ["tokens"];
+
+/**
+ * Ends a token, with all that were made with it, at once and for good. If it is interrupted, a repeat ends the rest.
+ * @throws OperatorError `not_found`
+ */
+export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Actor): Promise<TokenRecord> {
+  const { root } = await readToken(nodes, tokenId);
+  const redis = nodes.ofName(tokenNames(tokenId).token);
+  nodes.requireWritable?.([redis]);
+  // Each call ends some, and what these made meanwhile; a family is small (admin.tokens_per_token).
+  for (let calls = 0; calls < REVOKING_CALLS_MAX; calls++) {
+    const reply = await scriptsOf(redis).run(revokeTokenScript, { tokenId, root, actor });
+    if (reply.outcome === "missing") throw noToken(tokenId);
+    if (reply.left === 0) return tokenRecord(tokenId, reply.record);
+  }
+  throw new OperatorError(
+    `token ${tokenId} is revoked, but not all that were made with it; repeat this`,
+    "unavailable",
+  );
+}
+
+const noToken = (tokenId: string): OperatorError =>
+  new OperatorError(`there is no token ${tokenId}`, "not_found");
+
+/** The record of one token by its id; undefined for an unknown one. */
+export async function tokenOfId(nodes: RedisNodes, tokenId: string): Promise<TokenRecord | undefined> {
+  const { token } = tokenNames(tokenId);
+  const stored: StoredToken = await nodes.ofName(token).hgetall(token);
+  return stored.sha256 === undefined ? undefined : tokenRecord(tokenId, stored);
+}
+
+/** The same. @throws OperatorError `not_found` */
+export async function readToken(nodes: RedisNodes, tokenId: string): Promise<TokenRecord> {
+  const token = await tokenOfId(nodes, tokenId);
+  if (!token) throw noToken(tokenId);
+  return token;
+}
+
+function tokenRecord(tokenId: string, stored: StoredToken): TokenRecord {
+  const time = (text: string | undefined): number | undefined =>
+    text === undefined ? undefined : Number(text);
+  return {
+    tokenId,
+    label: stored.label ?? "",
+    scopes: JSON.parse(stored.scopes ?? "[]") as Scope[],
+    accounts: stored.accounts === undefined ? undefined : (JSON.parse(stored.accounts) as string[]),
+    parent: stored.parent,
+    root: stored.root ?? tokenId,
+    createdAtMs: Number(stored.created_at ?? 0),
+    expiresAtMs: time(stored.expires_at),
+    revokedAtMs: time(stored.revoked_at),
+  };
+}

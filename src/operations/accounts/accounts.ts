@@ -1,0 +1,79 @@
+import type { Transaction } from "../../domain/answers.ts";
+import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
+import { accountNames, partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { firstThat, randomId } from "../../records/random-ids.ts";
+import type { AccountRecord } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { requireAccountId } from "../access/operator-values.ts";
+import { latestEntries } from "./latest-entries.ts";
+
+/** An account's money as operators see it. */
+export interface AccountRow {
+  accountId: string;
+  /** Credits that can be spent: the stored balance minus those that are held. */
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+}
+
+export function accountRow(accountId: string, record: AccountRecord): AccountRow {
+  const held = Number(record.held ?? 0);
+  return {
+    accountId,
+    balance: Number(record.balance ?? 0) - held,
+    held,
+    totalUsed: Number(record.total_used ?? 0),
+    totalRequests: Number(record.total_requests ?? 0),
+  };
+}
+
+interface AccountView extends AccountRow {
+  partition: number;
+  /** Its latest ledger entries, most recent first. */
+  entries: LedgerEntry[];
+  /** The same as customers see them. */
+  recent: Transaction[];
+}
+
+/** @throws OperatorError for an unknown account */
+export async function readAccount(nodes: RedisNodes, accountId: string): Promise<AccountView> {
+  requireAccountId(accountId);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
+  if (record.balance === undefined) throw unknownAccount(accountId);
+  const entries = await latestEntries(redis, partition, {
+    accountId,
+    last: record.last_entry ?? "",
+    most: RECENT_TRANSACTIONS,
+  });
+  return { ...accountRow(accountId, record), partition, entries, recent: entries.map(transactionOf) };
+}
+
+/** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */
+export async function requireAccount(nodes: RedisNodes, accountId: string): Promise<void> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { account } = accountNames(partition, accountId);
+  if (!(await nodes.of(partition).exists(account))) throw noAccount(accountId);
+}
+
+/** What an operator is told of an account that is not there. */
+export const unknownAccount = (accountId: string): OperatorError =>
+  new OperatorError(
+    `there is no account ${accountId}`,
+    "not_found",
+    undefined,
+    `\`tollgate keys create --account ${accountId}\` makes it`,
+  );
+
+/** The id of a new account, on a server that may be written to where there is one. */
+export async function randomAccountId(nodes: RedisNodes): Promise<string> {
+  const partitions = await partitionsOf(nodes);
+  return firstThat(
+    () => randomId("acc"),
+    (id) => nodes.isWritable?.(nodes.of(partitionOf(id, partitions))) ?? true,
+  );
+}

@@ -1,0 +1,191 @@
+import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
+import type { Actor } from "../../records/actor.ts";
+import { accountNames, partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { type AccountRecord, type AccountStatus, statusOf } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { account } from "../../scripts/account.ts";
+import { gatherAll } from "../../scripts/gather.ts";
+import { suspend } from "../../scripts/suspend.ts";
+import {
+  requireAccountId,
+  requireLabel,
+  requireLimit,
+  requireNewAccountId,
+} from "../access/operator-values.ts";
+import { keyIdPages } from "../keys/walk-keys.ts";
+import { accountRow, randomAccountId } from "./accounts.ts";
+
+export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
+
+/** Limits over all keys of an account; null: none. */
+export interface AccountLimits {
+  rateLimit: number | null;
+  maxConcurrent: number | null;
+  dailyLimit: number | null;
+}
+
+/** An account as operators see it. Amounts are whole credits. */
+export interface AccountObject {
+  accountId: string;
+  label: string | null;
+  metadata: Metadata | null;
+  status: AccountStatus;
+  limits: AccountLimits;
+  /** Credits that can be spent. */
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+  /** Unix ms. */
+  createdAtMs: number;
+  /** How often operators changed it. */
+  revision: number;
+}
+
+/** What `patchAccount` may change; null removes, what is left out stays. */
+export interface AccountChanges {
+  label?: string | null | undefined;
+  metadata?: Metadata | null | undefined;
+  status?: AccountStatus | undefined;
+  limits?: { [Name in keyof AccountLimits]?: number | null | undefined } | undefined;
+}
+
+/** An account's record as operators see it. */
+export function accountObject(accountId: string, record: AccountRecord): AccountObject {
+  const limit = (text: string | undefined): number | null => (text === undefined ? null : Number(text));
+  return {
+    ...accountRow(accountId, record),
+    label: record.label ?? null,
+    metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
+    status: statusOf(record.status),
+    limits: {
+      rateLimit: limit(record.rate_limit),
+      maxConcurrent: limit(record.max_concurrent),
+      dailyLimit: limit(record.daily_limit),
+    },
+    createdAtMs: Number(record.created_at ?? 0),
+    revision: Number(record.revision ?? 0),
+  };
+}
+
+/**
+ * Creates an account without a key.
+ * @param wanted.accountId a random one when left out
+ * @throws OperatorError `conflict` when it exists
+ */
+export async function createAccount(
+  nodes: RedisNodes,
+  wanted: { accountId?: string | undefined } & Pick<AccountChanges, "label" | "metadata">,
+  actor: Actor,
+): Promise<AccountObject> {
+  if (wanted.accountId !== undefined) requireNewAccountId(wanted.accountId);
+  const fields = fieldsOf({ label: wanted.label, metadata: wanted.metadata });
+  const accountId = wanted.accountId ?? (await randomAccountId(nodes));
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const call = { partition, accountId, action: "account.create", actor, fields } as const;
+  const reply = await scriptsOf(nodes.of(partition)).run(account, call);
+  if (reply.outcome === "created") return accountObject(accountId, reply.record);
+  throw new OperatorError(`there is an account ${accountId} already`, "conflict", "account_id");
+}
+
+/** @throws OperatorError `not_found` */
+export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
+  requireAccountId(accountId);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const record: AccountRecord = await nodes.of(partition).hgetall(accountNames(partition, accountId).account);
+  if (record.balance === undefined) throw noAccount(accountId);
+  return accountObject(accountId, record);
+}
+
+/** How an account may be changed. */
+interface ChangeRules {
+  /** The revisions that the caller has seen; undefined: any. */
+  ifRevisions?: readonly number[] | undefined;
+  /** Whether a suspension may be lifted, and a closed account opened; true when left out. */
+  mayReinstate?: boolean;
+}
+
+/**
+ * Changes an account from its next request on. What is like that already changes nothing, and leaves no audit record.
+ * An account is also suspended and closed while Redis has no memory left.
+ * @throws OperatorError `not_found`, `stale` when the account has another revision, `forbidden` for who may not lift a suspension
+ */
+export async function patchAccount(
+  nodes: RedisNodes,
+  accountId: string,
+  changes: AccountChanges,
+  actor: Actor,
+  { ifRevisions, mayReinstate = true }: ChangeRules = {},
+): Promise<AccountObject> {
+  requireAccountId(accountId);
+  const fields = fieldsOf(changes);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const call = { partition, accountId, ifRevisions, mayReinstate, actor };
+  const { run } = scriptsOf(nodes.of(partition));
+  const status = onlyRestriction(fields);
+  const reply = status
+    ? await run(suspend, { ...call, status })
+    : await run(account, { ...call, action: "account.patch", fields });
+  switch (reply.outcome) {
+    case "changed":
+    case "unchanged":
+    case "created":
+      // Also when nothing has changed: an earlier call may have been interrupted.
+      if (changes.limits && reply.record.limited !== undefined) await gatherSlots(nodes, accountId);
+      return accountObject(accountId, reply.record);
+    case "stale":
+      throw new OperatorError(
+        `account ${accountId} was changed meanwhile; read it again, then change it`,
+        "stale",
+      );
+    case "restricted":
+      throw new OperatorError(
+        "only a token with the scope accounts:reinstate lifts a suspension or opens a closed account",
+        "forbidden",
+      );
+    default:
+      throw noAccount(accountId);
+  }
+}
+
+/** What an account is made, if nothing else is changed and it is not made active. */
+function onlyRestriction(fields: Readonly<Record<string, unknown>>): "suspended" | "closed" | undefined {
+  const { status, ...others } = fields;
+  if (Object.keys(others).length > 0) return undefined;
+  return status === "suspended" || status === "closed" ? status : undefined;
+}
+
+/** Adds the open slots of an account's keys to those of the account, in pages, while all of them change. */
+async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> {
+  for await (const { partition, keyIds } of keyIdPages(nodes, accountId))
+    await gatherAll(scriptsOf(nodes.of(partition)).run, { partition, accountId, keyIds });
+}
+
+/** Fields of the record; null removes one. @throws OperatorError for a value that makes no sense */
+function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
+  requireLabel(label ?? undefined);
+  const problem = metadata ? metadataProblem(metadata) : undefined;
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
+  if (status !== undefined && !ACCOUNT_STATUSES.includes(status)) {
+    throw new OperatorError(`status is one of ${ACCOUNT_STATUSES.join(", ")}`, "invalid", "status");
+  }
+  const own = {
+    rate_limit: limits.rateLimit,
+    max_concurrent: limits.maxConcurrent,
+    daily_limit: limits.dailyLimit,
+  };
+  for (const [name, limit] of Object.entries(own)) requireLimit(limit ?? undefined, name, "limits/");
+  const fields = {
+    label,
+    metadata: metadata ? JSON.stringify(metadata) : metadata,
+    status: status === "active" ? null : status,
+    ...own,
+  };
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as Record<string, string | number | null>;
+}

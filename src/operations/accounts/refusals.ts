@@ -1,0 +1,200 @@
+import type { Redis } from "ioredis";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { partitionOf, refusalsName } from "../../records/names.ts";
+import type { Connection } from "../../redis/connection.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { answersOf } from "../../redis/pipelines.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { refused } from "../../scripts/refused.ts";
+import { requireOrder } from "../access/operator-values.ts";
+import { compareBytes } from "./sorted-lists.ts";
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** How far back refusals are shown by hour. */
+const SHOWN_MS = 8 * DAY_MS;
+/** Fields looked at in one command: a fraction of a millisecond of Redis. */
+const PAGE = 500;
+/** Read until the day after; a day more for whoever looks back. */
+const LIFETIME_SECONDS = 2 * 86_400;
+/** Members kept per day, those with the most refusals. */
+const MEMBERS_MAX = 10_000;
+
+/** How often a key was refused for one reason; `outcome` is the name in the error table. */
+interface RefusalCount {
+  keyId: string;
+  accountId: string;
+  outcome: string;
+  count: number;
+}
+
+/** The same in one hour; `atMs` is within it, Unix ms. */
+export interface HourlyRefusals extends RefusalCount {
+  atMs: number;
+}
+
+const nameOf = (atMs: number): string => `tg:refusals:${new Date(atMs).toISOString().slice(0, 10)}`;
+
+/**
+ * Adds what this gateway has refused since the last time to the counts of all gateways. Statistics, not money:
+ * a call whose answer is lost may have counted.
+ * @throws GatewayError `store_unavailable`
+ */
+export async function addRefusals(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
+  if (counts.length === 0) return;
+  await Promise.all([addToDays(connection, counts), addToHours(connection, counts)]);
+}
+
+/** For the most frequent of each day over all accounts. A refusal that was counted late belongs to the day on which it was. */
+async function addToDays(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
+  const days = Map.groupBy(counts, ({ atMs }) => nameOf(atMs));
+  await Promise.all([...days].map(([name, ofDay]) => addToDay(connection, name, ofDay)));
+}
+
+async function addToDay(
+  connection: Connection,
+  name: string,
+  counts: readonly RefusalCount[],
+): Promise<void> {
+  await connection.ofName(name).command(async (redis) => {
+    const pipe = redis.pipeline();
+    for (const { keyId, accountId, outcome, count } of counts) {
+      pipe.zincrby(name, count, `${keyId} ${accountId} ${outcome}`);
+    }
+    pipe.zremrangebyrank(name, 0, -MEMBERS_MAX - 1);
+    pipe.expire(name, LIFETIME_SECONDS);
+    answersOf(await pipe.exec());
+  });
+}
+
+/** For each account by key, outcome and hour. What belongs to a partition that is away is not counted. */
+async function addToHours(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
+  const { partitions } = connection.facts() ?? {};
+  if (partitions === undefined) return;
+  const placed = counts.map((count) => ({
+    ...count,
+    partition: partitionOf(count.accountId, partitions),
+    ...momentOf(count.atMs),
+  }));
+  const calls = Map.groupBy(placed, ({ partition, day }) => `${partition} ${day}`);
+  await Promise.allSettled(
+    [...calls.values()].map((refusals) => {
+      const { partition, day } = refusals[0]!;
+      return connection.of(partition).run(refused, { partition, day, refusals });
+    }),
+  );
+}
+
+const startOfHourMs = (atMs: number): number => Math.floor(atMs / HOUR_MS) * HOUR_MS;
+
+const momentOf = (atMs: number): { day: string; hour: string } => {
+  const text = new Date(atMs).toISOString();
+  return { day: text.slice(0, 10), hour: text.slice(11, 13) };
+};
+
+/** Refusals of an account in the last eight days. */
+export interface AccountRefusals {
+  /** Latest first. `atMs`: when the hour begins. `keyId` is `*` for keys beyond those that are counted apart. */
+  hours: HourlyRefusals[];
+  /** Refusals of this and other accounts that had no room in the counts. */
+  uncounted: number;
+}
+
+/** Which refusals of an account are meant; all that is left out is no limit. */
+interface RefusalFilter {
+  keyId?: string | undefined;
+  /** Unix ms. Of hours that end after this. */
+  fromMs?: number | undefined;
+  /** Unix ms. Of hours that begin before this. */
+  toMs?: number | undefined;
+}
+
+/** Why keys of an account were refused, by hour, in the last eight days. */
+export async function refusalsOf(
+  nodes: RedisNodes,
+  accountId: string,
+  nowMs: number,
+  { keyId, fromMs = 0, toMs = Infinity }: RefusalFilter = {},
+): Promise<AccountRefusals> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const sinceMs = startOfHourMs(Math.max(nowMs - SHOWN_MS, fromMs));
+  const hours = new Map<string, HourlyRefusals>();
+  let uncounted = 0;
+  for (let dayMs = startOfDayMs(Math.min(nowMs, toMs - 1)); dayMs > sinceMs - DAY_MS; dayMs -= DAY_MS) {
+    const name = refusalsName(partition, momentOf(dayMs).day);
+    uncounted += Number((await redis.hget(name, "*")) ?? 0);
+    for await (const [field, count] of fieldsOf(redis, name, `${accountId} *`)) {
+      const [, hour, key = "", outcome = ""] = field.split(" ");
+      const atMs = dayMs + Number(hour) * HOUR_MS;
+      if (atMs < sinceMs || atMs >= toMs || (keyId !== undefined && key !== keyId)) continue;
+      hours.set(`${atMs} ${field}`, { keyId: key, accountId, outcome, count: Number(count), atMs });
+    }
+  }
+  const latestFirst = [...hours.values()].sort((a, b) => b.atMs - a.atMs || b.count - a.count);
+  return { hours: latestFirst, uncounted };
+}
+
+/**
+ * A page of the same: latest first, within an hour by key and outcome. Counts grow while somebody pages, so they are no order.
+ * @throws OperatorError for a bad limit, for a `fromMs` after `toMs`, and for a cursor of another list
+ */
+export async function pageRefusals(
+  nodes: RedisNodes,
+  accountId: string,
+  nowMs: number,
+  filter: RefusalFilter,
+  { cursor, limit }: { cursor?: string | undefined; limit: number },
+): Promise<AccountRefusals & { next: string | undefined }> {
+  requirePageSize(limit);
+  requireOrder(filter.fromMs, filter.toMs);
+  const list = ["refusals", accountId, filter.keyId, filter.fromMs, filter.toMs];
+  const after = cursor === undefined ? undefined : placeOf(positionOf(list, cursor));
+  const { hours, uncounted } = await refusalsOf(nodes, accountId, nowMs, filter);
+  const left = hours.filter((one) => after === undefined || byPlace(after, one) < 0).sort(byPlace);
+  const shown = left.slice(0, limit);
+  const last = left.length > shown.length ? shown.at(-1) : undefined;
+  const next = last && cursorOf(list, `${last.atMs} ${last.keyId} ${last.outcome}`);
+  return { hours: shown, uncounted, next };
+}
+
+type Place = Pick<HourlyRefusals, "atMs" | "keyId" | "outcome">;
+
+function placeOf(position: string): Place {
+  const [hour, keyId = "", outcome = ""] = position.split(" ");
+  const atMs = Number(hour);
+  if (!Number.isSafeInteger(atMs)) throw badCursor();
+  return { atMs, keyId, outcome };
+}
+
+const byPlace = (a: Place, b: Place): number =>
+  b.atMs - a.atMs || compareBytes(a.keyId, b.keyId) || compareBytes(a.outcome, b.outcome);
+
+/** Fields of a hash that match, some hundred at a time; one may come twice. */
+async function* fieldsOf(
+  redis: Redis,
+  name: string,
+  match: string,
+): AsyncGenerator<readonly [field: string, value: string]> {
+  let cursor = "0";
+  do {
+    const [next, flat] = await redis.hscan(name, cursor, "MATCH", match, "COUNT", PAGE);
+    cursor = next;
+    for (let at = 0; at + 1 < flat.length; at += 2) yield [flat[at]!, flat[at + 1]!];
+  } while (cursor !== "0");
+}
+
+/** The most frequent refusals of a UTC day over all gateways, by key and reason, most first. */
+export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
+  const name = nameOf(nowMs);
+  const flat = await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES");
+  const counts: RefusalCount[] = [];
+  for (let at = 0; at + 1 < flat.length; at += 2) {
+    const [keyId = "", accountId = "", outcome = ""] = (flat[at] ?? "").split(" ");
+    counts.push({ keyId, accountId, outcome, count: Number(flat[at + 1]) });
+  }
+  return counts;
+}
+
+/** When the UTC day of this moment began, Unix ms. */
+export const startOfDayMs = (nowMs: number): number => Math.floor(nowMs / DAY_MS) * DAY_MS;

@@ -1,0 +1,91 @@
+import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import type { Actor } from "../../records/actor.ts";
+import type { LedgerEntry } from "../../records/ledger-entries.ts";
+import { partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { adjust } from "../../scripts/adjust.ts";
+import { requireAccountId } from "../access/operator-values.ts";
+import {
+  entryOfReference,
+  oncePerReference,
+  type ReadArchived,
+  requireReason,
+  requireReference,
+} from "./references.ts";
+
+interface Adjustment {
+  outcome: "adjusted" | "duplicate";
+  /** Credits that can be spent. */
+  balance: number;
+  /** Its ledger entry; undefined where many more were made since. */
+  entry: LedgerEntry | undefined;
+}
+
+/**
+ * Corrects an account's balance by hand, up or down, once per reference.
+ * @param wanted.amount whole credits, not 0; negative takes credits, at most what can be spent
+ * @param wanted.reason for people, customers among them; 1 to 200 printable characters
+ * @param readArchived without it, an account with forgotten references is not adjusted
+ * @throws OperatorError `not_found` for an unknown account; `conflict` for a reference that stands for something else, and where
+ *   less can be spent than should be taken; `unavailable` if the archive is needed and away
+ */
+export async function adjustCredits(
+  nodes: RedisNodes,
+  accountId: string,
+  wanted: { amount: number; reason: string; reference: string },
+  actor: Actor,
+  readArchived?: ReadArchived,
+): Promise<Adjustment> {
+  requireAccountId(accountId);
+  const { amount, reference } = wanted;
+  if (!Number.isSafeInteger(amount) || amount === 0 || Math.abs(amount) > CREDITS_MAX) {
+    const rule = `amount must be a whole number of credits from -${CREDITS_MAX} to ${CREDITS_MAX}, not 0`;
+    throw new OperatorError(rule, "invalid", "amount");
+  }
+  const reason = requireReason(wanted.reason);
+  requireReference(reference);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  nodes.requireWritable?.([redis]);
+  const adjusted = await oncePerReference(
+    { nodes, accountId, reference, standsFor: `adjustment ${amount}`, readArchived },
+    (lookedUp) =>
+      scriptsOf(redis).run(adjust, { partition, accountId, amount, reference, reason, lookedUp, actor }),
+  );
+  switch (adjusted.outcome) {
+    case "adjusted":
+    case "duplicate":
+      return {
+        outcome: adjusted.outcome,
+        balance: adjusted.balance,
+        entry: await entryOfReference(
+          nodes,
+          { partition, accountId, reference, booked: adjusted },
+          readArchived,
+        ),
+      };
+    case "mismatch":
+      throw new OperatorError(
+        `the reference ${reference} stands for something else; nothing is changed`,
+        "conflict",
+        "reference",
+      );
+    case "too_low":
+      throw new OperatorError(
+        `the account can spend ${adjusted.balance} credits, so ${-amount} cannot be taken; nothing is changed`,
+        "conflict",
+        "amount",
+      );
+    case "too_large":
+      throw new OperatorError(
+        "the balance would be too large to be exact; nothing is changed",
+        "conflict",
+        "amount",
+      );
+    case "unknown_account":
+      throw noAccount(accountId);
+  }
+}

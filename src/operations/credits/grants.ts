@@ -1,0 +1,77 @@
+import { type Actor, cliActor } from "../../records/actor.ts";
+import type { LedgerEntry } from "../../records/ledger-entries.ts";
+import { partitionOf } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { type Recharged, recharge } from "../../scripts/recharge.ts";
+import { requireAccountId, requireCredits } from "../access/operator-values.ts";
+import { unknownAccount } from "../accounts/accounts.ts";
+import {
+  type AfterLookUp,
+  entryOfReference,
+  oncePerReference,
+  type ReadArchived,
+  requireReference,
+} from "./references.ts";
+
+export interface Grant {
+  outcome: "recharged" | "duplicate";
+  /** Credits that can be spent. */
+  balance: number;
+  /** Its ledger entry; undefined where many more were made since. */
+  entry?: LedgerEntry | undefined;
+}
+
+/**
+ * Credits an account once per reference. A reference that Redis has forgotten is looked up in the archive.
+ * @param amount whole credits
+ * @param readArchived without it, an account with forgotten references is not credited
+ * @throws OperatorError for an unknown account, for a reference that credited another amount, and if the archive is needed
+ *   and away
+ */
+export async function grantCredits(
+  nodes: RedisNodes,
+  accountId: string,
+  amount: number,
+  reference: string,
+  actor: Actor = cliActor(),
+  readArchived?: ReadArchived,
+): Promise<Grant> {
+  requireAccountId(accountId);
+  requireCredits(amount);
+  requireReference(reference);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const redis = nodes.of(partition);
+  const granted = await oncePerReference(
+    { nodes, accountId, reference, standsFor: String(amount), readArchived },
+    (lookedUp) =>
+      scriptsOf(redis).run(recharge, { partition, accountId, amount, reference, lookedUp, actor }),
+  );
+  const grant = grantOf(granted, accountId, reference);
+  return {
+    ...grant,
+    entry: await entryOfReference(nodes, { partition, accountId, reference, booked: granted }, readArchived),
+  };
+}
+
+/** @throws OperatorError */
+function grantOf(granted: AfterLookUp<Recharged>, accountId: string, reference: string): Grant {
+  switch (granted.outcome) {
+    case "recharged":
+    case "duplicate":
+      return { outcome: granted.outcome, balance: granted.balance };
+    case "mismatch":
+      throw new OperatorError(
+        `the reference ${reference} has credited another amount before, or stands for something else; nothing is changed`,
+        "conflict",
+        "reference",
+      );
+    case "too_large":
+      throw new OperatorError("the balance would be too large to be exact; nothing is changed", "conflict");
+    case "unknown_account":
+      throw unknownAccount(accountId);
+  }
+}

@@ -1,0 +1,168 @@
+import type { Redis } from "ioredis";
+import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-entries.ts";
+import { accountNames, partitionNames } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { history } from "../../scripts/history.ts";
+import { entryIdOf } from "./reference-index.ts";
+
+const REFERENCE = /^[\x20-\x7e]{1,200}$/;
+/** One line that anybody can read; the spaces at its ends do not count. */
+const REASON = /^(?=\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}(?<=\S)$/u;
+/** How often the archive is asked again because more references were forgotten meanwhile. */
+const LOOK_UPS_MAX = 3;
+/** Entries that are looked at to find one that the index does not know: 400 slices, each less than a millisecond of Redis. */
+const SLICES_MAX = 400;
+const SLICE = 50;
+
+/**
+ * Looks for an account's entry under a reference in the archive; undefined if it has none.
+ * @throws Error if the archive is away, is not this store's, lacks what has left Redis or has what Redis has lost
+ */
+export type ReadArchived = (
+  nodes: RedisNodes,
+  accountId: string,
+  reference: string,
+) => Promise<LedgerEntry | undefined>;
+
+/** @throws OperatorError */
+export function requireReference(reference: string): void {
+  if (REFERENCE.test(reference)) return;
+  throw new OperatorError("a reference has 1 to 200 printable ASCII characters", "invalid", "reference");
+}
+
+/** The text without spaces at its ends. @throws OperatorError */
+export function requireReason(reason: string): string {
+  const text = reason.trim();
+  if (REASON.test(text) && text.isWellFormed()) return text;
+  throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
+}
+
+/** A reply of a script that knows references. */
+type WithReference = { outcome: string };
+type Forgotten = { outcome: "forgotten"; balance: number; references: number };
+/** What is left once the archive was asked. */
+export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
+
+/** The archive has an entry under the reference. */
+interface FoundInArchive {
+  outcome: "duplicate" | "mismatch";
+  balance: number;
+  entry: LedgerEntry;
+}
+
+/**
+ * Runs a script that does something once per reference. Where Redis has forgotten references of the account, the archive is
+ * asked first.
+ * @param what.standsFor what the reference stands for if it is this one
+ * @param what.readArchived without it, nothing is done for an account with forgotten references
+ * @param run the script; `lookedUp` is how many references were forgotten when the archive had not this one
+ * @throws OperatorError `unavailable` if the archive is needed and away
+ */
+export async function oncePerReference<Reply extends WithReference>(
+  what: {
+    nodes: RedisNodes;
+    accountId: string;
+    reference: string;
+    standsFor: string;
+    readArchived: ReadArchived | undefined;
+  },
+  run: (lookedUp: number) => Promise<Reply | Forgotten>,
+): Promise<AfterLookUp<Reply> | FoundInArchive> {
+  for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
+    const reply = await run(lookedUp);
+    if (!isForgotten(reply)) return reply as AfterLookUp<Reply>;
+    const archived = await lookUp(what);
+    if (archived !== undefined) {
+      const outcome = standsFor(archived) === what.standsFor ? "duplicate" : "mismatch";
+      return { outcome, balance: reply.balance, entry: archived };
+    }
+    lookedUp = reply.references;
+  }
+  throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
+}
+
+const isForgotten = (reply: WithReference): reply is Forgotten => reply.outcome === "forgotten";
+
+async function lookUp({
+  readArchived,
+  nodes,
+  accountId,
+  reference,
+}: {
+  readArchived: ReadArchived | undefined;
+  nodes: RedisNodes;
+  accountId: string;
+  reference: string;
+}): Promise<LedgerEntry | undefined> {
+  if (!readArchived) {
+    throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
+  }
+  try {
+    return await readArchived(nodes, accountId, reference);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperatorError(
+      `${NEEDS_ARCHIVE}, which cannot be used (${why}); run this again later`,
+      "unavailable",
+    );
+  }
+}
+
+const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this reference was used long ago";
+
+/**
+ * The account's entry under a reference: where the index says that it is, else among its latest ones, else in the archive.
+ * @param place.booked what `oncePerReference` has answered, with the entry if it was looked up already
+ * @returns undefined if only the archive has it, and that is away
+ */
+export async function entryOfReference(
+  nodes: RedisNodes,
+  place: {
+    partition: number;
+    accountId: string;
+    reference: string;
+    booked: { outcome: string; entry?: LedgerEntry };
+  },
+  readArchived: ReadArchived | undefined,
+): Promise<LedgerEntry | undefined> {
+  // What was to be done is done all the same.
+  const read =
+    readArchived && ((...of: Parameters<ReadArchived>) => readArchived(...of).catch(() => undefined));
+  return place.booked.entry ?? entryUnder(nodes, place, read);
+}
+
+/** The same, whatever was booked. @throws the error of `readArchived` */
+export async function entryUnder(
+  nodes: RedisNodes,
+  { partition, accountId, reference }: { partition: number; accountId: string; reference: string },
+  readArchived: ReadArchived | undefined,
+): Promise<LedgerEntry | undefined> {
+  const redis = nodes.of(partition);
+  const id = await entryIdOf(redis, partition, accountId, reference);
+  const [found] = id === undefined ? [] : await redis.xrange(partitionNames(partition).ledger, id, id);
+  const entry = found && ledgerEntry(partition, found);
+  if (entry?.accountId === accountId && entry.reference === reference) return entry;
+  const latest = await amongLatest(redis, partition, accountId, reference);
+  return latest ?? readArchived?.(nodes, accountId, reference);
+}
+
+async function amongLatest(
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  reference: string,
+): Promise<LedgerEntry | undefined> {
+  const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
+  for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
+    // One that was just made is the newest, or nearly.
+    const size = slices === 0 ? 2 : SLICE;
+    const call = { partition, accountId, from, lookedAtMax: size, answeredMax: size };
+    const page = await scriptsOf(redis).run(history, call);
+    const found = page.entries.find((entry) => entry.reference === reference);
+    if (found || page.outcome !== "read") return found;
+    from = page.next;
+  }
+  return undefined;
+}

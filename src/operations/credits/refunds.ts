@@ -1,0 +1,283 @@
+import type { Actor } from "../../records/actor.ts";
+import { compareIds } from "../../records/entry-ids.ts";
+import {
+  kindOf,
+  LEDGER_PAGE,
+  LEDGER_START,
+  type LedgerEntry,
+  ledgerEntry,
+  recordOf,
+  type StreamEntry,
+} from "../../records/ledger-entries.ts";
+import { partitionNames, partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { type ChargeEntry, type Refunded, refund } from "../../scripts/refund.ts";
+import { findTask } from "../tasks/operator-tasks.ts";
+import type { FindArchivedEntry } from "./named-entries.ts";
+import {
+  entryOfReference,
+  oncePerReference,
+  type ReadArchived,
+  requireReason,
+  requireReference,
+} from "./references.ts";
+
+/** Ledger entries that are read to find the charge of a task whose record is gone: a few seconds. */
+const SEARCHED_MAX = 500_000;
+
+/** What the archive has of a task's charge. */
+interface ArchivedCharge {
+  charge: ChargeEntry;
+  isRefunded: boolean;
+  /** Id of the newest entry of the partition that the archive has. */
+  archivedTo: string;
+}
+
+/**
+ * Looks for a charge in the archive, by request or task id; undefined if it has none.
+ * @throws Error if the archive is away, is not this store's, lacks what has left Redis or has what Redis has lost
+ */
+export type FindArchivedCharge = (nodes: RedisNodes, id: string) => Promise<ArchivedCharge | undefined>;
+
+/** What is asked where Redis has forgotten something; all undefined without an archive. */
+export interface ArchiveLookUps {
+  readArchived?: ReadArchived | undefined;
+  findCharge?: FindArchivedCharge | undefined;
+  findEntry?: FindArchivedEntry | undefined;
+}
+
+export interface Refund {
+  outcome: "refunded" | "duplicate";
+  accountId: string;
+  requestId: string;
+  /** Credits that can be spent. */
+  balance: number;
+  /** Its ledger entry; undefined where many more were made since. */
+  entry: LedgerEntry | undefined;
+}
+
+/**
+ * Refunds the charge of a finished task, once, whatever its end was. It is found by its task or request id also after its record
+ * was collected.
+ * @param wanted.reason for operators; customers see `refund`
+ * @param wanted.accounts the caller may use these alone: a task of another account is not found, as if there were none; undefined: all
+ * @throws OperatorError `not_found`; `conflict` for a task that is not finished, was not charged or was refunded before, and for a
+ *   reference that stands for something else; `unavailable` if only the archive could know and is away
+ */
+export async function refundTask(
+  nodes: RedisNodes,
+  id: string,
+  wanted: { reason: string; reference: string; accounts?: readonly string[] | undefined },
+  actor: Actor,
+  archive: ArchiveLookUps = {},
+): Promise<Refund> {
+  const { reference, accounts } = wanted;
+  const reason = requireReason(wanted.reason);
+  requireReference(reference);
+  const place = await placeOf(nodes, id, archive, accounts);
+  const { accountId, requestId, partition } = place;
+  const redis = nodes.of(partition);
+  nodes.requireWritable?.([redis]);
+  const run = (charge: ChargeEntry | undefined) =>
+    oncePerReference(
+      { nodes, accountId, reference, standsFor: `refund ${requestId}`, readArchived: archive.readArchived },
+      (lookedUp) =>
+        scriptsOf(redis).run(refund, {
+          ...{ partition, accountId, requestId, reference, reason, lookedUp, charge, actor },
+        }),
+    );
+  let reply = await run(place.found && chargeOf(place.found));
+  if (reply.outcome === "search") {
+    const found = place.found ?? (await findCharge(nodes, requestId, archive, [accountId]));
+    if (found.isRefunded) throw refundedBefore(id);
+    reply = await run(found.charge);
+  }
+  const { outcome } = reply;
+  if (outcome !== "refunded" && outcome !== "duplicate") throw refusalOf(outcome, id, reference, accountId);
+  const entry = await entryOfReference(
+    nodes,
+    { partition, accountId, reference, booked: reply },
+    archive.readArchived,
+  );
+  return { outcome, accountId, requestId, balance: reply.balance, entry };
+}
+
+/** Of a charge that was refunded the script learns nothing, but still whether this reference refunded it. */
+const chargeOf = (found: FoundCharge): ChargeEntry | undefined =>
+  found.isRefunded ? undefined : found.charge;
+
+type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotten">;
+
+function refusalOf(outcome: Refusal, id: string, reference: string, accountId: string): OperatorError {
+  switch (outcome) {
+    case "mismatch":
+      return new OperatorError(
+        `the reference ${reference} stands for something else; nothing is changed`,
+        "conflict",
+        "reference",
+      );
+    case "refunded_before":
+    case "search":
+      return refundedBefore(id);
+    case "unfinished":
+      return new OperatorError(
+        `${id} has not finished, and nothing is changed; release it, which refunds it`,
+        "conflict",
+        undefined,
+        `\`tollgate tasks release ${id}\` does`,
+      );
+    case "uncharged":
+      return new OperatorError(`${id} was not charged, so there is nothing to refund`, "conflict");
+    case "unknown_account":
+      return noAccount(accountId);
+  }
+}
+
+const refundedBefore = (id: string): OperatorError =>
+  new OperatorError(`${id} was refunded before; nothing is changed`, "conflict");
+
+interface FoundCharge {
+  charge: ChargeEntry;
+  isRefunded: boolean;
+}
+
+interface Place {
+  accountId: string;
+  requestId: string;
+  partition: number;
+  /** Undefined while its record is there. */
+  found: FoundCharge | undefined;
+}
+
+/** Where a request is, by its record or else by its charge. @throws OperatorError `not_found`, `unavailable` */
+async function placeOf(
+  nodes: RedisNodes,
+  id: string,
+  archive: ArchiveLookUps,
+  accounts: readonly string[] | undefined,
+): Promise<Place> {
+  try {
+    const { requestId, partition, record } = await findTask(nodes, id);
+    const { account_id: accountId = "" } = record;
+    if (accounts === undefined || accounts.includes(accountId))
+      return { requestId, partition, accountId, found: undefined };
+  } catch (error) {
+    if (!(error instanceof OperatorError) || error.code !== "not_found") throw error;
+  }
+  const found = await findCharge(nodes, id, archive, accounts);
+  const { requestId, accountId, partition } = found.charge;
+  return { requestId, accountId, partition, found };
+}
+
+/**
+ * Looks for a charge and its refund, by request or task id, in the archive and in Redis.
+ * @param accounts the only ones whose charges are found; undefined: all
+ * @throws OperatorError `not_found`; `unavailable` if it may be where nothing could be read
+ */
+async function findCharge(
+  nodes: RedisNodes,
+  id: string,
+  { findCharge: findArchived }: ArchiveLookUps,
+  accounts: readonly string[] | undefined,
+): Promise<FoundCharge> {
+  const isAllowed = ({ accountId }: LedgerEntry): boolean =>
+    accounts === undefined || accounts.includes(accountId);
+  const inArchive = await fromArchive(findArchived, nodes, id);
+  const archived = inArchive && isAllowed(inArchive.charge) ? inArchive : undefined;
+  if (archived?.isRefunded) return archived;
+  const search = createSearch(nodes, id, isAllowed);
+  if (archived) {
+    // What came after the newest entry of the archive is in Redis alone.
+    const { charge, archivedTo } = archived;
+    const found = await search.newestFirst(charge.partition, archivedTo);
+    return { charge, isRefunded: found.isRefunded };
+  }
+  const count = await partitionsOf(nodes);
+  const partitions = accounts
+    ? new Set(accounts.map((accountId) => partitionOf(accountId, count)))
+    : Array.from({ length: count }, (_, partition) => partition);
+  for (const partition of partitions) {
+    const { charge, isRefunded } = await search.newestFirst(partition, LEDGER_START);
+    if (charge) return { charge, isRefunded };
+  }
+  const hasLeft = await search.hasLeft(partitions);
+  if (hasLeft && !findArchived) {
+    throw new OperatorError(
+      `${id} is not in Redis, and may be in the archive; set ARCHIVE_URL and run this again`,
+      "unavailable",
+    );
+  }
+  throw new OperatorError(`no task or request ${id} was charged`, "not_found");
+}
+
+async function fromArchive(
+  find: FindArchivedCharge | undefined,
+  nodes: RedisNodes,
+  id: string,
+): Promise<ArchivedCharge | undefined> {
+  try {
+    return await find?.(nodes, id);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperatorError(
+      `nothing is changed: the record of ${id} is gone, and the archive cannot be used (${why}); run this again later`,
+      "unavailable",
+    );
+  }
+}
+
+/** A charge of the ledger in Redis. */
+export function chargeEntry(partition: number, stored: StreamEntry): ChargeEntry {
+  const { admitted_at: admittedAt } = recordOf(stored[1]);
+  return {
+    ...ledgerEntry(partition, stored),
+    admittedMs: admittedAt === undefined ? undefined : Number(admittedAt),
+  };
+}
+
+/** Searches ledgers for the entries of one request, a bounded number in all. */
+function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEntry) => boolean) {
+  let searched = 0;
+  return {
+    /** @param until id of an entry that is not looked at any more */
+    async newestFirst(
+      partition: number,
+      until: string,
+    ): Promise<{ charge?: ChargeEntry; isRefunded: boolean }> {
+      const { ledger } = partitionNames(partition);
+      let isRefunded = false;
+      for (let from = "+"; ; ) {
+        const page = await nodes.of(partition).xrevrange(ledger, from, "-", "COUNT", LEDGER_PAGE);
+        for (const one of page) {
+          if (compareIds(one[0], until) <= 0) return { isRefunded };
+          // Most entries are of other requests: they are not parsed.
+          if (!one[1].includes(id)) continue;
+          const entry = ledgerEntry(partition, one);
+          if ((entry.requestId !== id && entry.taskId !== id) || !isAllowed(entry)) continue;
+          if (kindOf(entry) === "charge") return { charge: chargeEntry(partition, one), isRefunded };
+          if (kindOf(entry) === "refund") isRefunded = true;
+        }
+        const last = page.at(-1);
+        if (page.length < LEDGER_PAGE || !last) return { isRefunded };
+        searched += page.length;
+        if (searched > SEARCHED_MAX) {
+          throw new OperatorError(
+            `${id} is not among the latest ${SEARCHED_MAX} ledger entries, and Redis is not searched further; with an archive it is found`,
+            "unavailable",
+          );
+        }
+        from = `(${last[0]}`;
+      }
+    },
+    /** Whether entries have left Redis for an archive. */
+    async hasLeft(partitions: Iterable<number>): Promise<boolean> {
+      const cuts = await Promise.all(
+        Array.from(partitions, (partition) => nodes.of(partition).exists(partitionNames(partition).trimmed)),
+      );
+      return cuts.includes(1);
+    },
+  };
+}

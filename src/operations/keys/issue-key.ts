@@ -1,0 +1,286 @@
+import { createHash, randomBytes } from "node:crypto";
+import type { Redis } from "ioredis";
+import type { OwnLimits } from "../../domain/limits.ts";
+import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { type Actor, cliActor } from "../../records/actor.ts";
+import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { firstThat, randomId } from "../../records/random-ids.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { storeNowMs } from "../../redis/server-clock.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { issue } from "../../scripts/issue.ts";
+import {
+  requireAccountId,
+  requireCredits,
+  requireExpiry,
+  requireFutureExpiry,
+  requireLabel,
+  requireLimits,
+  requireMonthlyCredits,
+  requireNewAccountId,
+} from "../access/operator-values.ts";
+import { randomAccountId } from "../accounts/accounts.ts";
+
+/** What a client can send as a bearer token: visible ASCII without a comma. */
+const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
+
+/** The key to be created exists. */
+export class KnownKeyError extends OperatorError {
+  readonly keyId: string;
+  readonly accountId: string;
+
+  constructor(keyId: string, accountId: string) {
+    super(`this key is known already: ${keyId} of account ${accountId}`, "conflict");
+    this.keyId = keyId;
+    this.accountId = accountId;
+  }
+}
+
+/** Options of a new key. */
+export interface KeyOptions {
+  /** Created when missing; a generated one when left out. */
+  accountId?: string | undefined;
+  tier?: string;
+  /** Whole credits, granted in the same step with the reference `key:<key id>`. */
+  credits?: number | undefined;
+  limits?: OwnLimits;
+  expiresAtMs?: number | undefined;
+  label?: string | undefined;
+  /** Credits that its requests of one UTC month may hold and consume together. */
+  monthlyCredits?: number | undefined;
+  /** A key that exists already; a random one when left out. */
+  token?: string;
+  /** The key with which it counts what it spends: the first of those that it replaces. */
+  spendsIn?: string | undefined;
+  /** How many keys the account may have, revoked ones included; no bound when left out. */
+  keysMax?: number | undefined;
+}
+
+export interface IssuedKey {
+  /** The key itself: nobody can read it back from the store. */
+  key: string;
+  keyId: string;
+  accountId: string;
+}
+
+const notReserved = (): OperatorError =>
+  new OperatorError(
+    "replicas do not answer in time, so no key is made and nothing is granted; repeat this when they are back",
+    "unavailable",
+    undefined,
+    "see `tollgate doctor`",
+  );
+
+/**
+ * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
+ * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
+ */
+export async function issueKey(
+  nodes: RedisNodes,
+  options: KeyOptions = {},
+  actor: Actor = cliActor(),
+): Promise<IssuedKey> {
+  const { credits = 0 } = options;
+  const isWritable = (redis: Redis): boolean => nodes.isWritable?.(redis) ?? true;
+  const key = options.token ?? firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
+  if (!API_KEY.test(key)) {
+    throw new OperatorError(
+      "an API key begins with sk_ and has 8 to 256 visible characters, without white space and commas",
+    );
+  }
+  requireKeyOptions(options);
+
+  const partitions = await partitionsOf(nodes);
+  const digest = digestOf(key);
+  const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, partitions));
+  const wantedAccount = options.accountId ?? (await randomAccountId(nodes));
+  nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
+  // The script makes the account if it is missing; one that is there keeps its id.
+  if (!NEW_ACCOUNT_ID.test(wantedAccount)) {
+    const { account } = accountNames(partitionOf(wantedAccount, partitions), wantedAccount);
+    if ((await serverOf(wantedAccount).exists(account)) === 0) requireNewAccountId(wantedAccount);
+  }
+  const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
+  // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
+  if ((await nodes.confirmed?.()) === false) throw notReserved();
+  const partition = partitionOf(accountId, partitions);
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
+    ...recordOptions(options),
+    key: keyRef(keyId, accountId, partition),
+    digest,
+    spendsIn: options.spendsIn,
+    keysMax: options.keysMax,
+    credits,
+    reference: `key:${keyId}`,
+    actor,
+  });
+  if (outcome === "known") throw new KnownKeyError(keyId, accountId);
+  if (outcome === "too_large" || outcome === "too_many_keys") {
+    const name = indexName(digest);
+    await nodes.ofName(name).del(name);
+    if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
+    throw new OperatorError("the balance would be too large to be exact", "conflict");
+  }
+  return { key, keyId, accountId };
+}
+
+/** A new key that a repeated call finds again. */
+interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
+  /** It must exist. */
+  accountId: string;
+  /** Names this call; a repeat has the same. */
+  idempotencyKey: string;
+}
+
+/**
+ * Creates a key once per account and Idempotency-Key, for ever: its id follows from both. A repeat answers without the key
+ * itself, which is shown once. A crash before the record leaves an index that leads nowhere or, after a repeat, from a key
+ * that nobody has seen.
+ * @param requireNew called before a key is made, and not for a repeat; throws what a new one may not have
+ * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key, `invalid`
+ * for a new key that would have expired
+ */
+export async function issueKeyOnce(
+  nodes: RedisNodes,
+  options: OnceOptions,
+  actor: Actor,
+  requireNew?: () => void,
+): Promise<{ keyId: string; accountId: string; key?: string }> {
+  const { accountId, idempotencyKey } = options;
+  requireKeyOptions(options);
+  if (!IDEMPOTENCY_KEY.test(idempotencyKey)) {
+    throw new OperatorError(
+      "an Idempotency-Key has 1 to 255 visible ASCII characters",
+      "invalid",
+      "Idempotency-Key",
+    );
+  }
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const keyId = keyIdFor(accountId, idempotencyKey);
+  const { key: record } = keyNames(partition, keyId);
+  const fingerprint = fingerprintOf(options);
+  const repeated = (earlier: string | null): { keyId: string; accountId: string } => {
+    if (earlier === fingerprint) return { keyId, accountId };
+    throw new OperatorError(
+      `this Idempotency-Key has made key ${keyId} from another request`,
+      "conflict",
+      "Idempotency-Key",
+    );
+  };
+  if (await redis.exists(record)) return repeated(await redis.hget(record, "fingerprint"));
+
+  requireNew?.();
+  if (options.expiresAtMs !== undefined) requireFutureExpiry(options.expiresAtMs, await storeNowMs(redis));
+  const isWritable = (server: Redis): boolean => nodes.isWritable?.(server) ?? true;
+  const key = firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
+  const index = indexOf(key);
+  nodes.requireWritable?.([nodes.ofName(index), redis]);
+  await nodes.ofName(index).set(index, `${keyId} ${accountId}`);
+  if ((await nodes.confirmed?.()) === false) throw notReserved();
+  const { outcome } = await scriptsOf(redis).run(issue, {
+    ...recordOptions(options),
+    key: keyRef(keyId, accountId, partition),
+    digest: digestOf(key),
+    fingerprint,
+    credits: 0,
+    reference: "",
+    accountMustExist: true,
+    keysMax: options.keysMax,
+    actor,
+  });
+  if (outcome === "issued") return { keyId, accountId, key };
+  await nodes.ofName(index).del(index);
+  if (outcome === "unknown_account") throw noAccount(accountId);
+  if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
+  return repeated(await redis.hget(record, "fingerprint"));
+}
+
+const tooManyKeys = (accountId: string, { keysMax }: KeyOptions): OperatorError =>
+  new OperatorError(
+    `account ${accountId} has ${keysMax} keys, as many as admin.keys_per_account lets it have; revoked keys count`,
+    "conflict",
+  );
+
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/** The id of the key that this call makes. */
+const keyIdFor = (accountId: string, idempotencyKey: string): string =>
+  `key_${createHash("sha256").update(`${accountId}\0${idempotencyKey}`).digest("base64url").slice(0, 16)}`;
+
+/** What the key is made of: a repeat must ask for the same. */
+function fingerprintOf(options: OnceOptions): string {
+  const { tier, limits, expiresAtMs, label, monthlyCredits } = recordOptions(options);
+  const { rateLimit, maxConcurrent, dailyLimit } = limits;
+  const asked = [tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs, label, monthlyCredits];
+  return createHash("sha256")
+    .update(JSON.stringify(asked.map((value) => value ?? null)))
+    .digest("base64url");
+}
+
+/** The options that a key's record keeps. */
+const recordOptions = ({
+  tier = "standard",
+  limits = {},
+  expiresAtMs,
+  label,
+  monthlyCredits,
+}: KeyOptions) => ({
+  tier,
+  limits,
+  expiresAtMs,
+  label,
+  monthlyCredits,
+});
+
+/** @throws OperatorError for a value that makes no sense */
+function requireKeyOptions({
+  accountId,
+  credits = 0,
+  limits = {},
+  expiresAtMs,
+  label,
+  monthlyCredits,
+}: KeyOptions): void {
+  if (accountId !== undefined) requireAccountId(accountId);
+  if (credits !== 0) requireCredits(credits);
+  requireLimits(limits);
+  requireExpiry(expiresAtMs);
+  requireLabel(label);
+  requireMonthlyCredits(monthlyCredits);
+}
+
+/**
+ * Reserves a token for a new key. The index is written before the record, so that the token is reserved once; an index
+ * without a record was left by a crash in between, and its key id is used again.
+ */
+async function ownIndex(
+  nodes: RedisNodes,
+  digest: string,
+  partitions: number,
+  wantedAccount: string,
+  namedAccount: string | undefined,
+): Promise<{ keyId: string; accountId: string }> {
+  const keyId = randomId("key");
+  const name = indexName(digest);
+  const earlier = await nodes.ofName(name).set(name, `${keyId} ${wantedAccount}`, "NX", "GET");
+  if (earlier === null) return { keyId, accountId: wantedAccount };
+  const [earlierId = "", accountId = ""] = earlier.split(" ");
+  const partition = partitionOf(accountId, partitions);
+  if (await nodes.of(partition).exists(keyNames(partition, earlierId).key)) {
+    throw new KnownKeyError(earlierId, accountId);
+  }
+  if (namedAccount !== undefined && namedAccount !== accountId) {
+    throw new OperatorError(
+      `this key was begun for account ${accountId}; give --account ${accountId}`,
+      "conflict",
+    );
+  }
+  return { keyId: earlierId, accountId };
+}
+
+const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;
+const indexOf = (key: string): string => indexName(digestOf(key));

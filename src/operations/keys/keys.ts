@@ -1,0 +1,140 @@
+import type { OwnLimits } from "../../domain/limits.ts";
+import { monthOf } from "../../domain/months.ts";
+import { digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { KeyFields } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import {
+  type PartitionReads,
+  readsOfAll,
+  readsOfMost,
+  UnreadError,
+  unreadInWords,
+} from "../../redis/partition-reads.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+
+/** One key as operators see it. Times are Unix ms; limits are the key's own, beyond those of its tier. */
+export interface KeyRecord {
+  keyId: string;
+  accountId: string;
+  partition: number;
+  tier: string;
+  label: string | undefined;
+  limits: OwnLimits;
+  /** Credits that its requests of one UTC month may hold and consume together; undefined: no cap. */
+  monthlyCredits: number | undefined;
+  /**
+   * Credits held and consumed by requests that were admitted in this UTC month, by this machine's clock; of a key that replaces
+   * another, those of both.
+   */
+  spentThisMonth: number;
+  /** The key in whose record that is counted, if not in its own. */
+  spendsIn: string | undefined;
+  createdAtMs: number | undefined;
+  expiresAtMs: number | undefined;
+  revokedAtMs: number | undefined;
+  /** The key that replaces it. */
+  rotatedTo: string | undefined;
+  /** How often operators changed it. */
+  revision: number;
+}
+
+/** Where a key's record would be. */
+interface Place {
+  keyId: string;
+  partition: number;
+}
+
+/**
+ * The key with this id, or this key itself.
+ * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
+ */
+export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRecord> {
+  const partitions = await partitionsOf(nodes);
+  if (idOrKey.startsWith("sk_")) {
+    const name = indexName(digestOf(idOrKey));
+    const entry = await nodes.ofName(name).get(name);
+    const [keyId = "", accountId = ""] = (entry ?? "").split(" ");
+    const [key] = entry
+      ? await readKeys(readsOfAll(nodes), [{ keyId, partition: partitionOf(accountId, partitions) }])
+      : [];
+    if (!key) throw new OperatorError("this key is not known", "not_found");
+    return key;
+  }
+  const places = Array.from({ length: partitions }, (_, partition) => ({ keyId: idOrKey, partition }));
+  const reads = readsOfMost(nodes);
+  const [key] = await readKeys(reads, places);
+  const unread = key ? undefined : reads.unread();
+  if (unread) throw new UnreadError(`no key ${idOrKey} is found, but ${unreadInWords(unread)}; try it again`);
+  // It may be among what an older server has lost.
+  if (!key) nodes.requireWritable?.(nodes.all());
+  if (!key)
+    throw new OperatorError(`no key ${idOrKey}`, "not_found", undefined, "`tollgate keys list` shows all");
+  return key;
+}
+
+/** The key of this id and account, found without a search; undefined when there is none. */
+export async function readKey(
+  nodes: RedisNodes,
+  keyId: string,
+  accountId: string,
+): Promise<KeyRecord | undefined> {
+  const [key] = await readKeys(readsOfAll(nodes), [
+    { keyId, partition: partitionOf(accountId, await partitionsOf(nodes)) },
+  ]);
+  return key;
+}
+
+/** The records that exist among these places. */
+export async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
+  const records = await reads.many<KeyFields, Place>(places, (pipe, { keyId, partition }) =>
+    pipe.hgetall(keyNames(partition, keyId).key),
+  );
+  const found = records.flatMap((fields, at) => (fields ? [{ fields, place: places[at]! }] : []));
+  const others = found.flatMap(({ fields: { spends_in: keyId }, place: { partition } }) =>
+    keyId === undefined ? [] : [{ keyId, partition }],
+  );
+  const counted = await reads.many<(string | null)[], Place>(others, (pipe, { keyId, partition }) =>
+    pipe.hmget(keyNames(partition, keyId).key, "month", "spent"),
+  );
+  const spentOf = new Map(others.map(({ keyId }, at) => [keyId, counted[at]]));
+  return found.flatMap(({ fields, place }) => {
+    const [month, spent] = spentOf.get(fields.spends_in ?? "") ?? [fields.month, fields.spent];
+    return keyRecord(place, fields, { month, spent }) ?? [];
+  });
+}
+
+/**
+ * @param counted what counts toward the key's cap
+ * @returns undefined when there is no such key
+ */
+function keyRecord(
+  { keyId, partition }: Place,
+  fields: KeyFields,
+  counted: { month: string | null | undefined; spent: string | null | undefined },
+): KeyRecord | undefined {
+  const { account_id: accountId, tier = "" } = fields;
+  if (accountId === undefined) return undefined;
+  const number = (name: keyof KeyFields): number | undefined =>
+    fields[name] === undefined ? undefined : Number(fields[name]);
+  return {
+    keyId,
+    partition,
+    accountId,
+    tier,
+    limits: {
+      rateLimit: number("rate_limit"),
+      maxConcurrent: number("max_concurrent"),
+      dailyLimit: number("daily_limit"),
+    },
+    createdAtMs: number("created_at"),
+    expiresAtMs: number("expires_at"),
+    revokedAtMs: number("revoked_at"),
+    rotatedTo: fields.rotated_to,
+    label: fields.label,
+    monthlyCredits: number("monthly_credits"),
+    spentThisMonth: Number(counted.month ?? -1) === monthOf(Date.now()) ? Number(counted.spent ?? 0) : 0,
+    spendsIn: fields.spends_in,
+    revision: number("revision") ?? 0,
+  };
+}

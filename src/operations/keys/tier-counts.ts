@@ -1,0 +1,103 @@
+import { partitionNames } from "../../records/names.ts";
+import type { Connection } from "../../redis/connection.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { type PartitionReads, readsOfMost } from "../../redis/partition-reads.ts";
+import { many } from "../../redis/pipelines.ts";
+import { storedFacts } from "../../redis/store-facts.ts";
+import { takeTurn } from "../../redis/take-turn.ts";
+import { createWriteWatch } from "../../redis/write-watch.ts";
+
+/** Exists until the next sum over all partitions is due. */
+const TURN = "tg:tiers-turn";
+/** The latest sum (JSON). */
+const SUM = "tg:tiers";
+/** A sum expires if no gateway makes a new one. */
+const SUM_LIFETIME_MS = 60_000;
+/** How many keys use each tier, over all partitions. A revoked key uses none, an expired one does: its end can be moved. */
+export interface TierCounts {
+  keys: Readonly<Record<string, number>>;
+  /** Partitions whose primary is away, and of which no earlier figures are known. */
+  unread: number;
+}
+
+/** How many keys of one partition use each tier. */
+type PartitionCounts = Readonly<Record<string, number>>;
+
+export type TierCounter = ReturnType<typeof createTierCounter>;
+
+/**
+ * Keys by tier. ISSUE, CHANGE and REVOKE keep the counts of each partition; one gateway at a time sums them for all gateways.
+ * @throws GatewayError `store_unavailable` from each
+ */
+export function createTierCounter(connection: Connection) {
+  /** The latest figures of each partition, which count on while its primary is away. */
+  const known = new Map<number, PartitionCounts>();
+  const watch = createWriteWatch();
+
+  async function readPartitions(): Promise<void> {
+    const { partitions = 0 } = connection.facts() ?? {};
+    const all = Array.from({ length: partitions }, (_, partition) => partition);
+    for (const primary of connection.primaries()) {
+      const own = all.filter((partition) => connection.of(partition) === primary);
+      const read = primary.command(async (redis) => {
+        const looked = await watch.news(redis, own.join());
+        if (!looked) return [];
+        const fields = await many<Record<string, string>, number>(redis, own, (pipe, partition) =>
+          pipe.hgetall(partitionNames(partition).tiers),
+        );
+        looked();
+        return fields;
+      });
+      const found = await read.catch(() => []);
+      for (const [at, fields] of found.entries()) known.set(own[at]!, countsOf(fields));
+    }
+  }
+
+  return {
+    /** True for one gateway per interval, which then sums. */
+    turn: (intervalMs: number) => takeTurn(connection, TURN, intervalMs),
+    /** Sums over all partitions; those that cannot be read count with what was read of them last. */
+    async sum(): Promise<TierCounts> {
+      const { partitions = 0 } = connection.facts() ?? {};
+      await readPartitions();
+      return summed(known, partitions);
+    },
+    async publish(counts: TierCounts): Promise<void> {
+      await connection
+        .ofName(SUM)
+        .command((redis) => redis.set(SUM, JSON.stringify(counts), "PX", SUM_LIFETIME_MS));
+    },
+    /** The latest sum of any gateway; undefined when none has summed for a minute. */
+    async latest(): Promise<TierCounts | undefined> {
+      const text = await connection.ofName(SUM).command((redis) => redis.get(SUM));
+      return text === null ? undefined : (JSON.parse(text) as TierCounts);
+    },
+  };
+}
+
+/** The same counts as an operator's command reads them. Writes nothing, also to a store that was never used. */
+export async function readTierCounts(
+  nodes: RedisNodes,
+  reads: PartitionReads = readsOfMost(nodes),
+): Promise<TierCounts> {
+  const partitions = Number((await storedFacts(nodes)).partitions ?? 0);
+  const places = Array.from({ length: partitions }, (_, partition) => ({ partition }));
+  const found = await reads.many<Record<string, string>, { partition: number }>(
+    places,
+    (pipe, { partition }) => pipe.hgetall(partitionNames(partition).tiers),
+  );
+  const read = [...found.entries()].flatMap(([partition, fields]) =>
+    fields === undefined ? [] : [[partition, countsOf(fields)] as const],
+  );
+  return summed(new Map(read), partitions);
+}
+
+const countsOf = (fields: Readonly<Record<string, string>>): PartitionCounts =>
+  Object.fromEntries(Object.entries(fields).map(([tier, count]) => [tier, Number(count)]));
+
+function summed(read: ReadonlyMap<number, PartitionCounts>, partitions: number): TierCounts {
+  const sum = new Map<string, number>();
+  for (const keys of read.values())
+    for (const [tier, count] of Object.entries(keys)) sum.set(tier, (sum.get(tier) ?? 0) + count);
+  return { keys: Object.fromEntries(sum), unread: partitions - read.size };
+}

@@ -1,0 +1,159 @@
+import type { Redis } from "ioredis";
+import { frozenName, META, partitionNames } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { placeOf } from "../../redis/open-nodes.ts";
+import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts";
+import { storeNowMs } from "../../redis/server-clock.ts";
+import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
+import { frozenField, listFrozen } from "../../redis/topology/frozen-list.ts";
+import { isMoving } from "../../redis/topology/moving-slots.ts";
+import { slotOf } from "../../redis/topology/slots.ts";
+
+/** How long a command waits for a replica. */
+const REPLICA_MS = 1000;
+
+/** One partition as operators see it. */
+export interface PartitionView {
+  partition: number;
+  /** Its slot in a Redis Cluster; undefined on one server. */
+  slot: number | undefined;
+  /** The server that has it, as "host:port". */
+  server: string;
+  /** Since when it is listed as frozen, Unix ms. */
+  frozenSinceMs: number | undefined;
+  /** Whether its mark is there, which stops all scripts. Undefined if that could not be read. */
+  isMarked: boolean | undefined;
+  /** Its slot is on its way to another node. */
+  isMoving: boolean;
+}
+
+/**
+ * All partitions.
+ * @param reads may go on without the servers that are away
+ * @param count how many there are, if that is known
+ */
+export async function listPartitions(
+  nodes: RedisNodes,
+  reads = readsOfAll(nodes),
+  count?: number,
+): Promise<PartitionView[]> {
+  const length = count ?? (await partitionsOf(nodes));
+  const partitions = Array.from({ length }, (_, partition) => ({ partition }));
+  const meta = nodes.ofName(META);
+  const isClustered = await isCluster(meta);
+  const [listed, moving] = await Promise.all([listFrozen(meta), movingSlots(nodes, reads)]);
+  return Promise.all(
+    partitions.map(async ({ partition }) => {
+      const slot = isClustered ? slotOfPartition(partition) : undefined;
+      const isMoving = slot !== undefined && moving.has(slot);
+      return {
+        partition,
+        slot,
+        server: placeOf(nodes.of(partition)),
+        frozenSinceMs: listed.get(partition),
+        isMarked: isMoving ? undefined : await isMarked(reads, partition),
+        isMoving,
+      };
+    }),
+  );
+}
+
+const isMarked = (reads: PartitionReads, partition: number): Promise<boolean | undefined> =>
+  reads.at(partition, async (redis) => (await redis.exists(frozenName(partition))) === 1);
+
+/**
+ * Freezes partitions: from then on no script changes them, whoever runs it. The list in `tg:meta` comes first, so that what
+ * is frozen is seen; the mark in the partition is what counts. It can be repeated.
+ * @throws OperatorError for a store on one server, for a partition that there is not, and when no replica has it
+ */
+export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
+  await requirePartitions(nodes, partitions);
+  const meta = nodes.ofName(META);
+  nodes.requireWritable?.([meta, ...partitions.map(nodes.of)]);
+  for (const partition of partitions) {
+    const nowMs = await storeNowMs(meta);
+    await meta.hsetnx(META, frozenField(partition), nowMs);
+    await unlessMoving(partition, nodes.of(partition).set(frozenName(partition), nowMs));
+  }
+  const unknown = await unknownToReplicas(partitions.map(nodes.of));
+  if (unknown)
+    throw new OperatorError(
+      `the partitions are frozen, but ${unknown}, and a failover would lose it; repeat this before you move anything`,
+    );
+}
+
+/**
+ * Ends a freeze. The mark goes first: what is listed is left alone by gateways, so none uses a partition that is half thawed.
+ * @throws OperatorError while a slot of theirs is between two nodes, and when no replica has it
+ */
+export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
+  await requirePartitions(nodes, partitions);
+  const meta = nodes.ofName(META);
+  nodes.requireWritable?.([meta, ...partitions.map(nodes.of)]);
+  const moving = await movingSlots(nodes, readsOfAll(nodes));
+  for (const partition of partitions) if (moving.has(slotOfPartition(partition))) throw onItsWay(partition);
+  for (const partition of partitions) {
+    const redis = nodes.of(partition);
+    // A repeat must write, too: WAIT counts what this connection has written.
+    await unlessMoving(partition, redis.set(frozenName(partition), "thawed"));
+    await unlessMoving(partition, redis.del(frozenName(partition)));
+  }
+  const unknown = await unknownToReplicas(partitions.map(nodes.of));
+  if (unknown)
+    throw new OperatorError(
+      `the partitions stay listed as frozen, since ${unknown}; repeat this when the replicas are back`,
+    );
+  await meta.hdel(META, ...partitions.map(frozenField));
+}
+
+async function requirePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
+  if (!(await isCluster(nodes.ofName(META))))
+    throw new OperatorError(
+      "only partitions of a Redis Cluster are frozen: on one server, and behind Sentinels, there is no slot to move",
+    );
+  const count = await partitionsOf(nodes);
+  const unknown = partitions.find((partition) => partition >= count);
+  if (unknown !== undefined)
+    throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
+}
+
+/** Says which of these servers have replicas, and none that has what was written last. */
+async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
+  const places: string[] = [];
+  for (const redis of new Set(servers)) {
+    const replicas = Number(/^connected_slaves:(\d+)/m.exec(await redis.info("replication"))?.[1] ?? 0);
+    if (replicas > 0 && (await redis.wait(1, REPLICA_MS)) < 1) places.push(placeOf(redis));
+  }
+  return places.length === 0 ? undefined : `no replica of ${places.join(", ")} has it`;
+}
+
+/** A node that gives a slot away has no new names of it. */
+async function unlessMoving<T>(partition: number, write: Promise<T>): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    if (isMoving(error)) throw onItsWay(partition);
+    throw error;
+  }
+}
+
+const onItsWay = (partition: number): OperatorError =>
+  new OperatorError(
+    `the slot of partition ${partition} is between two nodes; see \`redis-cli --cluster check\`, end its move with ` +
+      "`redis-cli --cluster fix`, then run this again",
+  );
+
+/** The slots that any node gives away or takes, as it says itself. */
+async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Set<number>> {
+  const moving = new Set<number>();
+  if (!(await isCluster(nodes.ofName(META)))) return moving;
+  for (const redis of nodes.all()) {
+    const text = await redis.cluster("NODES").catch((error: unknown) => reads.skip(error));
+    for (const [, slot] of String(text ?? "").matchAll(/\[(\d+)-[<>]-/g)) moving.add(Number(slot));
+  }
+  return moving;
+}
+
+/** In a Redis Cluster. */
+export const slotOfPartition = (partition: number): number => slotOf(partitionNames(partition).ledger);

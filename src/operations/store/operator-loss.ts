@@ -1,0 +1,187 @@
+import type { Redis } from "ioredis";
+import type { SentCharge } from "../../durability/losses/confirmed-charges.ts";
+import { isMeantBy, type LastConfirmed, readLastConfirmed } from "../../durability/losses/last-confirmed.ts";
+import {
+  chargeOf,
+  type Loss,
+  type MissingEntry,
+  missingEntries,
+  readLossReport,
+} from "../../durability/losses/loss-report.ts";
+import { type LostEntries, lostEntries } from "../../durability/losses/lost-entries.ts";
+import { readRecentEntries } from "../../durability/losses/recent-entries.ts";
+import { META, partitionOfLedger } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { placeOf } from "../../redis/open-nodes.ts";
+import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "../../redis/partition-reads.ts";
+import { answersOf } from "../../redis/pipelines.ts";
+import { storeNowMs } from "../../redis/server-clock.ts";
+import { partitionsOf, storedFacts } from "../../redis/store-facts.ts";
+
+/** What a store lacks, entry by entry. `charges` are those that gateways send again. */
+export interface LossList extends Loss {
+  lost: LostEntries;
+}
+
+/** What is known to be missing, and where nothing may be written until an operator has accepted it. */
+interface KnownLoss extends Loss {
+  /** Names on the servers that are older, at least one of each; undefined if the whole store is. */
+  olderAt: string[] | undefined;
+}
+
+/**
+ * What a store is known to lack: what a gateway has found, and what the files in a folder say.
+ * @param folder the journal's, on this machine; undefined if it is not known
+ * @param reads may go on without the servers that are away: nothing is known of what those lack
+ * @returns undefined if the store lacks nothing that is known here
+ */
+export async function knownLoss(
+  nodes: RedisNodes,
+  folder: string | undefined,
+  reads = readsOfAll(nodes),
+): Promise<KnownLoss | undefined> {
+  const meta = nodes.ofName(META);
+  const id = await meta.hget(META, "id");
+  const { epoch, older } = await readLossReport(meta);
+  const known = id === null || folder === undefined ? undefined : readLastConfirmed(folder).get(id);
+  const here = known && known.epoch >= epoch ? await missingOn(nodes, known.entries, reads) : [];
+  const isBeforeAcceptance = known !== undefined && known.epoch > epoch;
+  if (!older && here.length === 0 && !isBeforeAcceptance) return undefined;
+  const missing = new Map<string, MissingEntry>();
+  for (const entry of [...(older?.missing ?? []), ...here]) {
+    const other = missing.get(entry.ledger);
+    if (!other || entry.olderMs > other.olderMs) missing.set(entry.ledger, entry);
+  }
+  // A lost acceptance is one of the whole store; a report of one names no ledgers.
+  const isWhole = isBeforeAcceptance || (older !== undefined && older.ledgers === undefined);
+  return {
+    missing: [...missing.values()],
+    charges: older?.charges ?? [],
+    olderAt: isWhole ? undefined : [...(older?.ledgers ?? []), ...here.map(({ ledger }) => ledger)],
+  };
+}
+
+async function missingOn(
+  nodes: RedisNodes,
+  entries: LastConfirmed["entries"],
+  reads: PartitionReads,
+): Promise<MissingEntry[]> {
+  const missing: MissingEntry[] = [];
+  for (const redis of nodes.all()) {
+    const own = new Map([...entries].filter(([ledger]) => nodes.ofName(ledger) === redis));
+    await reads.onServer([...own.keys()].map(partitionOfLedger), async () => {
+      missing.push(...(await missingEntries(redis, own)));
+    });
+  }
+  return missing;
+}
+
+/**
+ * The same with all entries that are known to be lost, and the charges that gateways on this folder send again.
+ * @param waiting charges in that folder's journal, to whichever store they are owed
+ * @param reads as of `knownLoss`
+ * @returns undefined if the store lacks nothing that is known here
+ */
+export async function listLoss(
+  nodes: RedisNodes,
+  folder: string | undefined,
+  waiting: () => readonly SentCharge[],
+  reads = readsOfAll(nodes),
+): Promise<LossList | undefined> {
+  const loss = await knownLoss(nodes, folder, reads);
+  if (!loss) return undefined;
+  const meta = nodes.ofName(META);
+  const id = (await meta.hget(META, "id")) ?? "";
+  const { epoch } = await readLossReport(meta);
+  const known = folder === undefined ? new Map() : readRecentEntries(folder, id, epoch);
+  // Entries that are known only as the last confirmed one, or only to a gateway with another folder.
+  for (const { ledger, has: _, olderMs: __, ...entry } of loss.missing) {
+    const entries = known.get(ledger) ?? new Map();
+    known.set(ledger, entries);
+    if (!entries.has(entry.id)) entries.set(entry.id, { ...entry, after: undefined });
+  }
+  const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
+  for (const sent of waiting()) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
+  return { ...loss, charges: [...charges.values()], lost: await lostEntries(reads, known) };
+}
+
+/**
+ * Looks which servers are older than what they confirmed. Nothing is written to those: they may yet be replaced by a newer
+ * copy, and what is written to them would be lost with them. A server that is away is not judged, and neither it nor an older
+ * one stops a write to the others.
+ * @param folder as of `knownLoss`
+ */
+export async function findWritable(
+  nodes: RedisNodes,
+  folder: string | undefined,
+): Promise<Required<Pick<RedisNodes, "isWritable" | "requireWritable">>> {
+  const loss = await knownLoss(nodes, folder, readsOfMost(nodes));
+  const older = new Set(loss && (loss.olderAt?.map(nodes.ofName) ?? nodes.all()));
+  const isWritable = (redis: Redis): boolean => !older.has(redis);
+  return {
+    isWritable,
+    requireWritable(servers) {
+      const refused = servers.find((redis) => !isWritable(redis));
+      if (!refused) return;
+      throw new OperatorError(
+        `the store at ${placeOf(refused)} is older than what it confirmed, and nothing is written to it: restore a newer ` +
+          "copy, or see `tollgate store show` and `tollgate store accept`; then run this again",
+        "unavailable",
+      );
+    },
+  };
+}
+
+/**
+ * Accepts an empty Redis as a new store, or another store, where the files in a folder know one that it is in the place of.
+ * @param partitions of a new store
+ * @returns false where nobody has refused this store for that
+ */
+export async function acceptReplaced(
+  nodes: RedisNodes,
+  folder: string | undefined,
+  partitions: () => number,
+): Promise<boolean> {
+  const found = await storedFacts(nodes);
+  if (found.id !== undefined && isMeantBy(folder, found)) return false;
+  // Refuses one that must not be used at all.
+  await partitionsOf(nodes, partitions);
+  const meta = nodes.ofName(META);
+  await meta.hset(META, "epoch", await storeNowMs(meta));
+  return true;
+}
+
+/**
+ * Accepts a store that is older than what it confirmed: all gateways use it again, send it what they hold, and forget
+ * what it confirmed before.
+ * @returns what is known to be missing
+ * @throws OperatorError when nothing is, or a server is away: what that one lacks would be accepted unseen
+ */
+export async function acceptStore(
+  nodes: RedisNodes,
+  folder: string | undefined,
+  waiting: readonly SentCharge[],
+): Promise<LossList> {
+  const reads = readsOfMost(nodes);
+  const loss = await listLoss(nodes, folder, () => waiting, reads);
+  const unread = reads.unread();
+  if (unread)
+    throw new OperatorError(
+      `${unreadInWords(unread)}, and what they lack is not known; nothing is accepted. Run it again when all servers answer`,
+      "unavailable",
+    );
+  if (!loss)
+    throw new OperatorError(
+      "this store has all that it is known to have confirmed; there is nothing to accept",
+    );
+  const meta = nodes.ofName(META);
+  const { epoch, older } = await readLossReport(meta);
+  const nowMs = await storeNowMs(meta);
+  const accepted = meta
+    .multi()
+    .hset(META, "epoch", Math.max(nowMs, 1 + Math.max(epoch, older?.epoch ?? 0)))
+    .hdel(META, "older");
+  answersOf(await accepted.exec());
+  return loss;
+}

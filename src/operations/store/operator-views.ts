@@ -1,0 +1,137 @@
+import type { Redis } from "ioredis";
+import { listsOfOpenRequests, requestName, taskName } from "../../records/names.ts";
+import { type RequestRecord, taskRecord } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
+import { many, manyByNode } from "../../redis/pipelines.ts";
+import { clocks } from "../../redis/server-clock.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+
+/** Names or records read at a time: about a millisecond of Redis. */
+const PAGE = 500;
+/** Open requests looked at, at most, to find the old ones. */
+export const OPEN_LOOKED_AT_MAX = 20_000;
+
+/** A request that has not ended, for operators. Times are Unix ms. */
+interface OpenView {
+  requestId: string;
+  taskId: string;
+  accountId: string;
+  keyId: string;
+  state: string;
+  endpoint: string;
+  price: number;
+  admittedAtMs: number;
+  dueAtMs: number;
+  /** When it was looked at, by its server's clock, from which all these times are. */
+  seenAtMs: number;
+  /** The task's latest status; empty before the first poll. */
+  status: string;
+}
+
+export interface OpenRequests {
+  /** Oldest first. */
+  requests: OpenView[];
+  /** How many are that old among those looked at. */
+  old: number;
+  /** Of all accounts, all gateways. */
+  open: number;
+  complete: boolean;
+  /** Nothing of these is among the other figures. */
+  unread: Unread | undefined;
+}
+
+/** Holds and unfinished tasks that were admitted at least so long ago. @param most how many are answered */
+export async function oldOpenRequests(
+  nodes: RedisNodes,
+  olderThanMs: number,
+  most: number,
+): Promise<OpenRequests> {
+  const partitions = await partitionsOf(nodes);
+  const old: (OpenView & { partition: number })[] = [];
+  const reads = readsOfMost(nodes);
+  const nowOf = clocks();
+  let lookedAt = 0;
+  for (const { name, partition } of listsOfOpenRequests(partitions)) {
+    await reads.at(partition, async (redis) => {
+      const seenAtMs = await nowOf(redis);
+      for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
+        const places = await placesOf(redis, name, from);
+        lookedAt += places.length;
+        for (const view of await openViews(redis, partition, places)) {
+          if (view.admittedAtMs <= seenAtMs - olderThanMs) old.push({ ...view, seenAtMs, partition });
+        }
+        if (places.length < PAGE) break;
+      }
+    });
+  }
+  old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
+  const shown = old.slice(0, most);
+  const names = shown.map(({ taskId, partition }) => taskName(taskId, partition));
+  const texts = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
+  const open = await countOpen(nodes, partitions, reads);
+  return {
+    requests: shown.map(({ partition: _, ...view }, at) => ({
+      ...view,
+      status: taskRecord(texts[at] ?? "").seen?.status ?? "",
+    })),
+    old: old.length,
+    open,
+    complete: lookedAt < OPEN_LOOKED_AT_MAX || lookedAt >= open,
+    unread: reads.unread(),
+  };
+}
+
+type Place = Pick<OpenView, "requestId" | "dueAtMs">;
+
+/** A page of a list of open requests, in the order in which they are due. */
+async function placesOf(redis: Redis, name: string, from: number): Promise<Place[]> {
+  const flat = await redis.zrange(name, String(from), String(from + PAGE - 1), "WITHSCORES");
+  return Array.from({ length: flat.length / 2 }, (_, at) => ({
+    requestId: flat[2 * at] ?? "",
+    dueAtMs: Number(flat[2 * at + 1]),
+  }));
+}
+
+async function openViews(
+  redis: Redis,
+  partition: number,
+  places: readonly Place[],
+): Promise<Omit<OpenView, "seenAtMs">[]> {
+  const records = await many<RequestRecord, Place>(redis, places, (pipe, place) =>
+    pipe.hgetall(requestName(partition, place.requestId)),
+  );
+  return records.flatMap((record, at) => {
+    // Ended since the list was read.
+    const place = places[at];
+    if (!place || (record.state !== "held" && record.state !== "bound")) return [];
+    return {
+      ...place,
+      taskId: record.task_id ?? "",
+      accountId: record.account_id ?? "",
+      keyId: record.key_id ?? "",
+      state: record.state,
+      endpoint: record.endpoint ?? "",
+      price: Number(record.price ?? 0),
+      // Missing where the record had been deleted before the BIND.
+      admittedAtMs: Number(record.admitted_at ?? record.bound_at ?? 0),
+      status: "",
+    };
+  });
+}
+
+/**
+ * How many slots are taken over all gateways: holds and unfinished tasks.
+ * @param reads may go on without the servers that are away
+ */
+export async function countOpen(
+  nodes: RedisNodes,
+  partitions: number,
+  reads = readsOfAll(nodes),
+): Promise<number> {
+  const lists = listsOfOpenRequests(partitions);
+  const counts = await reads.many<number, (typeof lists)[number]>(lists, (pipe, { name }) =>
+    pipe.zcard(name),
+  );
+  return counts.reduce<number>((sum, count = 0) => sum + count, 0);
+}

@@ -1,0 +1,188 @@
+import type { Redis } from "ioredis";
+import { listsOfOpenRequests } from "../../records/names.ts";
+import type { Connection } from "../../redis/connection.ts";
+import { many } from "../../redis/pipelines.ts";
+import type { Primary } from "../../redis/primary.ts";
+import { takeTurn } from "../../redis/take-turn.ts";
+import { createWriteWatch } from "../../redis/write-watch.ts";
+import type { DueList } from "../../scripts/lease.ts";
+import type { Run } from "../../scripts/script-definition.ts";
+import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/survey.ts";
+
+/** Exists until the next survey of any gateway is due. */
+const SURVEY_TURN = "tg:survey-turn";
+/** Exists until the next check of the ledger by any gateway is due. */
+const LEDGER_TURN = "tg:ledger-turn";
+/** The last survey (JSON). */
+const SURVEY = "tg:survey";
+/** The result of the last check of the ledger (JSON). */
+const LEDGER_REPORT = "tg:ledger-report";
+
+/** A survey expires if no gateway makes a new one. */
+export const SURVEY_LIFETIME_MS = 60_000;
+/** Open requests of a list that are looked at; the counts of a longer list are extrapolated. */
+const LOOKED_AT_MAX = 500;
+/** Looked at in one call, so that none blocks Redis for long. */
+const AT_A_TIME = 50;
+
+/** The open requests of a part of a store, at about one time. */
+interface OpenRequests {
+  /** The store's clock, Unix ms. */
+  atMs: number;
+  /** How many of each state and age, in the order of AGES. */
+  open: Record<OpenState, number[]>;
+  /** Age of the oldest of each state; 0 without any. */
+  oldestMs: Record<OpenState, number>;
+  /** How long the most overdue work has been waiting; 0 when nothing is overdue. */
+  overdueMs: number;
+}
+
+/** Those of a whole store. */
+export interface Survey extends OpenRequests {
+  /** Partitions that no figure counts: their primary was away, or they were frozen. */
+  unreadPartitions: number;
+}
+
+/** The last check of the ledger, as all gateways report it. */
+export interface LedgerReport {
+  /** Unix ms. */
+  atMs: number;
+  violations: number;
+  /** Credits in the whole ledger by type of entry, all positive. */
+  credits: { recharged: number; consumed: number; refunded: number };
+  /** Violations that the comparison with the archive found; missing without one, and if it could not be compared. */
+  archiveViolations?: number;
+}
+
+export type Surveys = ReturnType<typeof createSurveys>;
+
+/**
+ * Figures of the whole store: one gateway counts them and writes them to the store, and all gateways report them.
+ * @throws GatewayError `store_unavailable` from each
+ */
+export function createSurveys(connection: Connection) {
+  /** Where figures of the whole store are, each by its name. */
+  const command = <T>(name: string, run: (redis: Redis) => Promise<T>): Promise<T> =>
+    connection.ofName(name).command(run);
+
+  async function read<T>(name: string): Promise<T | undefined> {
+    const text = await command(name, (redis) => redis.get(name));
+    return text === null ? undefined : (JSON.parse(text) as T);
+  }
+
+  const watch = createWriteWatch();
+  /** The lists of each primary that had open requests at the last look at all of them. */
+  const occupied = new WeakMap<Primary, OpenLists>();
+
+  /** The lists of one primary that are not empty; one pipeline finds them. */
+  const occupiedOf = (primary: Primary, lists: OpenLists): Promise<OpenLists> =>
+    primary.command(async (redis) => {
+      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
+      if (looked) {
+        const sizes = await many<number, { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zcard(name),
+        );
+        occupied.set(
+          primary,
+          lists.filter((_, at) => sizes[at]! > 0),
+        );
+        looked();
+      }
+      return occupied.get(primary) ?? [];
+    });
+
+  return {
+    /** True for one gateway per interval, which then counts. */
+    turn: (intervalMs: number) => takeTurn(connection, SURVEY_TURN, intervalMs),
+    /** True for one gateway per interval, which then verifies the ledger. */
+    async ledgerTurn(intervalMs: number): Promise<boolean> {
+      if (await takeTurn(connection, LEDGER_TURN, intervalMs)) return true;
+      // The interval may have been shortened since the turn was taken; this never makes it longer.
+      await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
+      return false;
+    },
+    /** Counts, primary by primary, without those that are away, and without frozen partitions. Throws if all are away. */
+    async take(): Promise<Survey> {
+      const { partitions = 0 } = connection.facts() ?? {};
+      const lists = listsOfOpenRequests(partitions);
+      const parts: OpenRequests[] = [];
+      const read = new Set<number>();
+      let failed: unknown;
+      for (const primary of connection.primaries()) {
+        const own = lists.filter(
+          ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
+        );
+        try {
+          parts.push(await surveyOf(primary.run, await occupiedOf(primary, own)));
+          for (const { partition } of own) read.add(partition);
+        } catch (error) {
+          failed ??= error;
+        }
+      }
+      if (parts.length === 0 && failed !== undefined) throw failed;
+      return { ...sumOf(parts, Math.round(connection.nowMs())), unreadPartitions: partitions - read.size };
+    },
+    async publish(survey: Survey): Promise<void> {
+      await command(SURVEY, (redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
+    },
+    async publishLedger(report: LedgerReport): Promise<void> {
+      await command(LEDGER_REPORT, (redis) => redis.set(LEDGER_REPORT, JSON.stringify(report)));
+    },
+    /** Undefined when no gateway has counted for a minute. */
+    latest: () => read<Survey>(SURVEY),
+    latestLedger: () => read<LedgerReport>(LEDGER_REPORT),
+  };
+}
+
+type OpenLists = ReturnType<typeof listsOfOpenRequests>;
+
+/** Counts what is in lists of one primary. */
+async function surveyOf(run: Run, lists: OpenLists): Promise<OpenRequests> {
+  const result = emptySurvey(0);
+  for (const { list, partition } of lists) await look(run, partition, list, result);
+  return result;
+}
+
+function sumOf(parts: readonly OpenRequests[], atMs: number): OpenRequests {
+  const sum = emptySurvey(atMs);
+  for (const { open, oldestMs, overdueMs } of parts) {
+    sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
+    for (const state of OPEN_STATES) {
+      sum.oldestMs[state] = Math.max(sum.oldestMs[state], oldestMs[state]);
+      for (const age of AGES.keys()) sum.open[state][age]! += open[state][age]!;
+    }
+  }
+  return sum;
+}
+
+const emptySurvey = (atMs: number): OpenRequests => ({
+  atMs,
+  open: { held: AGES.map(() => 0), bound: AGES.map(() => 0) },
+  oldestMs: { held: 0, bound: 0 },
+  overdueMs: 0,
+});
+
+/** Adds one list of a partition to a survey. Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
+async function look(run: Run, partition: number, list: DueList, result: OpenRequests): Promise<void> {
+  const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
+  let total = 1;
+  let lookedAt = 0;
+  for (let first = 0; first < total && lookedAt < LOOKED_AT_MAX; ) {
+    const found = await run(survey, { list, partition, first, last: first + AT_A_TIME - 1 });
+    result.overdueMs = Math.max(result.overdueMs, found.nowMs - found.dueAtMs);
+    for (const state of OPEN_STATES) {
+      result.oldestMs[state] = Math.max(result.oldestMs[state], found.oldestMs[state]);
+      for (const age of AGES.keys()) counts[state][age]! += found.open[state][age]!;
+    }
+    if (found.seen === 0) break;
+    total = found.total;
+    lookedAt += found.seen;
+    // Evenly over a list that is longer than what is looked at.
+    first += Math.max(AT_A_TIME, Math.floor((total * AT_A_TIME) / LOOKED_AT_MAX));
+  }
+  for (const state of OPEN_STATES) {
+    for (const age of AGES.keys()) {
+      result.open[state][age]! += (counts[state][age]! * total) / Math.max(1, lookedAt);
+    }
+  }
+}

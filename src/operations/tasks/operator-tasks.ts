@@ -1,0 +1,162 @@
+import { failedTaskJson } from "../../domain/task-states.ts";
+import { tasksOf } from "../../durability/tasks.ts";
+import { type Actor, cliActor } from "../../records/actor.ts";
+import { claimName, keyRef, partitionNames, requestName, taskName } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import { type RequestRecord, type Sighting, taskRecord } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
+import { manyByNode } from "../../redis/pipelines.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { voidHold } from "../../scripts/void.ts";
+
+/** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
+const ATTEMPTS_MAX = 3;
+
+/** A request and its task, for operators. */
+export interface FoundRequest {
+  requestId: string;
+  partition: number;
+  record: RequestRecord;
+  /** The latest observation of its task, if there is one. */
+  seen: Sighting | undefined;
+  /** When its hold ends, or the sweeper polls the upstream again, Unix ms; only while it is open. */
+  dueAtMs: number | undefined;
+}
+
+export type ReleaseResult =
+  /** A task ended as failed; `refunded` credits went back. */
+  | { outcome: "ended"; refunded: number }
+  /** A hold was voided; `credits` can be spent again. */
+  | { outcome: "voided"; credits: number }
+  | { outcome: "already_finished" | "already_void" };
+
+/** What an operator is told of a task or request that is not there, and of one that a token may not use. */
+export const noTask = (id: string): OperatorError =>
+  new OperatorError(
+    `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
+      "is only in the log, as client_request_id beside ours",
+    "not_found",
+  );
+
+/**
+ * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
+ * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
+ */
+export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequest> {
+  const reads = readsOfMost(nodes);
+  const owner = await textOf(nodes, claimName(id)).catch(reads.skip);
+  const requestId = owner === undefined ? id : taskRecord(owner).requestId;
+  const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
+  const records = await reads.many<RequestRecord, { partition: number }>(places, (pipe, { partition }) =>
+    pipe.hgetall(requestName(partition, requestId)),
+  );
+  const partition = records.findIndex((record) => record?.state !== undefined);
+  const record = records[partition];
+  const unread = record ? undefined : reads.unread();
+  if (unread)
+    throw new UnreadError(`no task or request ${id} is found, but ${unreadInWords(unread)}; try it again`);
+  // It may be among what an older server has lost.
+  if (!record) nodes.requireWritable?.(nodes.all());
+  if (!record) throw noTask(id);
+  const task = record.task_id ? await textOf(nodes, taskName(record.task_id, partition)) : undefined;
+  const dueAt =
+    record.state === "bound"
+      ? await nodes.of(partition).zscore(partitionNames(partition).polls, requestId)
+      : record.due_at;
+  const isOpen = record.state === "held" || record.state === "bound";
+  const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
+  const seen = task === undefined ? undefined : taskRecord(task).seen;
+  return { requestId, partition, record, seen, dueAtMs };
+}
+
+/**
+ * Releases a request that does not end by itself. A task ends as failed and is refunded, whatever `tasks.refund_failed` says
+ * (lua/include/refund.lua). A hold is voided, and its outcome counts as unknown: if the upstream makes a task for it later,
+ * that is bound and charged. This function checks no permission: the management API requires the scope `tasks:write`, and `tollgate tasks
+ * release` works for everyone who has access to Redis.
+ * @throws OperatorError when there is no such task or request
+ */
+export async function releaseTask(
+  nodes: RedisNodes,
+  id: string,
+  actor: Actor = cliActor(),
+): Promise<ReleaseResult> {
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+    const view = await findTask(nodes, id);
+    switch (view.record.state) {
+      case "finished":
+        return { outcome: "already_finished" };
+      case "void":
+        return { outcome: "already_void" };
+      case "held":
+        nodes.requireWritable?.([nodes.of(view.partition)]);
+        if (await release(nodes, view, actor))
+          return { outcome: "voided", credits: Number(view.record.price) };
+        break;
+      default: {
+        nodes.requireWritable?.([nodes.of(view.partition)]);
+        const refunded = await endTask(nodes, view, actor);
+        if (refunded !== undefined) return { outcome: "ended", refunded };
+      }
+    }
+  }
+  throw new OperatorError(
+    "it changes while it is being released; read it again",
+    "conflict",
+    undefined,
+    "`tollgate tasks show` shows it",
+  );
+}
+
+async function release(
+  nodes: RedisNodes,
+  { requestId, partition, record }: FoundRequest,
+  actor: Actor,
+): Promise<boolean> {
+  const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
+  const idempotencyDigest = record.idempotency;
+  const call = { key, requestId, idempotencyDigest, reason: "released" as const, actor };
+  return (await scriptsOf(nodes.of(partition)).run(voidHold, call)).outcome === "void";
+}
+
+/** @returns credits refunded, or undefined when it had ended before */
+async function endTask(nodes: RedisNodes, view: FoundRequest, actor: Actor): Promise<number | undefined> {
+  const { requestId, partition, record } = view;
+  const taskId = record.task_id ?? "";
+  const tasks = await tasksOf(nodes);
+  const reply = await tasks.observe({
+    task: { taskId, requestId, creatorKeyId: record.key_id ?? "" },
+    accountId: record.account_id ?? "",
+    partition,
+    status: "released",
+    data: failedTaskJson(taskId, Number(record.bound_at ?? 0)),
+    refundFailed: true,
+    pollMs: 0,
+    actor,
+  });
+  return reply.outcome === "finished" ? reply.refunded : undefined;
+}
+
+async function textOf(nodes: RedisNodes, name: string): Promise<string | undefined> {
+  return (await nodes.ofName(name).get(name)) ?? undefined;
+}
+
+/** Which upstreams have made open tasks, by their tags; of each partition the tasks that are due first. */
+export async function upstreamTags(
+  nodes: RedisNodes,
+  partitions: number,
+  mostOfPartition: number,
+): Promise<(string | null)[]> {
+  const all = Array.from({ length: partitions }, (_, partition) => partition);
+  const open = await manyByNode<string[], number>(all, nodes.of, (pipe, partition) =>
+    pipe.zrange(partitionNames(partition).polls, "0", String(mostOfPartition - 1)),
+  );
+  const requests = open.flatMap((ids, partition) => ids.map((id) => ({ partition, id })));
+  return manyByNode<string | null, (typeof requests)[number]>(
+    requests,
+    ({ partition }) => nodes.of(partition),
+    (pipe, { partition, id }) => pipe.hget(requestName(partition, id), "upstream"),
+  );
+}

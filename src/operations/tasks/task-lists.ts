@@ -1,0 +1,267 @@
+import { createHash } from "node:crypto";
+import type { Redis } from "ioredis";
+import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
+import { accountNames, partitionNames, partitionOf, requestName } from "../../records/names.ts";
+import { noAccount } from "../../records/operator-error.ts";
+import type { RequestRecord } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { many } from "../../redis/pipelines.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { requireOrder } from "../access/operator-values.ts";
+import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
+import {
+  type ChargePosition,
+  firstPosition,
+  type ListPosition,
+  nextList,
+  type Position,
+  REFUND_DIGEST,
+  REFUNDS_MAX,
+  readPosition,
+} from "./task-positions.ts";
+import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
+
+export interface TaskQuery {
+  status?: ListedStatus | undefined;
+  /** The full path. */
+  endpoint?: string | undefined;
+  /** When it was created, itself included. Unix ms. */
+  fromMs?: number | undefined;
+  /** Itself not included. */
+  toMs?: number | undefined;
+  /** A `next` of an earlier page with the same filters. */
+  cursor?: string | undefined;
+  /** 1 to 100. */
+  limit: number;
+}
+
+export interface TaskPage {
+  tasks: TaskView[];
+  next: string | undefined;
+  /** As with transactions. */
+  reachesBackToMs?: number | undefined;
+}
+
+/** What an archive has of ended requests, by request id. */
+export type ArchivedRequests = (
+  requestIds: readonly string[],
+) => Promise<
+  Map<string, Pick<TaskView, "status" | "createdAtMs" | "boundAtMs" | "finishedAtMs" | "refunded">>
+>;
+
+/** Open and ended requests of a partition that one page looks at, at most. */
+const LOOKED_AT_MAX = 2000;
+/** Records of one pipeline: a millisecond of Redis. */
+const SLICE = 200;
+/** Pages of charges that one page of tasks reads, at most. */
+const CHARGE_PAGES_MAX = 10;
+
+/** A task is created so long before it is charged, at most: a hold ends sooner. */
+const CHARGED_LATER_MS = 3_600_000;
+/** So long after the last charge refunds of failed tasks are looked for. A task ends at twice `tasks.max_age`, four hours by default. */
+const REFUNDED_LATER_MS = 86_400_000;
+
+/**
+ * A page of an account's tasks: first those that have not ended, in no order; then those that were charged, newest charge first. Void
+ * requests have no task and are listed with `status: "void"` alone, as long as Redis keeps them (`tasks.retention`). A page may have
+ * fewer than `limit`, even none, and still a `next`. A task whose state changes meanwhile may come twice.
+ *
+ * What Redis has forgotten of a task is read from the archive. Without one, the ledger tells: a refund under an operator's reference
+ * is one of a completed task, any other one of a failed task. With `toMs` in a long list, a task that failed more than a day after its
+ * charge may be listed as completed then: its refund is looked for among the account's newest 500 entries and in the day after `toMs`.
+ * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list; `unavailable` if the archive is
+ *   needed and away
+ */
+export async function listTasks(
+  nodes: RedisNodes,
+  accountId: string,
+  query: TaskQuery,
+  archive?: { history: ArchivedHistory; requests: ArchivedRequests },
+): Promise<TaskPage> {
+  const { status, endpoint, fromMs, toMs, cursor, limit } = query;
+  requirePageSize(limit);
+  requireOrder(fromMs, toMs);
+  const list = ["tasks", accountId, status, endpoint, fromMs, toMs];
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  if ((await redis.exists(accountNames(partition, accountId).account)) === 0) throw noAccount(accountId);
+  const source = { redis, partition, accountId, query, archive };
+  let position: Position | undefined =
+    cursor === undefined ? firstPosition(status) : readPosition(positionOf(list, cursor));
+  const tasks: TaskView[] = [];
+  let reachesBackToMs: number | undefined;
+  for (let turn = 0; position && tasks.length < limit && turn < 4; turn++) {
+    const most = limit - tasks.length;
+    const page: Part =
+      position.of === "charges"
+        ? await chargedTasks(source, position, most)
+        : await listedTasks(source, position, most);
+    tasks.push(...page.tasks);
+    const next: Position | undefined = page.next ?? nextList(position, status);
+    reachesBackToMs = page.reachesBackToMs;
+    // A page that found its bound ends here; one that reached the end of its list goes on with the next one.
+    if (page.next && page.tasks.length < most) return pageOf(tasks, next);
+    position = next;
+  }
+  return pageOf(tasks, position);
+
+  function pageOf(found: TaskView[], at: Position | undefined): TaskPage {
+    return { tasks: found, next: at && cursorOf(list, JSON.stringify(at)), reachesBackToMs };
+  }
+}
+
+interface Part {
+  tasks: TaskView[];
+  /** Undefined at the end of its list. */
+  next: Position | undefined;
+  reachesBackToMs?: number | undefined;
+}
+
+interface Source {
+  redis: Redis;
+  partition: number;
+  accountId: string;
+  query: TaskQuery;
+  archive: { history: ArchivedHistory; requests: ArchivedRequests } | undefined;
+}
+
+/** Requests of an account in a list of its partition, in the order of their scores. */
+async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {
+  const { redis, partition, accountId, query } = source;
+  const name = partitionNames(partition)[from.of];
+  const tasks: TaskView[] = [];
+  let next = from;
+  for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX && tasks.length < most; lookedAt += SLICE) {
+    const flat = await redis.zrange(
+      ...([name, next.score, "+inf", "BYSCORE", "LIMIT", next.times, SLICE, "WITHSCORES"] as const),
+    );
+    if (flat.length === 0) return { tasks, next: undefined };
+    const ids = flat.filter((_, at) => at % 2 === 0);
+    const records = await readRecords(redis, partition, ids);
+    for (const [at, requestId] of ids.entries()) {
+      const score = flat[2 * at + 1]!;
+      next = { ...next, score, times: score === next.score ? next.times + 1 : 1 };
+      const task = taskView(requestId, records.get(requestId));
+      const isOfList = from.of === "done" ? task?.status === "void" : task?.status === OPEN_STATUS[from.of];
+      if (task && isOfList && task.accountId === accountId && isAsked(task, query)) tasks.push(task);
+      if (tasks.length === most) break;
+    }
+  }
+  return { tasks, next };
+}
+
+const OPEN_STATUS = { holds: "held", polls: "processing" } as const;
+
+/** Tasks of an account along its charges, newest first. */
+async function chargedTasks(source: Source, from: ChargePosition, most: number): Promise<Part> {
+  const { redis, partition, accountId, query, archive } = source;
+  const { endpoint, fromMs, toMs } = query;
+  const filter = {
+    wanted: ["consume/charge", "recharge/refund"],
+    endpoint,
+    fromMs,
+    toMs: toMs === undefined ? undefined : toMs + CHARGED_LATER_MS,
+    refundsToMs: toMs === undefined ? undefined : toMs + CHARGED_LATER_MS + REFUNDED_LATER_MS,
+  };
+  const refunds = new Set(from.refunds);
+  const tasks: TaskView[] = [];
+  let page: Awaited<ReturnType<typeof readHistory>> | undefined;
+  for (let pages = 0; pages < CHARGE_PAGES_MAX && tasks.length < most; pages++) {
+    const position = page ? page.next : from.at;
+    if (page && position === undefined) break;
+    const limit = most - tasks.length;
+    const options = { redis, partition, accountId, filter, position, limit };
+    page = await readHistory({ ...options, archive: archive?.history });
+    const found = await asTasks(source, chargesIn(page.entries, refunds));
+    tasks.push(...found.filter((task) => isAsked(task, query)));
+    // It looked at as many entries as it may.
+    if (page.entries.length < limit) break;
+  }
+  const next = page?.next && {
+    of: "charges" as const,
+    at: page.next,
+    refunds: [...refunds].slice(-REFUNDS_MAX),
+  };
+  return { tasks, next: next || undefined, reachesBackToMs: page?.reachesBackToMs };
+}
+
+/** A charge, and whether it was refunded because its task failed. */
+interface Charge {
+  entry: LedgerEntry;
+  hasFailed: boolean;
+}
+
+/**
+ * The charges among these entries. Refunds of failed tasks come before them; those whose charge is not among them stay in
+ * `refunds`. What an operator refunded is known by its request.
+ */
+function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charge[] {
+  const charges: Charge[] = [];
+  for (const entry of entries) {
+    const digest = createHash("sha256").update(entry.requestId).digest("base64url").slice(0, REFUND_DIGEST);
+    if (kindOf(entry) === "refund") {
+      if (entry.reference === "") refunds.add(digest);
+    } else charges.push({ entry, hasFailed: refunds.delete(digest) });
+  }
+  return charges;
+}
+
+/** Tasks that have ended, of these charges. */
+async function asTasks(
+  { redis, partition, accountId, archive }: Source,
+  charges: readonly Charge[],
+): Promise<TaskView[]> {
+  const ids = charges.map(({ entry }) => entry.requestId).filter((id) => id !== "");
+  const records = await readRecords(redis, partition, ids);
+  const forgotten = ids.filter((id) => records.get(id)?.state === undefined);
+  const archived = archive && forgotten.length > 0 ? await archive.requests(forgotten) : undefined;
+  const byOperator = await refundedByOperator(redis, accountNames(partition, accountId).refunds, forgotten);
+  return charges.flatMap(({ entry, hasFailed }): TaskView[] => {
+    const task = taskView(entry.requestId, records.get(entry.requestId));
+    // One that has not ended was listed before.
+    if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || hasFailed }] : [];
+    const { requestId, taskId, keyId, endpoint, amount, atMs } = entry;
+    const known = archived?.get(requestId);
+    return [
+      {
+        ...{ requestId, taskId: taskId || undefined, accountId, keyId, endpoint, price: 0 - amount },
+        status: hasFailed ? "failed" : "completed",
+        ...{ createdAtMs: undefined, boundAtMs: atMs, finishedAtMs: undefined },
+        ...known,
+        refunded: hasFailed || byOperator.has(requestId) || known?.refunded === true,
+      },
+    ];
+  });
+}
+
+/** Those of these requests that an operator refunded, whenever that was. */
+async function refundedByOperator(
+  redis: Redis,
+  refunds: string,
+  requestIds: readonly string[],
+): Promise<Set<string>> {
+  if (requestIds.length === 0) return new Set();
+  const references = await redis.hmget(refunds, ...requestIds);
+  return new Set(requestIds.filter((_, at) => references[at] !== null));
+}
+
+const isEnded = ({ status }: TaskView): boolean => status === "completed" || status === "failed";
+
+async function readRecords(
+  redis: Redis,
+  partition: number,
+  requestIds: readonly string[],
+): Promise<Map<string, RequestRecord>> {
+  const records = await many<RequestRecord, string>(redis, requestIds, (pipe, id) =>
+    pipe.hgetall(requestName(partition, id)),
+  );
+  return new Map(requestIds.map((id, at) => [id, records[at] ?? {}]));
+}
+
+function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery): boolean {
+  const atMs = task.createdAtMs ?? task.boundAtMs ?? 0;
+  if (status !== undefined && task.status !== status) return false;
+  if (endpoint !== undefined && task.endpoint !== endpoint) return false;
+  return (fromMs === undefined || atMs >= fromMs) && (toMs === undefined || atMs < toMs);
+}

@@ -1,0 +1,79 @@
+import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Config } from "../config/config.ts";
+import type { Settlements } from "../durability/deferred-settlements.ts";
+import type { PublicPort } from "../gateway/public-port.ts";
+import type { Upstreams } from "../gateway/upstreams.ts";
+import type { createWork } from "../jobs/background-work.ts";
+import type { Connection } from "../redis/connection.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { Tracing } from "../telemetry/trace.ts";
+
+/** How long a client may take to complete a request head after the listener has closed. */
+const LAST_HEAD_MS = 1000;
+
+/** How a drain ended. */
+export interface Drained {
+  /** All requests in flight have ended. */
+  clean: boolean;
+  /** Requests in flight at the drain timeout. */
+  cutRequests: number;
+  /** Responses that their clients had not read by then. */
+  cutAnswers: number;
+}
+
+/** What a drain stops, in this order. */
+interface Parts {
+  publicPort: PublicPort;
+  work: ReturnType<typeof createWork> | undefined;
+  /** What is counted in the background. */
+  counts: { stop(): Promise<void> };
+  tracing: Tracing;
+  upstreams: Upstreams;
+  connection: Connection;
+  settlements: Settlements;
+}
+
+/** Accepts no new requests, lets those in flight finish for at most the drain timeout, and closes all but the admin port. */
+export async function drainGateway(
+  parts: Parts,
+  config: () => Config,
+  { metrics, log }: { metrics: Metrics; log: Logger },
+): Promise<Drained> {
+  const { publicPort, work, counts, tracing, upstreams, connection, settlements } = parts;
+  const { listener } = publicPort;
+  const { drainDelayMs, drainTimeoutMs } = config().server;
+  log.info("draining: readiness is red, answers close their connections");
+  await delay(drainDelayMs);
+  log.info("draining: no new requests, those under way finish");
+  const closed = once(listener, "close").then(publicPort.idle);
+  listener.close();
+  listener.closeIdleConnections();
+  const lastHeads = setTimeout(() => listener.closeConnectionsWithoutResponses(), LAST_HEAD_MS);
+  const deadline = performance.now() + drainTimeoutMs;
+  const clean = await inTime(closed, deadline);
+  clearTimeout(lastHeads);
+  const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
+  const cutAnswers = clean ? 0 : publicPort.unflushedResponses();
+  if (!clean) listener.closeAllConnections();
+  if (work) await inTime(work.stop(), deadline + 1000);
+  await inTime(Promise.all([counts.stop(), tracing.stop()]), deadline + 1000);
+  // Before the store and its journal: a later upstream response would never be charged. Requests that this cuts are settled.
+  await inTime(upstreams.close(config()), deadline + 1000);
+  if (!clean) await inTime(closed, deadline + 1500);
+  // A store that hangs never answers the last command.
+  await inTime(connection.close().then(settlements.close), deadline + 2000);
+  return { clean, cutRequests, cutAnswers };
+}
+
+/** @param deadline as `performance.now()` @returns true when the work ended before it */
+async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
+  const ended = new AbortController();
+  const late = delay(Math.max(0, deadline - performance.now()), false, { signal: ended.signal }).catch(
+    () => false,
+  );
+  const inTime = await Promise.race([work.then(() => true), late]);
+  ended.abort();
+  return inTime;
+}

@@ -1,0 +1,287 @@
+import { once } from "node:events";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { resolve } from "node:path";
+import { createAdminPort } from "../admin/admin-port.ts";
+import { SAMPLE_EVERY_MS } from "../admin/live-figures.ts";
+import { readMetrics } from "../admin/readings.ts";
+import type { Config, Loaded } from "../config/config.ts";
+import { createLiveConfig, type LiveConfig } from "../config/live.ts";
+import { sameMaterial } from "../config/tls.ts";
+import { createSettlements } from "../durability/deferred-settlements.ts";
+import { openJournal } from "../durability/outbox/journal.ts";
+import { diskReason } from "../durability/outbox/journal-state.ts";
+import { settleWithinMs } from "../durability/outbox/pending-settlement.ts";
+import { renewTls } from "../gateway/http-server.ts";
+import { createPublicPort, type PublicPort } from "../gateway/public-port.ts";
+import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
+import { createWork } from "../jobs/background-work.ts";
+import { createRefusalCounts } from "../jobs/refusal-counts.ts";
+import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
+import { addRefusals } from "../operations/accounts/refusals.ts";
+import { createTierCounter } from "../operations/keys/tier-counts.ts";
+import { type Connection, type ConnectionOptions, createConnection } from "../redis/connection.ts";
+import { createHolds } from "../settlement/holds.ts";
+import { createStore, type Store } from "../settlement/store.ts";
+import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
+import type { Logger } from "../telemetry/log.ts";
+import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
+import { passingOn, type Tracing } from "../telemetry/trace.ts";
+import { type Drained, drainGateway } from "./drain.ts";
+import { ALONE, type Role } from "./supervisor.ts";
+
+/** A started gateway. */
+export interface Running {
+  url: string;
+  adminUrl: string;
+  /** The configuration in force; `watch` starts to look for changes. */
+  live: LiveConfig;
+  /** Stops accepting requests, lets those in flight finish for at most the drain timeout, closes everything. */
+  drain(): Promise<Drained>;
+}
+
+/**
+ * Creates and starts all parts of a gateway in the order of their dependencies.
+ * @param role the role of this process among those that share the public port
+ * @param place where the partitions are, if not all on the server of the configuration; for tests
+ */
+export async function startGateway(
+  loaded: Loaded,
+  log: Logger,
+  role: Role = ALONE,
+  place?: ConnectionOptions["place"],
+): Promise<Running> {
+  const metrics = createMetrics();
+  const metricsPage = role.share(metrics.registry);
+  const live = createLiveConfig({ loaded, log, metrics });
+  /** For settings that need a restart; all others are read from `live`. */
+  const { config } = loaded;
+  const { connection, settlements } = await openStore({ config, live, place, log, metrics });
+  const store = { ...createStore(connection), ...createHolds(connection, settlements) };
+  const upstreams = createUpstreams({ metrics, log });
+  const tracing = await openTracing(live.config, log, (reason, spans) =>
+    metrics.spansDropped.inc({ reason }, spans),
+  );
+  const counts = createCounts({ connection, live, metrics, log });
+  const publicPort = createPublicPort({
+    started: config,
+    config: live.config,
+    store,
+    upstreams,
+    unmeteredElsewhere: createUnmeteredElsewhere(resolve(config.store.journal), () => connection.facts()?.id),
+    countRefusal: counts.refusals.count,
+    metrics,
+    tracing,
+    log,
+  });
+  const notReady = () =>
+    publicPort.isDraining() ? "draining" : connection.isUsable() ? undefined : "the store is unusable";
+  const firstWorker = role.isFirstWorker
+    ? createFirstWorkerJobs({
+        config,
+        live,
+        tierUse: counts.tierUse,
+        connection,
+        store,
+        upstreams,
+        metrics,
+        metricsPage,
+        role,
+        notReady,
+        log,
+      })
+    : undefined;
+  followChanges({ role, live, tierUse: counts.tierUse, publicPort, firstWorker, log });
+
+  const adminUrl = firstWorker ? await listen(firstWorker.adminPort.server, config.admin, true) : "";
+  const url = await listen(publicPort.listener, config.server, false);
+  role.listening();
+  counts.start();
+  firstWorker?.start();
+  const readings = firstWorker ? undefined : sendReadings(role, metrics);
+
+  const drain = async (): Promise<Drained> => {
+    publicPort.startDraining();
+    live.stop();
+    const work = firstWorker?.work;
+    const parts = { publicPort, work, counts, tracing, upstreams, connection, settlements };
+    const drained = await drainGateway(parts, live.config, { metrics, log });
+    clearInterval(readings);
+    firstWorker?.adminPort.stop();
+    return drained;
+  };
+  let drained: Promise<Drained> | undefined;
+  return { url, adminUrl, live, drain: () => (drained ??= drain()) };
+}
+
+/** Worker 1 shows the readings of all processes in its console. */
+const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
+  setInterval(async () => role.sendReading(await readMetrics(metrics)), SAMPLE_EVERY_MS);
+
+/** Applies a new snapshot, and a log level that another process was asked for. */
+function followChanges(options: {
+  role: Role;
+  live: LiveConfig;
+  tierUse: TierUse;
+  publicPort: PublicPort;
+  firstWorker: ReturnType<typeof createFirstWorkerJobs> | undefined;
+  log: Logger;
+}): void {
+  const { role, live, tierUse, publicPort, firstWorker, log } = options;
+  role.onLogLevel((level) => {
+    log.level = level;
+  });
+  live.onChange({
+    refuses: tierUse.refuses,
+    prepare: publicPort.prepare,
+    applied(next, previous) {
+      publicPort.applied(next, previous);
+      firstWorker?.applied(next, previous);
+      if (next.log.level !== previous.log.level) log.level = next.log.level;
+    },
+  });
+}
+
+/** What a gateway counts for its operators, off the way of requests. */
+function createCounts(options: { connection: Connection; live: LiveConfig; metrics: Metrics; log: Logger }) {
+  const { connection, live, metrics, log } = options;
+  const refusals = createRefusalCounts({
+    add: (counts) => addRefusals(connection, counts),
+    usable: connection.isUsable,
+    nowMs: connection.nowMs,
+    log,
+  });
+  const tierUse = createTierUse({
+    counter: createTierCounter(connection),
+    config: live.config,
+    file: live.file,
+    metrics,
+    log,
+  });
+  return {
+    refusals,
+    tierUse,
+    start(): void {
+      refusals.start();
+      tierUse.start();
+    },
+    async stop(): Promise<void> {
+      await Promise.all([refusals.stop(), tierUse.stop()]);
+    },
+  };
+}
+
+/** The connection to Redis, and the settlements that wait to be sent to it. */
+async function openStore(options: {
+  config: Config;
+  live: LiveConfig;
+  place: ConnectionOptions["place"];
+  log: Logger;
+  metrics: Metrics;
+}) {
+  const { config, live, place, log, metrics } = options;
+  // Absolute, since the working directory may be removed: mkdirSync never returns for a folder in one that is gone (Node 26).
+  const folder = resolve(config.store.journal);
+  const journal = await openJournal(folder, log, {
+    changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
+  }).catch((error: unknown) => {
+    const why = `the journal folder ${folder} cannot be used: ${diskReason(error)}`;
+    throw new Error(`${why}; mend it, or name another with store.journal or JOURNAL`, { cause: error });
+  });
+  const connection = createConnection({ ...config.store, place, log, metrics });
+  const settlements = createSettlements(connection, {
+    journal,
+    confirmedFolder: folder,
+    settleWithinMs: () => settleWithinMs(live.config().tasks.retentionMs),
+    log,
+  });
+  return { connection, settlements };
+}
+
+/** What only the first worker does: the admin port and the background work. */
+function createFirstWorkerJobs(options: {
+  config: Config;
+  live: LiveConfig;
+  tierUse: TierUse;
+  connection: Connection;
+  store: Store;
+  upstreams: Upstreams;
+  metrics: Metrics;
+  metricsPage(): Promise<string>;
+  role: Role;
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { config, live, connection, store, upstreams, metrics, role, log } = options;
+  const adminPort = createAdminPort({
+    config,
+    live,
+    tierCounts: options.tierUse.known,
+    connection,
+    metricsPage: options.metricsPage,
+    readings: async () => [await readMetrics(metrics), ...role.otherReadings()],
+    setLevel(level) {
+      log.level = level;
+      role.sendLogLevel(level);
+    },
+    notReady: options.notReady,
+    managementCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
+    signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
+    log,
+  });
+  const work = createWork({
+    connection,
+    store,
+    upstreamOf: (tag) => upstreams.upstreamOf(tag, live.config()),
+    settings: live.config,
+    metrics,
+    log,
+  });
+  return {
+    adminPort,
+    work: {
+      ...work,
+      async stop(): Promise<void> {
+        await Promise.all([work.stop(), adminPort.reporter.stop()]);
+      },
+    },
+    start(): void {
+      work.start();
+      adminPort.start();
+    },
+    /** A new snapshot is in force. */
+    applied(next: Config, previous: Config): void {
+      const { tls } = next.admin;
+      if (tls && !sameMaterial(tls, previous.admin.tls)) renewTls(adminPort.server, tls);
+      work.changed();
+    },
+  };
+}
+
+/** Loads OpenTelemetry only if spans are exported. */
+async function openTracing(
+  config: () => Config,
+  log: Logger,
+  dropped: (reason: string, spans: number) => void,
+): Promise<Tracing> {
+  const { tracing } = config();
+  const { endpoint } = tracing;
+  if (endpoint === undefined) return passingOn;
+  const { createTracing } = await import("../telemetry/trace-export.ts");
+  return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });
+}
+
+/** Connections that wait to be accepted; the kernel may allow fewer. Beyond it new connections wait for seconds. */
+const LISTEN_BACKLOG = 4096;
+
+async function listen(
+  server: Server,
+  { host, port, tls }: { host: string; port: number; tls: object | undefined },
+  exclusive: boolean,
+): Promise<string> {
+  // Among several processes, ports that the system chooses would otherwise be mixed up.
+  server.listen({ port, host, exclusive, backlog: LISTEN_BACKLOG });
+  await once(server, "listening");
+  const bound = server.address() as AddressInfo;
+  return `${tls ? "https" : "http"}://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
+}

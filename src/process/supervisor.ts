@@ -1,0 +1,287 @@
+import cluster, { type Worker } from "node:cluster";
+import { setTimeout as delay } from "node:timers/promises";
+import { Registry } from "prom-client";
+import type { Reading } from "../admin/readings.ts";
+import { createAggregatedMetrics, type MetricValues } from "../telemetry/aggregated-metrics.ts";
+import type { Logger } from "../telemetry/log.ts";
+import { metricsIn } from "../telemetry/metrics/factory.ts";
+import { logMetrics } from "../telemetry/metrics/process.ts";
+import { endConnectionsLeftBy } from "./orphaned-connections.ts";
+
+const RESTART_DELAY_MIN_MS = 500;
+const RESTART_DELAY_MAX_MS = 10_000;
+/** A worker that lived longer has started well, and is restarted after the minimum delay. */
+const STARTED_WELL_MS = 10_000;
+const METRIC_VALUES_TIMEOUT_MS = 5000;
+const METRICS_TIMEOUT_MS = 6000;
+
+/** The variable with the worker's number, from 1; set by the supervisor. Worker 1 also does what only one process does. */
+const WORKER_NUMBER = "TOLLGATE_WORKER";
+
+/** SIGUSR1 opens a debugger that every local user may connect to; npm scripts and the image start Node with it disabled. */
+const NO_INSPECTOR = "--disable-sigusr1";
+
+/** The supervisor's own metrics, beside the ids of workers, which begin with 1. */
+const SUPERVISOR = 0;
+
+type ToSupervisor =
+  | { kind: "listening" }
+  | { kind: "metrics request"; id: number }
+  | { kind: "metric values"; values: MetricValues }
+  | { kind: "metric values failed"; why: string }
+  | { kind: "reading"; reading: Reading }
+  | { kind: "log level"; level: string };
+type ToWorker =
+  | { kind: "metric values request" }
+  | { kind: "metrics"; id: number; page: string }
+  | { kind: "reading"; from: number; reading: Reading }
+  | { kind: "log level"; level: string };
+
+/**
+ * Runs `count` gateways on one public port and restarts those that end. SIGTERM and SIGINT end all of them, SIGHUP is passed
+ * on. The supervisor serves nothing itself. Decision 0023.
+ * @returns the exit code: 0 when all workers ended cleanly after a signal
+ */
+export function supervise(count: number, log: Logger): Promise<number> {
+  const supervisor = new Supervisor(log);
+  process.on("SIGTERM", () => supervisor.stop("SIGTERM"));
+  process.on("SIGINT", () => supervisor.stop("SIGINT"));
+  process.on("SIGHUP", () => supervisor.reload());
+  cluster.setupPrimary({ execArgv: [...new Set([...process.execArgv, NO_INSPECTOR])] });
+  for (let number = 1; number <= count; number++) supervisor.launch(number, RESTART_DELAY_MIN_MS);
+  return supervisor.ended;
+}
+
+class Supervisor {
+  readonly #log: Logger;
+  readonly #metrics = createMetricsPage();
+  readonly #workers = new Map<number, Worker>();
+  /** Numbers of workers that have served the port. */
+  readonly #started = new Set<number>();
+  readonly #serving = new Set<Worker>();
+  readonly #ended = Promise.withResolvers<number>();
+  #isStopping = false;
+  #exitCode = 0;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** Resolves to the exit code once all workers have ended. */
+  get ended(): Promise<number> {
+    return this.#ended.promise;
+  }
+
+  /** @param delayMs how long this start was delayed */
+  launch(number: number, delayMs: number): void {
+    const worker = cluster.fork({ [WORKER_NUMBER]: String(number) });
+    endConnectionsLeftBy(worker);
+    const startedMs = performance.now();
+    this.#workers.set(number, worker);
+    worker.on("message", (message: ToSupervisor) => this.#onMessage(number, worker, message));
+    worker.on("error", (error) =>
+      this.#log.error({ err: error, worker: number }, "a worker cannot be reached"),
+    );
+    worker.once("exit", (exitCode, signal) => {
+      this.#workers.delete(number);
+      this.#serving.delete(worker);
+      this.#metrics.ended(worker);
+      if (this.#isStopping || !this.#started.has(number)) {
+        // A worker that cannot start logs why. Its successor would fail too, and the others lack what worker 1 does.
+        if (exitCode !== 0) this.#exitCode = 1;
+        this.stop("SIGTERM");
+        return;
+      }
+      const hasStartedWell = performance.now() - startedMs > STARTED_WELL_MS;
+      const nextMs = hasStartedWell ? RESTART_DELAY_MIN_MS : Math.min(RESTART_DELAY_MAX_MS, 2 * delayMs);
+      const fields = { worker: number, exit_code: exitCode, signal, again_in_ms: nextMs };
+      this.#log.error(fields, "a worker ended; it is started again");
+      void delay(nextMs).then(() => (this.#isStopping ? this.stop("SIGTERM") : this.launch(number, nextMs)));
+    });
+  }
+
+  stop(signal: NodeJS.Signals): void {
+    this.#isStopping = true;
+    for (const worker of this.#workers.values()) worker.process.kill(signal);
+    if (this.#workers.size === 0) this.#ended.resolve(this.#exitCode);
+  }
+
+  reload(): void {
+    // A starting worker reads the configuration anyway, and may not handle the signal yet.
+    for (const worker of this.#serving) worker.process.kill("SIGHUP");
+  }
+
+  #onMessage(number: number, worker: Worker, message: ToSupervisor): void {
+    switch (message.kind) {
+      case "listening":
+        this.#started.add(number);
+        this.#serving.add(worker);
+        return;
+      case "metrics request":
+        void this.#answerMetrics(worker, message.id);
+        return;
+      case "metric values":
+      case "metric values failed":
+        this.#metrics.received(worker, message);
+        return;
+      case "reading":
+        // Worker 1 shows the readings of all workers in its console.
+        send(this.#workers.get(1), { kind: "reading", from: number, reading: message.reading });
+        return;
+      case "log level":
+        this.#log.level = message.level;
+        for (const each of this.#workers.values()) send(each, message);
+    }
+  }
+
+  async #answerMetrics(worker: Worker, id: number): Promise<void> {
+    const workers = [...this.#workers.values()];
+    const page = await this.#metrics.read(workers).catch((error: Error) => `# ${error.message}`);
+    send(worker, { kind: "metrics", id, page });
+  }
+}
+
+/** The metrics page of all workers, aggregated anew for each request. */
+function createMetricsPage() {
+  const page = createAggregatedMetrics();
+  /** Lines of the supervisor's own log. */
+  const own = new Registry();
+  logMetrics(metricsIn(own));
+  const requests = new Map<Worker, PromiseWithResolvers<void>>();
+  const gone = new WeakSet<Worker>();
+
+  /** Resolves when the worker has sent the values of its metrics, or has ended. */
+  function request(worker: Worker): Promise<void> {
+    const before = requests.get(worker);
+    if (before) return before.promise;
+    const reply = Promise.withResolvers<void>();
+    requests.set(worker, reply);
+    send(worker, { kind: "metric values request" });
+    return reply.promise;
+  }
+
+  return {
+    /** @throws if a worker does not answer: a page of the others alone would look complete */
+    async read(workers: readonly Worker[]): Promise<string> {
+      const answered = new AbortController();
+      const late = delay(METRIC_VALUES_TIMEOUT_MS, undefined, { signal: answered.signal }).then(() => {
+        throw new Error("a worker does not send its metrics");
+      });
+      const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(request));
+      await Promise.race([all, late]).finally(() => answered.abort());
+      page.update(SUPERVISOR, await own.getMetricsAsJSON());
+      return page.text();
+    },
+    received(
+      worker: Worker,
+      message: Extract<ToSupervisor, { kind: "metric values" | "metric values failed" }>,
+    ): void {
+      // They arrived after the worker ended: its last values are in the total already.
+      if (gone.has(worker)) return;
+      if (message.kind === "metric values") page.update(worker.id, message.values);
+      const reply = requests.get(worker);
+      requests.delete(worker);
+      if (message.kind === "metric values") reply?.resolve();
+      else reply?.reject(new Error(message.why));
+    },
+    ended(worker: Worker): void {
+      gone.add(worker);
+      page.processEnded(worker.id);
+      requests.get(worker)?.resolve();
+      requests.delete(worker);
+    },
+  };
+}
+
+function send(worker: Worker | undefined, message: ToWorker): void {
+  if (worker?.isConnected()) worker.send(message);
+}
+
+/** The role of a process among those that share a port. A process that runs alone has all of them. */
+export interface Role {
+  /** Worker 1, or the only process: it also serves the admin port, sweeps and verifies the ledger. */
+  isFirstWorker: boolean;
+  /** Reports that the public port is served. */
+  listening(): void;
+  /** Shares this process's metrics. @returns reads the page of all workers, or of this process alone */
+  share(registry: Registry): () => Promise<string>;
+  /** Sends this process's reading to worker 1. */
+  sendReading(reading: Reading): void;
+  /** The latest reading of each other process. */
+  otherReadings(): Reading[];
+  /** Sends a log level to all processes. */
+  sendLogLevel(level: string): void;
+  /** @param set called when a process has sent a log level, this one included */
+  onLogLevel(set: (level: string) => void): void;
+  /** @param drain called when the supervisor has ended; otherwise this process would end at once */
+  onSupervisorGone(drain: () => void): void;
+}
+
+export const ALONE: Role = {
+  isFirstWorker: true,
+  listening: () => undefined,
+  share: (registry) => () => registry.metrics(),
+  sendReading: () => undefined,
+  otherReadings: () => [],
+  sendLogLevel: () => undefined,
+  onLogLevel: () => undefined,
+  onSupervisorGone: () => undefined,
+};
+
+/** The role of this process. */
+export function roleOf(env: NodeJS.ProcessEnv): Role {
+  if (!cluster.isWorker || env[WORKER_NUMBER] === undefined) return ALONE;
+  const pages = new Map<number, (page: string) => void>();
+  const readings = new Map<number, Reading>();
+  let requests = 0;
+  let registry: Registry | undefined;
+  let setLevel: (level: string) => void = () => undefined;
+  process.on("message", (message: ToWorker) => {
+    if (message.kind === "metric values request") void sendMetricValues(registry);
+    if (message.kind === "metrics") pages.get(message.id)?.(message.page);
+    if (message.kind === "reading") readings.set(message.from, message.reading);
+    if (message.kind === "log level") setLevel(message.level);
+  });
+  return {
+    isFirstWorker: env[WORKER_NUMBER] === "1",
+    listening: () => sendToSupervisor({ kind: "listening" }),
+    sendReading: (reading) => sendToSupervisor({ kind: "reading", reading }),
+    otherReadings: () => [...readings.values()],
+    sendLogLevel: (level) => sendToSupervisor({ kind: "log level", level }),
+    onLogLevel(set) {
+      setLevel = set;
+    },
+    onSupervisorGone(drain) {
+      const { worker } = cluster;
+      worker?.once("disconnect", () => {
+        // Otherwise node:cluster ends the process as soon as this listener returns.
+        worker.exitedAfterDisconnect = true;
+        drain();
+      });
+    },
+    share(own) {
+      registry = own;
+      return () => {
+        const id = requests++;
+        const page = Promise.withResolvers<string>();
+        pages.set(id, page.resolve);
+        sendToSupervisor({ kind: "metrics request", id });
+        const late = delay(METRICS_TIMEOUT_MS, "# the supervisor does not answer", { ref: false });
+        return Promise.race([page.promise, late]).finally(() => pages.delete(id));
+      };
+    },
+  };
+}
+
+async function sendMetricValues(registry: Registry | undefined): Promise<void> {
+  try {
+    sendToSupervisor({ kind: "metric values", values: (await registry?.getMetricsAsJSON()) ?? [] });
+  } catch (error) {
+    sendToSupervisor({ kind: "metric values failed", why: (error as Error).message });
+  }
+}
+
+/** Messages to a supervisor that has ended are dropped. */
+function sendToSupervisor(message: ToSupervisor): void {
+  if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
+}

@@ -1,0 +1,205 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { markName } from "../records/names.ts";
+import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { createDeadlines } from "./deadlines.ts";
+import { limitHandshakes } from "./handshake.ts";
+
+/** `replicas`: enough replicas have it. `none`: that is not known. */
+type Confirmed = "replicas" | "none";
+
+/** What counts as confirmed. */
+export interface ConfirmationRule {
+  /** How many replicas must have a write. */
+  replicas: number;
+  /** How long Redis waits for them. */
+  timeoutMs: number;
+}
+
+interface ConfirmationOptions extends ConfirmationRule, RedisEndpoint {
+  commandTimeoutMs: number;
+  /** A partition that is on this primary. */
+  partition(): number;
+}
+
+/** How long the mark of a gateway that has ended stays in the store. */
+const MARK_MS = 60_000;
+/** For the way to Redis and back, in the time limit of a round. */
+const ROUND_MARGIN_MS = 50;
+
+export type Confirmation = ReturnType<typeof createConfirmation>;
+
+/**
+ * Finds out whether replicas have what Redis has answered on another connection. One round at a time serves all callers: it
+ * writes a mark on a connection of its own, and WAITs for the replicas to have the mark, and so all that came before it.
+ * Nothing is sent while nobody waits. Decision 0043.
+ * @param requests the connection that the writes are made on
+ */
+export function createConfirmation(requests: Redis, options: ConfirmationOptions) {
+  const { replicas, timeoutMs } = options;
+  const own = createOwnConnection(options);
+  const gateway = randomUUID();
+  const rounds = createRounds(() => own.within(send()));
+  /** The run of the primary that `requests` leads to; undefined while that is not known. */
+  let runId: string | undefined;
+  let isClosed = false;
+
+  /** A write of the lost connection must not be confirmed by a round on the next server. */
+  function onRequestsClosed(): void {
+    runId = undefined;
+    rounds.abandon();
+  }
+  requests.on("close", onRequestsClosed);
+
+  /** Reads again which run of the primary `requests` leads to. @throws what Redis says against it */
+  async function identify(): Promise<string | undefined> {
+    runId = await runIdOf(requests);
+    return runId;
+  }
+
+  /** Whether both connections lead to the run of the primary that has answered the callers. */
+  async function isSameServer(): Promise<boolean> {
+    if (own.runId !== undefined && own.runId === runId) return true;
+    if (own.redis.status !== "ready") return false;
+    const answered = runId;
+    const [theirs, ours] = await Promise.all([identify(), runIdOf(own.redis)]);
+    own.runId = ours;
+    if (theirs !== undefined && ours !== theirs) own.reconnect();
+    return ours !== undefined && ours === theirs && ours === answered;
+  }
+
+  /** @throws when Redis does not answer */
+  async function send(): Promise<Confirmed> {
+    if (!(await isSameServer())) return "none";
+    const mark = markName(options.partition(), gateway);
+    return (await markAndWait(own.redis, { mark, replicas, timeoutMs })) ? "replicas" : "none";
+  }
+
+  return {
+    /** Connects. Nothing is confirmed before. */
+    start: own.connect,
+    runId: () => runId,
+    identify,
+    /**
+     * Whether replicas have all that Redis has answered before this call. Takes a round, and at most the rest of the one
+     * under way. As many callers wait as there are requests in progress.
+     */
+    confirmed: (): Promise<Confirmed> =>
+      runId === undefined || isClosed ? Promise.resolve("none") : rounds.join(),
+    close(): void {
+      isClosed = true;
+      requests.off("close", onRequestsClosed);
+      rounds.abandon();
+      own.close();
+    },
+  };
+}
+
+/** Also while Redis is out of memory: charges are still settled, and nothing leaves Redis that replicas do not have. */
+const MARK = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], "", "PX", ARGV[1])';
+
+/**
+ * Whether enough replicas have all that a server has answered before this call, to whichever connection.
+ * @throws when Redis does not answer
+ */
+export async function markAndWait(
+  redis: Redis,
+  { mark, replicas, timeoutMs }: ConfirmationRule & { mark: string },
+): Promise<boolean> {
+  // WAIT counts up to its connection's own last write (from Redis 7.2 on; its last command before): that is the mark.
+  const replies = await redis.pipeline().eval(MARK, 1, mark, MARK_MS).wait(replicas, timeoutMs).exec();
+  const [marked, waited] = replies ?? [];
+  const failure = marked?.[0] ?? waited?.[0];
+  if (failure) throw failure;
+  return Number(waited?.[1]) >= replicas;
+}
+
+/**
+ * Rounds for all that wait, one at a time.
+ * @param send makes one; a failure counts as `none`
+ */
+export function createRounds(send: () => Promise<Confirmed>) {
+  let waiting: ((confirmed: Confirmed) => void)[] = [];
+  let isUnderWay = false;
+
+  function takeWaiting(): (confirmed: Confirmed) => void {
+    const callers = waiting;
+    waiting = [];
+    return (confirmed) => {
+      for (const resolve of callers) resolve(confirmed);
+    };
+  }
+
+  async function round(): Promise<void> {
+    const answer = takeWaiting();
+    const confirmed = await send().catch((): Confirmed => "none");
+    answer(confirmed);
+    // Those that came meanwhile do not wait for the next round, too, which would most likely fail like this one.
+    if (confirmed === "none") takeWaiting()("none");
+    isUnderWay = false;
+    begin();
+  }
+
+  function begin(): void {
+    if (isUnderWay || waiting.length === 0) return;
+    isUnderWay = true;
+    // After what has arrived is read: all answers of one tick share a round.
+    setImmediate(() => void round());
+  }
+
+  return {
+    /** The outcome of the next round. */
+    join: (): Promise<Confirmed> =>
+      new Promise((resolve) => {
+        waiting.push(resolve);
+        begin();
+      }),
+    /** Answers those that are in no round yet. */
+    abandon: (): void => takeWaiting()("none"),
+  };
+}
+
+/**
+ * The connection that rounds are made on: WAIT holds up everything behind it. It reconnects by itself; a server that accepts
+ * connections and does not answer is left after a time limit.
+ */
+function createOwnConnection(options: ConfirmationOptions) {
+  const connectTimeout = connectTimeoutMs(options.commandTimeoutMs);
+  const redis = clientOf(options, { connectTimeout });
+  /** Longer than WAIT's own time, which Redis begins to count when it reads the command. */
+  const rounds = createDeadlines(2 * options.timeoutMs + ROUND_MARGIN_MS);
+  const reconnect = (): void => redis.disconnect(true);
+  const own = {
+    redis,
+    /** The run of the primary that it leads to; undefined until that is read. */
+    runId: undefined as string | undefined,
+    reconnect,
+    connect: (): void => void redis.connect().catch(() => undefined),
+    /** A round's result. What has no answer in time is hung, and gets a new connection. */
+    within: <T>(round: Promise<T>): Promise<T> =>
+      rounds.within(round).catch((error: unknown) => {
+        own.runId = undefined;
+        if (redis.status === "ready") reconnect();
+        throw error;
+      }),
+    close: (): void => redis.disconnect(),
+  };
+  redis.on("error", () => undefined);
+  limitHandshakes(redis, createDeadlines(connectTimeout));
+  redis.on("close", () => {
+    own.runId = undefined;
+  });
+  return own;
+}
+
+/**
+ * Names the run of a primary: a restart, a promotion and a demotion change it.
+ * @returns undefined for a server that is no primary, or does not say
+ */
+async function runIdOf(redis: Redis): Promise<string | undefined> {
+  const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
+  const run = /^run_id:(\w+)/m.exec(server)?.[1];
+  const history = /^master_replid:(\w+)/m.exec(replication)?.[1];
+  const isPrimary = /^role:master/m.test(replication);
+  return isPrimary && run !== undefined && history !== undefined ? `${run}:${history}` : undefined;
+}

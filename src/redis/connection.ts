@@ -1,0 +1,344 @@
+import type { Redis } from "ioredis";
+import { parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
+import { META } from "../records/names.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { RedisEndpoint } from "./client.ts";
+import type { ConfirmationRule } from "./confirmation.ts";
+import { createKnownFacts } from "./known-facts.ts";
+import { oneNode, type RedisNodes } from "./nodes.ts";
+import { createPrimary, type Primary, type StoreContext } from "./primary.ts";
+import { type FoundStore, readFacts, requireDurable, type StoreRules } from "./store-facts.ts";
+import { followPlacement, type PlacementFollower } from "./topology/follow-placement.ts";
+import { listFrozen } from "./topology/frozen-list.ts";
+import { createFrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
+import { onceMoved } from "./topology/moving-slots.ts";
+import {
+  gapsIn,
+  type PlacedPrimary,
+  placementSource,
+  requirePrimaryRole,
+  SLOTS_WITHOUT_PRIMARY,
+} from "./topology/placement.ts";
+import { everythingOn, mapOf, nothingPlaced, type PrimaryMap } from "./topology/primary-map.ts";
+
+/** Makes a primary of this store. @param name is in the lines of its log, where there are several */
+export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
+
+export interface ConnectionOptions extends RedisEndpoint {
+  commandTimeoutMs: number;
+  /** Used at the very first start of a store; later the store's own number counts. */
+  partitions: number;
+  /** `store.allow_no_persistence`. */
+  allowNoPersistence?: boolean | undefined;
+  /** A clock for the scripts instead of the store's, Unix ms; for tests. */
+  nowMs?: (() => number) | undefined;
+  /** What must be on replicas before it is answered; without it nothing is asked of them. */
+  confirm?: ConfirmationRule | undefined;
+  /** Makes the first map of primaries; without it, everything is on the one server of the address. */
+  place?: ((open: OpenPrimary) => PrimaryMap) | undefined;
+  log: Logger;
+  metrics: Metrics;
+}
+
+/** Work that has to be done before the store is used. */
+interface Attached {
+  /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
+  requireMeant(found: FoundStore): void;
+  /** Called with the store's id at the start, and whenever the facts are read again. */
+  identified(storeId: string): Promise<void>;
+  /** Part of each probe of a primary, after which its breaker closes. @throws to keep it open */
+  beforeUse(primary: Primary): Promise<void>;
+  /** Called as a primary's breaker closes. @returns why it has to open again at once, if it has to */
+  unfinished(primary: Primary): string | undefined;
+  /** Called when partitions that were frozen, or whose slot was on its way, or a primary of a cluster, are in use again. */
+  released(): void;
+}
+
+/**
+ * The store as requests use it: one connection for each primary, and what is known of the whole. Whatever is done for an
+ * account goes to `of(partition)`, whatever has a global name to `ofName(name)`. While a primary is away, the others are in
+ * use. Decision 0042.
+ */
+export function createConnection(options: ConnectionOptions) {
+  const { metrics, commandTimeoutMs, log } = options;
+  let attached: Attached | undefined;
+  const facts = createKnownFacts({
+    identified: (storeId) => attached?.identified(storeId),
+    replaced() {
+      for (const { breaker } of map().all) breaker.trip("the store has another id");
+    },
+    log,
+  });
+  const store = createStoreContext(options, {
+    facts,
+    map: () => map(),
+    attached: () => attached,
+    changed: () => inForce.reportUsable(),
+    findPrimaries: () => inForce.findPrimaries(),
+    primariesFound: () => inForce.primariesFound(),
+  });
+  const open: OpenPrimary = (endpoint, name) =>
+    createPrimary({
+      ...options,
+      ...endpoint,
+      name,
+      store,
+      log: name === undefined ? log : log.child({ primary: name }),
+    });
+  const inForce = createMapInForce(open, options, {
+    unfinished: (primary) => attached?.unfinished(primary),
+    partitions: () => facts.current()?.partitions ?? options.partitions,
+  });
+  const { map, isUsable } = inForce;
+
+  /** For operators' functions, within a `command` of a primary. */
+  const nodes: RedisNodes = {
+    of: (partition) => map().of(partition).redis,
+    ofName: (name) => map().ofName(name).redis,
+    all: () => map().all.map(({ redis }) => redis),
+  };
+  inForce.start();
+
+  return {
+    metrics,
+    commandTimeoutMs,
+    /** Whether what is answered has to be on replicas. */
+    confirms: options.confirm !== undefined,
+    of: (partition: number): Primary => map().of(partition),
+    ofName: (name: string): Primary => map().ofName(name),
+    primaries: (): readonly Primary[] => map().all,
+    /** A partition of a primary, for names that each primary has one of. */
+    partitionOn: (primary: Primary): number => map().partitionOn(primary),
+    nodes,
+    facts: facts.current,
+    /** @throws StoreError for a store that this gateway does not take for its own */
+    requireMeant: (found: FoundStore): void => attached?.requireMeant(found),
+    /** The clock for what concerns no account, Unix ms. */
+    nowMs: (): number => map().ofName(META).nowMs(),
+    isUsable,
+    /** Whether a partition is left alone: it is frozen, or its slot is on its way to another node. */
+    isFrozen: store.frozen.has,
+    /**
+     * @throws GatewayError `store_unavailable` while the primary of this partition is away, or the partition frozen; without
+     * a partition, while all primaries are away
+     */
+    requireUsable(partition?: number): void {
+      if (partition !== undefined) store.requireUsable(partition);
+      else if (!isUsable()) map().ofName(META).requireUsable();
+    },
+    /** Resolves once each primary has been usable. */
+    usable: async (): Promise<void> => {
+      await inForce.placed;
+      do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
+      while (map().all.some(({ breaker }) => breaker.isOpen()));
+    },
+    attach(one: Attached): void {
+      attached = one;
+    },
+    /**
+     * Puts another map in force: a primary was replaced, or partitions have moved.
+     * - A primary that is not in it any more is closed by force (`Primary.leave`).
+     * - A new one is used after its first probe.
+     * - Settlements that wait belong to the primary that has their partition now. One that has got some sends them before it
+     *   is used further.
+     * - A call that is under way to a primary that stays, for a partition that it has lost, fails there with nothing done.
+     */
+    replaceMap: inForce.replaceMap,
+    /** Asks the servers of the store where its primaries are now. */
+    findPrimaries: inForce.findPrimaries,
+    /** The epoch that Sentinels or nodes of a cluster give for a primary; it grows with each failover. */
+    epochOf: inForce.epochOf,
+    async close(): Promise<void> {
+      inForce.stop();
+      store.frozen.stop();
+      await Promise.all(map().all.map((primary) => primary.close()));
+    },
+  };
+}
+
+export type Connection = ReturnType<typeof createConnection>;
+
+/** The map of primaries that counts now, and what changes it. */
+function createMapInForce(
+  open: OpenPrimary,
+  options: ConnectionOptions,
+  whole: { unfinished(primary: Primary): string | undefined; partitions(): number },
+) {
+  const { metrics } = options;
+  const { unfinished, partitions } = whole;
+  const address = parseRedisAddress(options.redisUrl);
+  const isFollowed = options.place === undefined && address.kind !== "server";
+  const absent = isFollowed ? absentPrimary(open, { ...options, at: address.hosts[0] }) : undefined;
+  const placed = Promise.withResolvers<void>();
+  let map = absent ? nothingPlaced(absent) : (options.place?.(open) ?? everythingOn(open(options)));
+  let follower: PlacementFollower | undefined;
+
+  const isWhole = (): boolean =>
+    map.all.length > 0 && map.hasGaps !== true && !map.all.some(({ breaker }) => breaker.isOpen());
+  function reportUsable(): void {
+    metrics.storeUp.set(isWhole() ? 1 : 0);
+    for (const { name, breaker } of map.all)
+      if (name !== undefined) metrics.primaryUp.set({ primary: name }, breaker.isOpen() ? 0 : 1);
+    if (!isWhole()) follower?.ask();
+  }
+  function replaceMap(next: PrimaryMap): void {
+    const before = map;
+    map = next;
+    for (const primary of before.all) {
+      if (next.all.includes(primary)) continue;
+      primary.leave();
+      if (primary.name !== undefined) metrics.primaryUp.remove({ primary: primary.name });
+    }
+    for (const primary of next.all) {
+      if (!before.all.includes(primary)) primary.start();
+      const why = unfinished(primary);
+      if (why !== undefined) primary.breaker.trip(why);
+    }
+    reportUsable();
+    placed.resolve();
+  }
+
+  return {
+    map: (): PrimaryMap => map,
+    /** Resolves once there is a map with primaries. */
+    placed: absent ? placed.promise : Promise.resolve(),
+    /** Whether some accounts can be served. */
+    isUsable: (): boolean => map.all.some(({ breaker }) => !breaker.isOpen()),
+    reportUsable,
+    replaceMap,
+    start(): void {
+      metrics.storeUp.set(0);
+      for (const primary of map.all) primary.start();
+      if (absent)
+        follower = followPrimaries({ address, options, open, absent, replaceMap, isWhole, partitions });
+    },
+    findPrimaries: (): void => follower?.ask(),
+    epochOf: ({ name }: Primary): number | undefined =>
+      follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
+    /** The same; resolves once the answer is in force. */
+    primariesFound: async (): Promise<void> => follower?.asked(),
+    stop: (): void => follower?.close(),
+  };
+}
+
+/** Stands for a primary that nobody names: it is never connected, and never usable. */
+function absentPrimary(open: OpenPrimary, endpoint: RedisEndpoint): Primary {
+  const primary = open(endpoint);
+  primary.leave();
+  return { ...primary, outage: () => Promise.resolve(1) };
+}
+
+/** Keeps a map of the primaries that the servers of the store name. A primary that is named again is kept as it is. */
+function followPrimaries(parts: {
+  address: RedisAddress;
+  options: ConnectionOptions;
+  open: OpenPrimary;
+  absent: Primary;
+  replaceMap(next: PrimaryMap): void;
+  isWhole(): boolean;
+  partitions(): number;
+}): PlacementFollower {
+  const { address, open, absent, replaceMap, isWhole, partitions } = parts;
+  const { redisUrl, tlsCa, metrics, log } = parts.options;
+  let opened = new Map<string, Primary>();
+  const openAt = (at: PlacedPrimary): Primary =>
+    opened.get(at.name) ?? open({ redisUrl, tlsCa, at }, at.name);
+
+  const source = placementSource(address, { redisUrl, tlsCa });
+  return followPlacement({
+    source,
+    found(placement) {
+      opened = new Map(placement.primaries.map((at) => [at.name, openAt(at)]));
+      replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
+      const gaps = gapsIn(placement, partitions());
+      if (gaps !== undefined) log.error(gaps, SLOTS_WITHOUT_PRIMARY);
+    },
+    isAway: () => !isWhole(),
+    asked(outcome) {
+      metrics.primaryQuestions.inc({ outcome });
+      metrics.silentServers.set(source.silent());
+    },
+    log,
+  });
+}
+
+/** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
+function createStoreContext(
+  options: ConnectionOptions,
+  whole: {
+    facts: ReturnType<typeof createKnownFacts>;
+    map(): PrimaryMap;
+    attached(): Attached | undefined;
+    changed(): void;
+    findPrimaries(): void;
+    primariesFound(): Promise<void>;
+  },
+): StoreContext & { requireUsable(partition: number): void } {
+  const { facts, map, attached } = whole;
+  const { log, metrics } = options;
+  const rules: StoreRules = {
+    partitions: options.partitions,
+    allowNoPersistence: options.allowNoPersistence,
+    requireMeant: (found) => attached()?.requireMeant(found),
+  };
+  const frozen = createFrozenPartitions({
+    isClustered: () => facts.current()?.cluster ?? false,
+    list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
+    findPrimaries: whole.findPrimaries,
+    released: () => attached()?.released(),
+    log,
+    metrics,
+  });
+  const hasMeta = (primary: Primary): boolean => map().ofName(META) === primary;
+
+  /** One that is in use: where a slot is on its way to another node, no new name can be written. */
+  function partitionOn(primary: Primary): number {
+    const first = map().partitionOn(primary);
+    if (!frozen.has(first)) return first;
+    for (let partition = 0; partition < (facts.current()?.partitions ?? 0); partition++)
+      if (!frozen.has(partition) && map().of(partition) === primary) return partition;
+    return first;
+  }
+
+  return {
+    partitionOn,
+    frozen,
+    requireUsable(partition) {
+      if (frozen.has(partition)) throw frozenError();
+      map().of(partition).requireUsable();
+    },
+    async checkServer(primary, redis) {
+      await requireNamedRole(primary, redis);
+      if (hasMeta(primary)) await readFacts(oneNode(redis), rules);
+      else await requireDurable(redis, rules);
+    },
+    async learnFacts(primary, deadlines) {
+      await deadlines.within(requireNamedRole(primary, primary.redis));
+      if (hasMeta(primary)) {
+        const read = () => deadlines.within(readFacts(oneNode(primary.redis), rules));
+        await facts.learn(await onceMoved(read));
+        if (facts.current()?.cluster) await frozen.look();
+      } else {
+        await deadlines.within(requireDurable(primary.redis, rules));
+        await facts.known(deadlines);
+      }
+    },
+    beforeUse: async (primary) => attached()?.beforeUse(primary),
+    unfinished: (primary) => attached()?.unfinished(primary),
+    isClustered: () => facts.current()?.cluster ?? false,
+    usableAgain() {
+      if (facts.current()?.cluster) attached()?.released();
+    },
+    async ownerNow(primary, name) {
+      if (map().ofName(name) === primary) await whole.primariesFound();
+      return map().ofName(name);
+    },
+    changed: whole.changed,
+  };
+}
+
+/** A replica of one that was named may take writes, and would still answer from what it has got. */
+async function requireNamedRole({ name }: Primary, redis: Redis): Promise<void> {
+  if (name !== undefined) requirePrimaryRole(await redis.info("replication"), name);
+}

@@ -1,0 +1,90 @@
+import type { Redis } from "ioredis";
+import { hostText, parseRedisAddress } from "../domain/redis-address.ts";
+import { partitionNames } from "../records/names.ts";
+import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { SILENT } from "./handshake.ts";
+import { oneNode, type RedisNodes } from "./nodes.ts";
+import { findPlacement } from "./topology/placement.ts";
+import { slotOf } from "./topology/slots.ts";
+
+/** The servers of a store, connected, until they are closed. */
+export interface OpenedNodes {
+  nodes: RedisNodes;
+  close(): void;
+}
+
+/** How long a server may take to connect. */
+const CONNECT_MS = 2000;
+
+/**
+ * Opens the primaries of a store, wherever its address says that they are asked for.
+ * - One server: it must be in reach.
+ * - Several: those that are away fail each command, so that readers can go on with the others. One must be in reach.
+ * - Nothing follows a failover: who works for longer opens them again.
+ * @param commandTimeoutMs of each command
+ * @throws StoreError or the error of the connection
+ */
+export async function openNodes(endpoint: RedisEndpoint, commandTimeoutMs: number): Promise<OpenedNodes> {
+  const { redisUrl, tlsCa } = endpoint;
+  const address = parseRedisAddress(redisUrl);
+  const open = (at = address.hosts[0]!): Redis =>
+    clientOf(
+      { redisUrl, tlsCa, at },
+      { commandTimeout: commandTimeoutMs, connectTimeout: connectTimeoutMs(commandTimeoutMs) },
+    );
+  if (address.kind === "server") {
+    const redis = open();
+    await connected(redis);
+    return { nodes: oneNode(redis), close: () => redis.disconnect() };
+  }
+  const placement = await findPlacement(address, { redisUrl, tlsCa });
+  const clients = new Map(placement.primaries.map((at) => [at.name, open(at)]));
+  const all = [...clients.values()];
+  const results = await Promise.allSettled(all.map(connected));
+  const [failure] = results;
+  if (failure?.status === "rejected" && results.every(({ status }) => status === "rejected"))
+    throw failure.reason;
+  const absent = absentClient(open());
+  const replicas = new Map(placement.primaries.map(({ name, ...at }) => [clients.get(name), at.replicas]));
+  const ofName = (name: string): Redis => clients.get(placement.ofSlot(slotOf(name))?.name ?? "") ?? absent;
+  return {
+    nodes: {
+      ofName,
+      of: (partition) => ofName(partitionNames(partition).ledger),
+      all: () => all,
+      replicasOf: (redis) => replicas.get(redis) ?? 0,
+    },
+    close(): void {
+      for (const redis of all) redis.disconnect();
+    },
+  };
+}
+
+/** Connects a client, or closes it: its commands then fail at once. @throws why it cannot be connected */
+async function connected(redis: Redis): Promise<void> {
+  const failed = Promise.withResolvers<never>();
+  // On its own the client would try again and again. It needs a listener later on, too.
+  redis.on("error", failed.reject);
+  const late = (): Error => new Error(redis.status === "connect" ? SILENT : "no answer within 2 seconds");
+  const timer = setTimeout(() => failed.reject(late()), CONNECT_MS);
+  try {
+    await Promise.race([failed.promise, redis.connect()]);
+  } catch (error) {
+    redis.disconnect();
+    // Else it waits two more seconds for the other side to hang up.
+    redis.stream?.destroy();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+    failed.promise.catch(() => undefined);
+  }
+}
+
+/** Stands for the server of slots that no primary serves. */
+function absentClient(redis: Redis): Redis {
+  redis.disconnect();
+  return redis;
+}
+
+/** Where a server is, for people. */
+export const placeOf = ({ options: { host = "", port = 0 } }: Redis): string => hostText({ host, port });

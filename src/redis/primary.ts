@@ -1,0 +1,246 @@
+import type { Redis } from "ioredis";
+import { itemOf, type Run } from "../scripts/script-definition.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { createRewriteAfterStart } from "./append-only-file.ts";
+import { createBatcher } from "./batcher.ts";
+import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
+import { createCalls } from "./calls.ts";
+import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { createStoreClock } from "./clock.ts";
+import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
+import { createDeadlines, type Deadlines } from "./deadlines.ts";
+import { limitHandshakes } from "./handshake.ts";
+import { createOutage } from "./outage.ts";
+import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
+import { inStoreWords } from "./reasons.ts";
+import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
+import { allowsCrossSlots } from "./store-facts.ts";
+import type { FrozenPartitions } from "./topology/frozen-partitions.ts";
+import { onceMoved } from "./topology/moving-slots.ts";
+import { wordsOfNamed } from "./topology/placement.ts";
+
+const CHECK_EVERY_MS = 15_000;
+
+/** What a primary needs of the store that it is a part of. */
+export interface StoreContext {
+  /** A partition whose names are on this primary. */
+  partitionOn(primary: Primary): number;
+  /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
+  checkServer(primary: Primary, redis: Redis): Promise<void>;
+  /** The same, and learns what the server says of the whole store. */
+  learnFacts(primary: Primary, deadlines: Deadlines): Promise<void>;
+  /** Part of each probe, after which the breaker closes. @throws to keep it open */
+  beforeUse(primary: Primary): Promise<void>;
+  /** Called as the breaker closes. @returns why it has to open again at once, if it has to */
+  unfinished(primary: Primary): string | undefined;
+  isClustered(): boolean;
+  /** The primary that has a name now. The servers are asked first, if this one should have it. */
+  ownerNow(primary: Primary, name: string): Promise<Primary>;
+  frozen: FrozenPartitions;
+  /** A breaker has opened or closed. */
+  changed(): void;
+  /** A breaker has closed, and stays closed. */
+  usableAgain(): void;
+}
+
+interface PrimaryOptions extends RedisEndpoint {
+  /** What the servers of the store name it; undefined where the address is that of the one server. */
+  name?: string | undefined;
+  commandTimeoutMs: number;
+  /** A clock for the scripts instead of the store's, Unix ms; for tests. */
+  nowMs?: (() => number) | undefined;
+  /** With it, `confirmation` says whether replicas have what the primary has answered. */
+  confirm?: ConfirmationRule | undefined;
+  store: StoreContext;
+  log: Logger;
+  metrics: Metrics;
+}
+
+/**
+ * The connection to one primary, with its own breaker, batches, queue and clock: another primary that is away does not
+ * matter to it. `run` runs one script; it throws GatewayError `store_unavailable` at once while the breaker is open, and after
+ * the command timeout at the latest. Nothing connects before `start`.
+ */
+export function createPrimary(options: PrimaryOptions) {
+  const { log, commandTimeoutMs, store } = options;
+  const limits = limitsOf(commandTimeoutMs);
+  const { within } = limits.command;
+  const redis = sharedClient(options, limits.connecting);
+  const slots = createSlotRule(store);
+  const scripts = createScriptRunner(redis, { within, ...slots.ofScripts });
+  const direct = runDirectly(scripts, store.frozen, slots.areApart);
+  const clock = createStoreClock(options.nowMs);
+  const rewriteAfterStart = createRewriteAfterStart({ redis, within, log, name: options.name });
+  const probeName = (): string => probeNameIn(store.partitionOn(primary));
+  async function check(): Promise<void> {
+    await store.learnFacts(primary, limits.command);
+    await slots.learn(redis, within);
+    await rewriteAfterStart();
+  }
+  const beforeUse = (): Promise<void> => store.beforeUse(primary);
+  let wasUsable = false;
+  const breaker = createBreaker({
+    log,
+    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name, () => wasUsable),
+    reconnect: () => replaceReady(redis),
+    probe: createProbe({ redis, run: direct, clock, within, name: probeName, check, beforeUse }),
+    changed(open) {
+      store.changed();
+      wasUsable ||= !open;
+      if (open) rejectWaiting();
+      else outage.over();
+      const unfinished = open ? undefined : store.unfinished(primary);
+      if (unfinished !== undefined) breaker.trip(unfinished);
+      else if (!open) store.usableAgain();
+    },
+  });
+  const { rejectWaiting, ...calls } = createCalls({
+    ...options,
+    redis,
+    scripts,
+    breaker,
+    clock,
+    deadlines: limits.command,
+    isApart: slots.areApart,
+    ownerNow: (name) => store.ownerNow(primary, name),
+    frozen: store.frozen,
+    waitingChanged: addTo(options.metrics.storeWaiting),
+  });
+  const probeOwn = (): Promise<void> =>
+    probeOnOwnConnection(options, limits, {
+      name: probeName(),
+      check: (own) => store.checkServer(primary, own),
+    });
+  const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
+  const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
+
+  const primary = {
+    name: options.name,
+    endpoint: { redisUrl: options.redisUrl, at: options.at, tlsCa: options.tlsCa },
+    redis,
+    scripts,
+    breaker,
+    nowMs: clock.nowMs,
+    ...calls,
+    /** The same past the breaker, for what is sent before it closes. */
+    direct: { run: direct, command: commandDirectly(redis, within) },
+    ...outage.known,
+    /** Limits the time of a command on `redis`, as that of a call. */
+    within,
+    confirmation,
+    ...createLife({ redis, breaker, within, check, rejectWaiting, confirmation }),
+  };
+  return primary;
+}
+
+/** Instead of ioredis's own timers, which count the time in which this process stalls. */
+const limitsOf = (commandTimeoutMs: number): Record<"command" | "connecting", Deadlines> => ({
+  command: createDeadlines(commandTimeoutMs),
+  connecting: createDeadlines(connectTimeoutMs(commandTimeoutMs)),
+});
+
+/** The connection that requests share. While it is being made, it has time limits of its own. */
+function sharedClient(options: PrimaryOptions, connecting: Deadlines): Redis {
+  const redis = clientOf(options, { connectTimeout: connectTimeoutMs(options.commandTimeoutMs) });
+  limitHandshakes(redis, connecting);
+  return redis;
+}
+
+/** One that is being made anew is left alone. */
+function replaceReady(redis: Redis): void {
+  if (redis.status === "ready") redis.disconnect(true);
+}
+
+const confirmationOf = (
+  redis: Redis,
+  options: PrimaryOptions,
+  partition: () => number,
+): Confirmation | undefined =>
+  options.confirm ? createConfirmation(redis, { ...options, ...options.confirm, partition }) : undefined;
+
+/** Whether a call to this server may have items of several slots. */
+function createSlotRule({ isClustered }: StoreContext) {
+  let areAllowed = false;
+  return {
+    async learn(redis: Redis, within: Deadlines["within"]): Promise<void> {
+      areAllowed = isClustered() && (await within(allowsCrossSlots(redis)));
+    },
+    ofScripts: { canFreeze: isClustered, crossesSlots: (): boolean => areAllowed },
+    areApart: (): boolean => isClustered() && !areAllowed,
+  };
+}
+
+/** Past the breaker, batched per tick as well; what Redis says of frozen partitions is noted all the same. */
+function runDirectly(scripts: ScriptRunner, frozen: FrozenPartitions, isApart: () => boolean): Run {
+  const { send } = scripts;
+  const batched = createBatcher({ send, sendAgain: send, isApart, failure: (error) => error });
+  return async (script, call) => {
+    try {
+      if (!script.isBatched) return await scripts.run(script, call);
+      return script.read(await batched(script, itemOf(script, call)), call);
+    } catch (error) {
+      frozen.refuses(script.keys(call)[0]!, error);
+      throw error;
+    }
+  };
+}
+
+const commandDirectly =
+  (redis: Redis, within: Deadlines["within"]) =>
+  <T>(work: (client: Redis) => Promise<T>): Promise<T> =>
+    onceMoved(() => within(work(redis)));
+
+/** How a primary comes into use and leaves it. */
+function createLife(parts: {
+  redis: Redis;
+  breaker: Breaker;
+  within: Deadlines["within"];
+  check(): Promise<void>;
+  rejectWaiting(): void;
+  confirmation: Confirmation | undefined;
+}) {
+  const { redis, breaker, within, check, rejectWaiting, confirmation } = parts;
+  let checking: NodeJS.Timeout | undefined;
+
+  return {
+    start(): void {
+      redis.on("close", () => breaker.trip("the connection closed"));
+      breaker.trip(STARTING);
+      confirmation?.start();
+      // A server that is replaced, or whose policy is changed, under an open connection is found here.
+      checking = setInterval(() => {
+        if (!breaker.isOpen()) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
+      }, CHECK_EVERY_MS).unref();
+    },
+    /**
+     * The primary is no longer a part of the store. Waiting requests are rejected, and calls without a reply fail: what they
+     * settle is deferred, and an ADMIT among them is voided.
+     */
+    leave(): void {
+      clearInterval(checking);
+      breaker.openForGood();
+      rejectWaiting();
+      confirmation?.close();
+      redis.disconnect();
+    },
+    async close(): Promise<void> {
+      clearInterval(checking);
+      breaker.stop();
+      confirmation?.close();
+      if (redis.status === "ready") await within(redis.quit()).catch(() => redis.disconnect());
+      else redis.disconnect();
+    },
+  };
+}
+
+/** Makes a gauge show the sum of what several report. */
+function addTo(gauge: { inc(difference: number): void }): (value: number) => void {
+  let reported = 0;
+  return (value) => {
+    gauge.inc(value - reported);
+    reported = value;
+  };
+}
+
+export type Primary = ReturnType<typeof createPrimary>;

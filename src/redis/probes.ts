@@ -1,0 +1,107 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { probeName } from "../records/names.ts";
+import { SCRIPTS } from "../scripts/all.ts";
+import { probe } from "../scripts/probe.ts";
+import { itemOf, type Run } from "../scripts/script-definition.ts";
+import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
+import { monotonicMs, type StoreClock } from "./clock.ts";
+import type { Deadlines } from "./deadlines.ts";
+import { isUnreachable } from "./reasons.ts";
+import { scriptSource, scriptsOf } from "./script-runner.ts";
+
+/** One of each process. */
+const PROBE_ID = randomUUID();
+
+/** The name that this process's probe writes: one of a partition, so that it is on the partition's primary. */
+export const probeNameIn = (partition: number): string => probeName(partition, PROBE_ID);
+
+/**
+ * The probe of the connection to one primary that requests share.
+ * @param options.name the name that the probe writes
+ * @param options.check reads what has to hold before the primary is used
+ * @param options.beforeUse work that has to be done before it is used
+ */
+export function createProbe(options: {
+  redis: Redis;
+  run: Run;
+  clock: StoreClock;
+  within: Deadlines["within"];
+  name(): string;
+  check(): Promise<void>;
+  beforeUse(): Promise<void>;
+}): () => Promise<void> {
+  const { redis, run, clock, within } = options;
+  const whyNotReady = connectionErrorOf(redis);
+
+  /** @throws Error while the primary cannot be used */
+  return async () => {
+    if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
+    if (redis.status !== "ready") throw whyNotReady();
+    await within(selectDatabase(redis));
+    const sentAtMs = monotonicMs();
+    const { storeNowMs } = await run(probe, { name: options.name() });
+    clock.learn(storeNowMs, sentAtMs);
+    await options.check();
+    await options.beforeUse();
+  };
+}
+
+/** The latest error of a client since it was last connected. */
+function connectionErrorOf(redis: Redis): () => Error {
+  const notConnected = (): Error => new Error("not connected");
+  let latest = notConnected();
+  redis.on("error", (error: Error) => {
+    latest = error;
+  });
+  redis.on("ready", () => {
+    latest = notConnected();
+  });
+  return () => latest;
+}
+
+/**
+ * Probes Redis on a connection of its own: late replies and queues of the shared one cannot make it fail.
+ * @param limits of the time to connect and of the check; a socket's own timer counts the time in which this process stalls
+ * @throws Error in Redis's or the system's words
+ */
+export async function probeOnOwnConnection(
+  address: RedisEndpoint,
+  limits: { connecting: Deadlines; command: Deadlines },
+  probed: { name: string; check(redis: Redis): Promise<void> },
+): Promise<void> {
+  const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null });
+  const failures: unknown[] = [];
+  redis.on("error", (error: Error) => failures.push(error));
+  try {
+    await limits.connecting.within(redis.connect());
+    await limits.command.within(checkUsable(redis, probed));
+  } catch (error) {
+    // What Redis answered counts before what became of the connection.
+    throw [...failures, error].find((one) => !isUnreachable(one)) ?? failures.at(-1) ?? error;
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** Checks what the shared connection's probe checks: Redis takes writes and may not evict keys. */
+async function checkUsable(
+  redis: Redis,
+  { name, check }: Parameters<typeof probeOnOwnConnection>[2],
+): Promise<void> {
+  await selectDatabase(redis);
+  const { keys, shared, args } = itemOf(probe, { name });
+  await redis.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
+  await check(redis);
+}
+
+/**
+ * Loads all scripts and runs one that writes.
+ * @param partition one that is on this server
+ * @returns how many there are @throws what Redis says against it
+ */
+export async function tryScripts(redis: Redis, partition: number): Promise<number> {
+  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
+  await scriptsOf(redis).run(probe, { name: probeNameIn(partition) });
+  return SCRIPTS.length;
+}

@@ -1,0 +1,78 @@
+import { ItemError } from "../scripts/script-definition.ts";
+
+/**
+ * What an error of a call to the store means:
+ * - `transient`: the store is away, starts, fails over or moves slots. The same call may succeed later, and may have run.
+ * - `refused`: Redis answers and refuses until an operator changes something. The call has not run.
+ * - `script`: the script of this one item fails on its data, and would fail again.
+ */
+type StoreFault = "transient" | "refused" | "script";
+
+/** By the code, the first word of Redis's message. */
+const FAULT_OF_CODE: ReadonlyMap<string, StoreFault> = new Map([
+  ["ASK", "transient"],
+  ["BUSY", "transient"],
+  ["CLUSTERDOWN", "transient"],
+  ["EXECABORT", "transient"],
+  ["LOADING", "transient"],
+  ["MASTERDOWN", "transient"],
+  ["MISCONF", "transient"],
+  ["MOVED", "transient"],
+  ["NOREPLICAS", "transient"],
+  ["NOSCRIPT", "transient"],
+  ["READONLY", "transient"],
+  ["TRYAGAIN", "transient"],
+  ["CROSSSLOT", "refused"],
+  ["FROZEN", "refused"],
+  ["NOAUTH", "refused"],
+  ["NOPERM", "refused"],
+  ["OOM", "refused"],
+  ["WRONGPASS", "refused"],
+  ["WRONGTYPE", "script"],
+]);
+
+/** By the text behind `ERR`, the code of what has none of its own. A command inside a script fails with these. */
+const FAULT_OF_TEXT: readonly (readonly [RegExp, StoreFault])[] = [
+  // The slot is moving to another node of the cluster, or has moved.
+  [/^Script attempted to access a non local key in a cluster node/, "transient"],
+  // The gateway does not know yet that the server is a cluster. It learns that before the breaker closes.
+  [/^Script attempted to access keys that do not hash to the same slot/, "transient"],
+  [/^Script attempted to execute a (write )?command while the cluster is down/, "transient"],
+  [/^Can not execute the command on a stale replica/, "transient"],
+  // Up to Redis 7.0 a missing permission has no code of its own.
+  [/^The user executing the script /, "refused"],
+  // A command that the server's configuration renames or forbids.
+  [/^Unknown Redis command called from script/, "refused"],
+  [/^This Redis command is not allowed from script/, "refused"],
+];
+
+/** What an error of a call, or of one item of it, means. */
+export function storeFault(error: unknown): StoreFault {
+  if (error instanceof ItemError)
+    return knownFault(error.message) ?? (error.message.startsWith("ERR ") ? "script" : "refused");
+  if (!isReply(error)) return "transient";
+  // Any other error of a whole call may be a proxy's, behind which the call may still run.
+  const fault = knownFault(error.message) ?? (error.message.includes("user_script") ? "script" : "transient");
+  // The error of a whole call never proves that the script fails on the data of one item.
+  return fault === "script" ? "refused" : fault;
+}
+
+function knownFault(message: string): StoreFault | undefined {
+  const [code = ""] = message.split(" ", 1);
+  if (code !== "ERR") return FAULT_OF_CODE.get(code);
+  const text = message.slice("ERR ".length);
+  return FAULT_OF_TEXT.find(([pattern]) => pattern.test(text))?.[1];
+}
+
+/** True when the store has refused a call and would refuse it again; false when it was away, or the error is transient. */
+export const isRefusedByStore = (error: unknown): boolean => storeFault(error) !== "transient";
+
+/**
+ * True when the script itself would fail again. Stricter than `isRefusedByStore`: a charge is not given up for anything that
+ * an operator can mend, such as a permission, a password or memory, nor for an error of a whole call, which may be a proxy's.
+ */
+export const wouldFailAgain = (error: unknown): boolean => storeFault(error) === "script";
+
+/** An error that Redis answered with. */
+export const isReply = (error: unknown): error is Error =>
+  error instanceof Error && error.name === "ReplyError";

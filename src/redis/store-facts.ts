@@ -1,0 +1,148 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { META } from "../records/names.ts";
+import { LAYOUT, requireServed } from "./layout.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { StoreError } from "./reasons.ts";
+import { isRefusedByStore } from "./script-errors.ts";
+
+/** The number of partitions of a new store, unless the configuration names another. */
+const PARTITIONS = 64;
+
+/** What `tg:meta` and INFO say of a store. */
+export interface StoreFacts {
+  /** Differs between stores, but not between copies of one. */
+  id: string;
+  partitions: number;
+  cluster: boolean;
+}
+
+/** What a gateway asks of a store. */
+export interface StoreRules {
+  /** Of a new store. */
+  partitions: number;
+  /** Lets a Redis pass that keeps nothing on disk. */
+  allowNoPersistence?: boolean | undefined;
+  /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
+  requireMeant?(found: FoundStore): void;
+}
+
+/** What a Redis says of the store in it. */
+export interface FoundStore {
+  /** Undefined while it is empty. */
+  id: string | undefined;
+  /** The latest acceptance by an operator; 0 before any. */
+  epoch: number;
+}
+
+/**
+ * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one whose keys may
+ * get lost.
+ * @throws StoreError in words that say what to change
+ */
+export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<StoreFacts> {
+  const redis = nodes.ofName(META);
+  const { partitions } = rules;
+  const [cluster] = await Promise.all([
+    isCluster(redis),
+    ...nodes.all().map((node) => requireDurable(node, rules)),
+  ]);
+  rules.requireMeant?.(await foundStore(redis));
+  // Before the partitions, which say that the store is not new.
+  await requireLayout(redis);
+  const [fixed, id] = await Promise.all([
+    fixedOnce(redis, "partitions", partitions),
+    fixedOnce(redis, "id", randomUUID()),
+  ]);
+  return { id, partitions: Number(fixed), cluster };
+}
+
+/** Notes the layout of a new store. @throws StoreError that says what to do about a store of another layout */
+async function requireLayout(redis: Redis): Promise<void> {
+  const [layout, partitions] = await redis.hmget(META, "layout", "partitions");
+  requireServed(layout ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : undefined));
+}
+
+async function foundStore(redis: Redis): Promise<FoundStore> {
+  const [id, epoch] = await redis.hmget(META, "id", "epoch");
+  return { id: id ?? undefined, epoch: Number(epoch ?? 0) };
+}
+
+/** @throws StoreError in words that say what to change, if the server may lose keys */
+export async function requireDurable(
+  redis: Redis,
+  { allowNoPersistence = false }: Pick<StoreRules, "allowNoPersistence">,
+): Promise<void> {
+  await requireNoEviction(redis);
+  if (!allowNoPersistence && (await persistenceOf(redis)) === "none")
+    throw new StoreError(NOT_PERSISTENT, PERSIST);
+}
+
+const NOT_PERSISTENT =
+  "Redis keeps nothing on disk (appendonly no, and no save points) and has lost all credits after its next start";
+const PERSIST =
+  "set `appendonly yes` and `appendfsync everysec`, or store.allow_no_persistence: true for tests and demos";
+
+/** How a server keeps what it has: save points alone lose minutes. Unknown where the user may not read its configuration. */
+export type Persistence = "file" | "save points" | "none" | "unknown";
+
+export async function persistenceOf(redis: Redis): Promise<Persistence> {
+  const info = await redis.info("persistence");
+  if (/^aof_enabled:1/m.test(info)) return "file";
+  const answer: unknown = await redis.config("GET", "save").catch((error: unknown) => {
+    if (isRefusedByStore(error) || /unknown command/i.test(String(error))) return undefined;
+    throw error;
+  });
+  const points = Array.isArray(answer) ? (answer as string[])[1] : undefined;
+  if (points !== undefined) return points === "" ? "none" : "save points";
+  return /^rdb_saves:[1-9]/m.test(info) ? "save points" : "unknown";
+}
+
+/** @throws StoreError in words that say what to change, if the server may evict keys */
+export async function requireNoEviction(redis: Redis): Promise<void> {
+  const policy = /^maxmemory_policy:(\S+)/m.exec(await redis.info("memory"))?.[1];
+  if (policy === undefined || policy === "noeviction") return;
+  throw new StoreError(
+    `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
+  );
+}
+
+/** A field of `tg:meta`. It is written only if it is missing: a store that is out of memory must still be usable. */
+async function fixedOnce(redis: Redis, field: string, value: string | number): Promise<string> {
+  const known = await redis.hget(META, field);
+  if (known !== null) return known;
+  await redis.hsetnx(META, field, value);
+  return (await redis.hget(META, field))!;
+}
+
+/** Whether the server is a node of a Redis Cluster, where a script reaches one partition alone. */
+export const isCluster = async (redis: Redis): Promise<boolean> =>
+  /^cluster_enabled:1/m.test(await redis.info("cluster"));
+
+/** Whether scripts may use names of several slots of one node of a cluster; Redis before 7.0 knows no such flag. */
+export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
+  redis.eval("#!lua flags=allow-cross-slot-keys\nreturn 1", 0).then(
+    () => true,
+    (error: unknown) => {
+      if (isRefusedByStore(error)) return false;
+      throw error;
+    },
+  );
+
+/** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
+export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
+  const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
+  if (fixed) requireServed(layout ?? undefined);
+  return fixed
+    ? Number(fixed)
+    : (await readFacts(nodes, { partitions: ofNewStore(), allowNoPersistence: true })).partitions;
+}
+
+/** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */
+export async function storedFacts(
+  nodes: RedisNodes,
+): Promise<Record<"partitions" | "layout", string | undefined> & FoundStore> {
+  const [partitions, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
+  const found = await foundStore(nodes.ofName(META));
+  return { ...found, partitions: partitions ?? undefined, layout: layout ?? undefined };
+}

@@ -1,0 +1,106 @@
+import type { Redis } from "ioredis";
+import { hostText, type RedisHost } from "../../domain/redis-address.ts";
+import { clientAt, type LoginAt } from "../client.ts";
+import { createDeadlines } from "../deadlines.ts";
+import { StoreError } from "../reasons.ts";
+
+/** How long one server may take to connect and answer. */
+export const ANSWER_MS = 1000;
+/** How long the others are waited for after the first answer; a hung server must not delay what the others know. */
+const OTHERS_MS = 200;
+
+/** Why a server did not answer. */
+export interface Failure {
+  /** `host:port`. */
+  server: string;
+  /** In Redis's, the system's or our own words. */
+  error: unknown;
+}
+
+/** What servers answered to one question. */
+export interface Answers<Answer> {
+  answers: Answer[];
+  failures: Failure[];
+}
+
+/** Servers that are asked the same again and again. Their connections are kept between questions. */
+interface AskedServers {
+  /** Asks all of them. Resolves soon after the first answer, or once no server can answer any more. */
+  ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answers<Answer>>;
+  /** How many of them had not answered the last question by its end. */
+  silent(): number;
+  /** From now on these are asked, and closes the connections to others. */
+  replace(hosts: readonly RedisHost[]): void;
+  close(): void;
+}
+
+export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt): AskedServers {
+  const deadlines = createDeadlines(ANSWER_MS);
+  let servers = new Map<string, ReturnType<typeof createServer>>();
+  let silent = 0;
+
+  function replace(next: readonly RedisHost[]): void {
+    const before = servers;
+    servers = new Map(next.map((at) => [hostText(at), before.get(hostText(at)) ?? createServer(at, login)]));
+    for (const [text, server] of before) if (!servers.has(text)) server.disconnect();
+  }
+  replace(hosts);
+
+  return {
+    replace,
+    async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answers<Answer>> {
+      const answers: Answer[] = [];
+      const failures: Failure[] = [];
+      const othersLate = Promise.withResolvers<void>();
+      let waiting: NodeJS.Timeout | undefined;
+      const questions = [...servers].map(async ([server, { ask }]) => {
+        try {
+          answers.push(await deadlines.within(ask(question)));
+          waiting ??= setTimeout(othersLate.resolve, OTHERS_MS).unref();
+        } catch (error) {
+          failures.push({ server, error: servers.get(server)?.failed(error) ?? error });
+        }
+      });
+      await Promise.race([Promise.all(questions), othersLate.promise]);
+      clearTimeout(waiting);
+      silent = questions.length - answers.length;
+      return { answers: [...answers], failures: [...failures] };
+    },
+    silent: () => silent,
+    close: () => replace([]),
+  };
+}
+
+function createServer(at: RedisHost, login: LoginAt) {
+  const redis = clientAt(at, login, {
+    connectTimeout: 0,
+    retryStrategy: () => null,
+  });
+  let failure: Error | undefined;
+  redis.on("error", (error: Error) => {
+    failure = error;
+  });
+
+  function disconnect(): void {
+    redis.disconnect();
+    redis.stream?.destroy();
+  }
+
+  return {
+    disconnect,
+    async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answer> {
+      if (redis.status !== "ready") {
+        if (redis.status !== "wait" && redis.status !== "end") disconnect();
+        failure = undefined;
+        await redis.connect();
+      }
+      return question(redis, at);
+    },
+    /** Closes the connection, unless the server has answered in words. @returns the error that says most */
+    failed(error: unknown): unknown {
+      if (error instanceof StoreError) return error;
+      disconnect();
+      return failure ?? error;
+    },
+  };
+}

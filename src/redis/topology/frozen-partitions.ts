@@ -1,0 +1,104 @@
+import { GatewayError } from "../../domain/errors.ts";
+import { partitionOfName } from "../../records/names.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import { hasMoved, isMoving } from "./moving-slots.ts";
+
+/** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
+const LOOK_EVERY_MS = 1000;
+const RETRY_AFTER_SECONDS = 5;
+
+export type FrozenPartitions = ReturnType<typeof createFrozenPartitions>;
+
+/**
+ * The partitions that this process leaves alone, in a store on a Redis Cluster:
+ * - those that are listed as frozen in `tg:meta`, read each second;
+ * - for a second those that Redis has refused, because they are frozen or because their slot is on its way to another node.
+ *
+ * Nothing is sent for them. That no script changes them does not depend on it: lua/include/frozen.lua sees to that. Their
+ * accounts get 503, their settlements wait. Decision 0049.
+ */
+export function createFrozenPartitions(options: {
+  isClustered(): boolean;
+  /** Reads what `tg:meta` lists. @throws while that cannot be read */
+  list(): Promise<readonly number[]>;
+  /** Called each second while any partition is left alone: it may be on another primary by now. */
+  findPrimaries(): void;
+  /** Some partitions are in use again. */
+  released(): void;
+  log: Logger;
+  metrics: Metrics;
+}) {
+  const { isClustered, list, findPrimaries, released, log, metrics } = options;
+  let listed: ReadonlySet<number> = new Set();
+  /** With the time at which Redis refused them, monotonic ms. */
+  const refused = new Map<number, number>();
+
+  const has = (partition: number): boolean => listed.has(partition) || refused.has(partition);
+
+  function report(next: ReadonlySet<number>): void {
+    const frozen = [...next.difference(listed)];
+    const thawed = [...listed.difference(next)];
+    if (frozen.length > 0) log.warn({ partitions: frozen }, "partitions are frozen; their accounts get 503");
+    if (thawed.length > 0) log.info({ partitions: thawed }, "partitions are not frozen any more");
+    metrics.partitionsFrozen.set(next.size);
+    // Until it is known where they are now.
+    for (const partition of thawed) refused.set(partition, performance.now());
+  }
+
+  /** Reads the list again. @throws what `list` throws; what was known stays then */
+  async function look(): Promise<void> {
+    const next = new Set(await list());
+    report(next);
+    listed = next;
+  }
+
+  async function lookRegularly(): Promise<void> {
+    if (!isClustered()) return;
+    const before = new Set([...listed, ...refused.keys()]);
+    const sinceMs = performance.now() - LOOK_EVERY_MS;
+    for (const [partition, atMs] of refused) if (atMs < sinceMs) refused.delete(partition);
+    await look().catch(() => undefined);
+    if (listed.size > 0 || refused.size > 0) findPrimaries();
+    if ([...before].some((partition) => !has(partition))) released();
+  }
+  const looking = setInterval(() => void lookRegularly(), LOOK_EVERY_MS).unref();
+
+  return {
+    /** Whether a partition is left alone. */
+    has,
+    /** The same for the partition of a name. */
+    hasName(name: string): boolean {
+      if (listed.size === 0 && refused.size === 0) return false;
+      const partition = partitionOfName(name);
+      return partition !== undefined && has(partition);
+    },
+    look,
+    /**
+     * Takes note of what Redis has answered to a call for this name.
+     * @returns whether the partition is to be left alone; the primary as such is usable then
+     */
+    refuses(name: string, error: unknown): boolean {
+      const partition = isRefusal(error) ? partitionOfName(name) : undefined;
+      if (partition === undefined) return false;
+      refused.set(partition, performance.now());
+      return true;
+    },
+    stop: (): void => clearInterval(looking),
+  };
+}
+
+/** What the customers of a partition that is left alone are answered. */
+export const frozenError = (cause?: unknown): GatewayError =>
+  new GatewayError("store_unavailable", "store: the partition is frozen or on its way to another node", {
+    cause,
+    text: "This account is under maintenance; retry shortly",
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
+
+/**
+ * An operator has frozen the partition, or its slot is between two nodes: the node that has it knows that the name may have
+ * moved. The script has done nothing.
+ */
+const isRefusal = (error: unknown): boolean =>
+  isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));

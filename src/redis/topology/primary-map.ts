@@ -1,0 +1,74 @@
+import { partitionNames } from "../../records/names.ts";
+import type { Primary } from "../primary.ts";
+import type { Placement } from "./placement.ts";
+import { SLOTS, slotOf } from "./slots.ts";
+
+/**
+ * Which primary has which partition and which name, at one time. A map never changes: another arrangement is another map, and
+ * `replaceMap` of the connection puts it in force. Decision 0042.
+ */
+export interface PrimaryMap {
+  of(partition: number): Primary;
+  /** The primary of a Redis name: of one outside the partitions, such as `tg:meta`, or of any other. */
+  ofName(name: string): Primary;
+  /** Each primary once. */
+  readonly all: readonly Primary[];
+  /** Some slots have no primary. */
+  readonly hasGaps?: boolean;
+  /**
+   * A partition whose names are on this primary, for the name that its probe writes. A number beyond the store's partitions if
+   * the primary has none of these.
+   */
+  partitionOn(primary: Primary): number;
+}
+
+/** The map of one server. */
+export const everythingOn = (primary: Primary): PrimaryMap => ({
+  of: () => primary,
+  ofName: () => primary,
+  all: [primary],
+  partitionOn: () => 0,
+});
+
+/** The map before the servers of the store have said where its primaries are. @param absent is never usable */
+export const nothingPlaced = (absent: Primary): PrimaryMap => ({ ...everythingOn(absent), all: [] });
+
+/**
+ * The map of a placement.
+ * @param opened the primary that belongs to a name of the placement
+ * @param absent stands for the primary of slots that nobody serves; it is never usable
+ */
+export function mapOf(placement: Placement, opened: (name: string) => Primary, absent: Primary): PrimaryMap {
+  const bySlot = Array.from({ length: SLOTS }, (_, slot): Primary => {
+    const placed = placement.ofSlot(slot);
+    return placed === undefined ? absent : opened(placed.name);
+  });
+  const all = placement.primaries.map(({ name }) => opened(name));
+  const [only] = all;
+  if (only !== undefined && bySlot.every((primary) => primary === only)) return everythingOn(only);
+  const ofName = (name: string): Primary => bySlot[slotOf(name)]!;
+  const inPartition = (partition: number): Primary => ofName(partitionNames(partition).ledger);
+  const probed = once((primary: Primary) => firstPartition(primary, inPartition));
+  return { ofName, all, hasGaps: bySlot.includes(absent), of: once(inPartition), partitionOn: probed };
+}
+
+/** Keeps what a function has returned for each argument; partitions and primaries are few. */
+function once<Argument, Result>(work: (argument: Argument) => Result): (argument: Argument) => Result {
+  const results = new Map<Argument, Result>();
+  return (argument) => {
+    const known = results.get(argument);
+    if (known !== undefined) return known;
+    const result = work(argument);
+    results.set(argument, result);
+    return result;
+  };
+}
+
+/** Numbers far beyond the partitions of a store have each slot many times. */
+const PARTITIONS_TRIED = 200_000;
+
+function firstPartition(primary: Primary, inPartition: (partition: number) => Primary): number {
+  for (let partition = 0; partition < PARTITIONS_TRIED; partition++)
+    if (inPartition(partition) === primary) return partition;
+  throw new Error("this primary has no slot");
+}

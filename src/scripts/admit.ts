@@ -1,0 +1,134 @@
+import type { ShadowLimit, Tiers } from "../domain/limits.ts";
+import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
+import type { BarredStatus } from "../records/records.ts";
+import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
+import { clockOf, type Script } from "./script-definition.ts";
+import type { UnknownOutcome } from "./unclear.ts";
+
+/** One generation from admission to its end; `price` in whole credits, fixed here. */
+export interface Generation {
+  requestId: string;
+  key: KeyRef;
+  price: number;
+  /** As charged and listed: the full path. */
+  endpoint: string;
+  /** How long the hold may stay unanswered, ms. */
+  holdMs: number;
+  /** How long its record is kept after its end, ms; fixed here, so that gateways need not agree on it. */
+  retentionMs: number;
+  /** The store that was asked to admit it, set there: nothing of it is settled in another. */
+  storeId?: string | undefined;
+  /** When it was admitted, Unix ms by the store's clock, set there. */
+  admittedAtMs?: number | undefined;
+  idempotency?: { digest: string; fingerprint: string };
+}
+
+interface AdmitCall {
+  generation: Generation;
+  tiers: Tiers;
+  /** After this moment of the store's clock it is refused as stale, Unix ms. */
+  notAfterMs: number;
+}
+
+/** Whose limit refused a request: its key's, or one over all keys of its account. */
+export type LimitOwner = "key" | "account";
+
+/** Admission as the handlers see it. Milliseconds are Redis time. */
+export type Admission = KeyState &
+  /** `shadow`: limits that would have refused it if they were not in shadow mode. */
+  (
+    | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[] }
+    | { outcome: "rate_limited"; retryAfterMs: number; limitOf: LimitOwner }
+    | {
+        outcome: "daily_limited";
+        retryAfterMs: number;
+        limitOf: LimitOwner;
+        dailyLimit: number;
+        dayCount: number;
+      }
+    /** `clearedInMs`: the requests that take all slots have an unknown outcome, and the first hold of them ends then; else 0. */
+    | { outcome: "concurrency_limited"; limitOf: LimitOwner; clearedInMs: number }
+    /** Too many requests of the account have an unknown outcome. */
+    | { outcome: "outcomes_unknown"; retryAfterMs: number }
+    /** Credits that the key may spend in a month, and has spent in this one. */
+    | { outcome: "spend_capped"; cap: number; spent: number }
+    | { outcome: "insufficient_credits"; balance: number }
+    | { outcome: "account_suspended"; status: BarredStatus }
+    | { outcome: "replayed"; taskId: string; data: string }
+    | { outcome: "idempotency_mismatch" }
+    /** `dueAtMs`: when its outcome is known at the latest. `unknown`: the upstream's answer to the first was none. */
+    | { outcome: "idempotency_in_progress"; retryAfterMs: number; dueAtMs: number; unknown?: UnknownOutcome }
+    | { outcome: "stale" | "void" }
+    | { outcome: "unknown_key" }
+  );
+
+/** Decides whether a generation may run, and holds what it costs: all or nothing. */
+export const admit: Script<AdmitCall, Admission> = {
+  name: "admit",
+  isBatched: true,
+  keys({ generation: { key, requestId, idempotency } }) {
+    const { key: record, account, window, slots, holds } = key.names;
+    const request = requestName(key.partition, requestId);
+    if (!idempotency) return [record, account, window, slots, request, holds];
+    const name = idempotencyName(key.partition, idempotency.digest);
+    return [record, account, window, slots, request, holds, name];
+  },
+  tiers: ({ tiers }) => tiers,
+  args({ generation, notAfterMs }) {
+    const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency } = generation;
+    const { fingerprint = "", digest = "" } = idempotency ?? {};
+    return [
+      requestId,
+      key.keyId,
+      price,
+      endpoint,
+      notAfterMs,
+      holdMs,
+      fingerprint,
+      digest,
+      Math.round(retentionMs),
+    ];
+  },
+  read(reply) {
+    const outcome = reply[0] as Admission["outcome"];
+    const common = keyStateOf(reply);
+    switch (outcome) {
+      case "admitted": {
+        const admitted = { outcome, ...common, admittedAtMs: clockOf(reply) };
+        return reply[8] === undefined ? admitted : { ...admitted, shadow: shadowLimitsOf(String(reply[8])) };
+      }
+      case "rate_limited":
+        return { outcome, ...common, retryAfterMs: Number(reply[8]), limitOf: reply[9] as LimitOwner };
+      case "concurrency_limited":
+        return { outcome, ...common, limitOf: reply[8] as LimitOwner, clearedInMs: Number(reply[9]) };
+      case "outcomes_unknown":
+        return { outcome, ...common, retryAfterMs: Number(reply[8]) };
+      case "daily_limited": {
+        const [retryAfterMs, limitOf, dailyLimit, dayCount] = reply.slice(8);
+        return {
+          outcome,
+          ...common,
+          retryAfterMs: Number(retryAfterMs),
+          limitOf: limitOf as LimitOwner,
+          dailyLimit: Number(dailyLimit),
+          dayCount: Number(dayCount),
+        };
+      }
+      case "spend_capped":
+        return { outcome, ...common, cap: Number(reply[8]), spent: Number(reply[9]) };
+      case "insufficient_credits":
+        return { outcome, ...common, balance: Number(reply[8]) };
+      case "account_suspended":
+        return { outcome, ...common, status: reply[8] as BarredStatus };
+      case "replayed":
+        return { outcome, ...common, taskId: String(reply[8]), data: String(reply[9]) };
+      case "idempotency_in_progress": {
+        const dueAtMs = Number(reply[8]);
+        const progress = { outcome, ...common, dueAtMs, retryAfterMs: dueAtMs - clockOf(reply) };
+        return reply[9] === "" ? progress : { ...progress, unknown: reply[9] as UnknownOutcome };
+      }
+      default:
+        return { outcome, ...common };
+    }
+  },
+};

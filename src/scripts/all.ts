@@ -1,0 +1,72 @@
+import { account } from "./account.ts";
+import { adjust } from "./adjust.ts";
+import { admit } from "./admit.ts";
+import { archived } from "./archived.ts";
+import { bind } from "./bind.ts";
+import { change } from "./change.ts";
+import { collect } from "./collect.ts";
+import { credits } from "./credits.ts";
+import { dispute } from "./dispute.ts";
+import { entries } from "./entries.ts";
+import { gather } from "./gather.ts";
+import { history } from "./history.ts";
+import { holding } from "./holding.ts";
+import { inspect } from "./inspect.ts";
+import { issue } from "./issue.ts";
+import { lease } from "./lease.ts";
+import { note } from "./note.ts";
+import { observe } from "./observe.ts";
+import { probe } from "./probe.ts";
+import { recharge } from "./recharge.ts";
+import { refund } from "./refund.ts";
+import { refused } from "./refused.ts";
+import { revoke } from "./revoke.ts";
+import { revokeToken } from "./revoke-token.ts";
+import { rollup } from "./rollup.ts";
+import type { ScriptFile } from "./script-definition.ts";
+
+import { snapshot } from "./snapshot.ts";
+import { survey } from "./survey.ts";
+import { suspend } from "./suspend.ts";
+import { token } from "./token.ts";
+import { trim } from "./trim.ts";
+import { turn } from "./turn.ts";
+import { unclear } from "./unclear.ts";
+import { voidHold } from "./void.ts";
+
+/** All scripts; each is `lua/<name>.lua`. */
+export const SCRIPTS: readonly ScriptFile[] = [
+  admit,
+  dispute,
+  bind,
+  voidHold,
+  unclear,
+  inspect,
+  observe,
+  credits,
+  issue,
+  change,
+  recharge,
+  lease,
+  collect,
+  archived,
+  note,
+  turn,
+  probe,
+  snapshot,
+  holding,
+  entries,
+  history,
+  trim,
+  rollup,
+  survey,
+  gather,
+  refused,
+  account,
+  suspend,
+  revoke,
+  token,
+  revokeToken,
+  adjust,
+  refund,
+];

@@ -1,0 +1,52 @@
+import { archiveNames, requestName } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+/** What the archive has committed of a partition. */
+export interface ArchivedCall {
+  partition: number;
+  /** As the partition's record has it (`ARCHIVE_FIELDS`). */
+  generation: string;
+  /** Id of the newest ledger entry that it has; undefined for none. */
+  newest: string | undefined;
+  /** Number of the newest batch that it has. */
+  batch: number;
+  /** The same two as they were noted last. */
+  noted: { newest: string | undefined; batch: number };
+  /** The score in `done` up to which requests were looked at. */
+  lookedUntil: number;
+  /** Ended requests, each with the state that was copied. */
+  requests: readonly { requestId: string; state: string }[];
+  /** Accounts and keys, each with the number of changes that was read before it was copied. */
+  changed: readonly { what: string; changes: string }[];
+}
+
+/**
+ * - `other`: the archive was replaced meanwhile; nothing happens.
+ * - `unseen`: another batch was noted or announced last; nothing happens.
+ */
+export type Archived = "archived" | "other" | "unseen";
+
+/** Notes what the archive has. */
+export const archived: Script<ArchivedCall, { outcome: Archived }> = {
+  name: "archived",
+  isBatched: false,
+  keys({ partition }) {
+    const { archive, changed } = archiveNames(partition);
+    return [archive, changed];
+  },
+  args({ partition, generation, newest = "", batch, noted, lookedUntil, requests, changed }) {
+    return [
+      generation,
+      requestName(partition, ""),
+      newest,
+      batch,
+      noted.newest ?? "",
+      noted.batch,
+      lookedUntil,
+      requests.length,
+      ...requests.flatMap(({ requestId, state }) => [requestId, state]),
+      ...changed.flatMap(({ what, changes }) => [what, changes]),
+    ];
+  },
+  read: ([outcome]) => ({ outcome: outcome as Archived }),
+};

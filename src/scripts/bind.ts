@@ -1,0 +1,75 @@
+import { claimName, idempotencyName, requestName, taskName } from "../records/names.ts";
+import type { Generation } from "./admit.ts";
+import type { Script } from "./script-definition.ts";
+
+/** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */
+const IDEMPOTENCY_MS = 24 * 3_600_000;
+
+/** The task that the upstream made. */
+export interface NewTask {
+  taskId: string;
+  /** The answer's data, JSON, for repeats with the same Idempotency-Key; empty without one. */
+  data: string;
+  /** When the sweeper may poll it, ms from now. */
+  pollMs: number;
+  /** Fixed here for the task's life, as is the upstream. */
+  maxAgeMs: number;
+  /** Which upstream made it: it is polled there, whatever is configured later. */
+  upstream: string;
+}
+
+export interface BindCall
+  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "retentionMs" | "admittedAtMs"> {
+  idempotency?: Generation["idempotency"] | undefined;
+  task: NewTask;
+}
+
+/**
+ * `conflict`: this request has another task, or the task id belongs to another request, whose task may be disputed from now on; nothing is charged. `forgotten`: the store has deleted the record of
+ * the request, which may have been charged, and nothing happened.
+ */
+export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
+
+/** Charges a held generation for the task that it got, and claims the task id; the slot follows the task. */
+export const bind: Script<BindCall, { outcome: Binding }> = {
+  name: "bind",
+  isBatched: true,
+  keys: (call) => keysOf(call, claimName(call.task.taskId)),
+  args({ requestId, key, price, endpoint, task, idempotency, retentionMs, admittedAtMs }) {
+    const { taskId, data, pollMs, maxAgeMs, upstream } = task;
+    const { fingerprint = "", digest = "" } = idempotency ?? {};
+    return [
+      requestId,
+      key.accountId,
+      key.keyId,
+      price,
+      endpoint,
+      taskId,
+      pollMs,
+      data,
+      fingerprint,
+      IDEMPOTENCY_MS,
+      digest,
+      Math.round(maxAgeMs),
+      upstream,
+      Math.round(retentionMs),
+      admittedAtMs ?? "",
+    ];
+  },
+  read: ([outcome]) => ({ outcome: outcome as Binding }),
+};
+
+/** The same where the claim is out of the script's reach: on a Redis Cluster it is taken before. */
+export const bindClaimed: typeof bind = { ...bind, keys: (call) => keysOf(call, "") };
+
+function keysOf(
+  { key: { names, partition }, requestId, task, idempotency }: BindCall,
+  claim: string,
+): string[] {
+  const { account, slots, polls, ledger, done, holds, key } = names;
+  const request = requestName(partition, requestId);
+  const record = taskName(task.taskId, partition);
+  if (!idempotency) return [request, account, slots, polls, ledger, record, done, holds, key, claim];
+  const name = idempotencyName(partition, idempotency.digest);
+  return [request, account, slots, polls, ledger, record, done, holds, key, claim, name];
+}

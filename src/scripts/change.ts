@@ -1,0 +1,44 @@
+import { type Actor, actorText, cliActor } from "../records/actor.ts";
+import { keyNames, partitionNames } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+interface ChangeCall {
+  keyId: string;
+  partition: number;
+  /** Nothing is changed if the record has this field. */
+  unless?: string;
+  /** Nothing is changed if the record has another revision. */
+  ifRevisions?: readonly number[] | undefined;
+  /** Null removes a field. */
+  fields: Readonly<Record<string, string | number | null>>;
+  /** As the audit has it. */
+  action?: "key.patch" | "key.rotate";
+  /** The system user when left out. */
+  actor?: Actor;
+}
+
+export type Changed =
+  | { outcome: "changed"; revision: number }
+  | { outcome: "unchanged" | "kept" | "stale" | "missing" };
+
+/** Changes fields of a key's record. */
+export const change: Script<ChangeCall, Changed> = {
+  name: "change",
+  isBatched: false,
+  keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
+  args: ({ unless = "", ifRevisions = [], action = "key.patch", actor = cliActor(), fields }) => [
+    unless,
+    ifRevisions.join(),
+    actorText(actor),
+    action,
+    ...fieldsAndValues(fields),
+  ],
+  read([outcome, , revision]) {
+    if (outcome === "changed") return { outcome, revision: Number(revision) };
+    return { outcome: outcome as "unchanged" | "kept" | "stale" | "missing" };
+  },
+};
+
+/** Fields as lua/include/fields.lua takes them. Null removes one. */
+export const fieldsAndValues = (fields: Readonly<Record<string, string | number | null>>) =>
+  Object.entries(fields).flatMap(([field, value]) => [field, value ?? ""]);

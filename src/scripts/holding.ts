@@ -1,0 +1,33 @@
+import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+/** Holds of a partition that are read at one instant: about a millisecond of Redis. */
+const HOLDS_AT_ONCE = 150;
+
+interface HoldingCall {
+  partition: number;
+  accountId: string;
+}
+
+/** `held` is what the account says, `holds` what its holds add up to: whole credits. */
+type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; holds: number };
+
+/** What an account holds and what its holds add up to, at one instant. */
+export const holding: Script<HoldingCall, HoldingReply> = {
+  name: "holding",
+  isBatched: false,
+  keys: ({ partition, accountId }) => [
+    accountNames(partition, accountId).account,
+    partitionNames(partition).holds,
+  ],
+  args: ({ partition, accountId }) => [
+    accountId,
+    HOLDS_AT_ONCE,
+    keyNames(partition, "").slots,
+    requestName(partition, ""),
+  ],
+  read([outcome, , held, holds]) {
+    if (outcome === "too_many") return { outcome };
+    return { outcome: "read", held: Number(held), holds: Number(holds) };
+  },
+};

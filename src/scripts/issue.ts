@@ -1,0 +1,71 @@
+import type { OwnLimits } from "../domain/limits.ts";
+import { type Actor, actorText, cliActor } from "../records/actor.ts";
+import { accountNames, type KeyRef, partitionNames } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+interface IssueCall {
+  key: KeyRef;
+  tier: string;
+  /** SHA-256 of the key. */
+  digest: string;
+  /** The key's own, beyond those of its tier. */
+  limits: OwnLimits;
+  expiresAtMs?: number | undefined;
+  label?: string | undefined;
+  /** Credits that requests of one UTC month may hold and consume together. */
+  monthlyCredits?: number | undefined;
+  /** The key with which it counts what it spends: the first of those that it replaces. */
+  spendsIn?: string | undefined;
+  /** Of the call that makes the key, where that may be repeated. */
+  fingerprint?: string | undefined;
+  /** Whether to refuse to create the account. */
+  accountMustExist?: boolean;
+  /** How many keys the account may have, revoked ones included; no bound when left out. */
+  keysMax?: number | undefined;
+  /** Whole credits that come with the key; 0 for none. */
+  credits: number;
+  /** Under which the credits are granted. */
+  reference: string;
+  /** The system user when left out. */
+  actor?: Actor;
+}
+
+/** `balance`: credits that can be spent. */
+interface Issued {
+  outcome: "issued" | "known" | "unknown_account" | "too_many_keys" | "too_large";
+  balance: number;
+}
+
+/** Makes a key, its account where there is none yet, and the credits that come with it. */
+export const issue: Script<IssueCall, Issued> = {
+  name: "issue",
+  isBatched: false,
+  keys({ key: { names, accountId, partition } }) {
+    const { keys, references } = accountNames(partition, accountId);
+    const { accounts, tiers } = partitionNames(partition);
+    return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
+  },
+  args({ key, tier, digest, limits, credits, reference, actor = cliActor(), ...more }) {
+    const { rateLimit, maxConcurrent, dailyLimit } = limits;
+    const record = {
+      tier,
+      sha256: digest,
+      rate_limit: rateLimit,
+      max_concurrent: maxConcurrent,
+      daily_limit: dailyLimit,
+      expires_at: more.expiresAtMs,
+      label: more.label,
+      monthly_credits: more.monthlyCredits,
+      fingerprint: more.fingerprint,
+      spends_in: more.spendsIn,
+    };
+    const fields = Object.entries(record).flatMap(([field, value]) =>
+      value === undefined ? [] : [field, value],
+    );
+    const { accountMustExist, keysMax = Number.MAX_SAFE_INTEGER } = more;
+    const who = actorText(actor);
+    const rules = [accountMustExist ? 1 : 0, keysMax];
+    return [key.keyId, key.accountId, credits, reference, who, ...rules, ...fields];
+  },
+  read: ([outcome, balance]) => ({ outcome: outcome as Issued["outcome"], balance: Number(balance) }),
+};

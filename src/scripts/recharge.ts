@@ -1,0 +1,47 @@
+import { type Actor, actorText, cliActor } from "../records/actor.ts";
+import { accountNames, partitionNames } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+interface RechargeCall {
+  partition: number;
+  accountId: string;
+  /** Whole credits, positive. */
+  amount: number;
+  reference: string;
+  /** How many references of the account were forgotten when the archive was found not to have this one. */
+  lookedUp?: number;
+  /** The system user when left out. */
+  actor?: Actor;
+}
+
+export type Recharged =
+  | { outcome: "unknown_account" }
+  /** `references`: how many of the account's have been forgotten; this may be one of them. */
+  | { outcome: "forgotten"; balance: number; references: number }
+  /** `balance`: credits that can be spent. */
+  | { outcome: "recharged" | "duplicate" | "mismatch" | "too_large"; balance: number };
+
+/** Credits an account, once per reference. */
+export const recharge: Script<RechargeCall, Recharged> = {
+  name: "recharge",
+  isBatched: false,
+  keys({ partition, accountId }) {
+    const { account, references, checkpoint } = accountNames(partition, accountId);
+    return [account, partitionNames(partition).ledger, references, checkpoint];
+  },
+  args: ({ accountId, amount, reference, lookedUp = 0, actor = cliActor() }) => [
+    accountId,
+    amount,
+    reference,
+    lookedUp,
+    actorText(actor),
+  ],
+  read([outcome, balance, references]) {
+    if (outcome === "unknown_account") return { outcome };
+    if (outcome === "forgotten") return { outcome, balance: Number(balance), references: Number(references) };
+    return {
+      outcome: outcome as "recharged" | "duplicate" | "mismatch" | "too_large",
+      balance: Number(balance),
+    };
+  },
+};

@@ -1,0 +1,56 @@
+import type { Tiers } from "../domain/limits.ts";
+import { packTiers } from "./include/limits.ts";
+
+/** A file `lua/<name>.lua`; its header lists KEYS, ARGV and replies. */
+export interface ScriptFile {
+  readonly name: string;
+  /**
+   * One call carries many items (lua/batch.lua). The second value of each reply must be the script's `now`, from which the
+   * gateway learns the store's clock. For the scripts that serve requests.
+   */
+  readonly isBatched: boolean;
+}
+
+/**
+ * One script with its arguments and its reply by name; `scripts/<name>.ts` defines `lua/<name>.lua`. Scripts are
+ * idempotent: one that runs late or twice has the effect of once.
+ */
+export interface Script<Call, Result> extends ScriptFile {
+  keys(call: Call): string[];
+  /** For scripts that resolve a key's limits: the second ARGV. */
+  tiers?(call: Call): Tiers;
+  /** ARGV behind now and tiers. */
+  args(call: Call): Argument[];
+  read(reply: Reply, call: Call): Result;
+}
+
+export type Argument = string | number;
+
+/** A reply of Redis: first the outcome (of LEASE and SURVEY: the store's clock), then what the header lists. */
+export type Reply = ReplyValue[];
+type ReplyValue = string | number | ReplyValue[];
+
+/** KEYS and ARGV of one run of a script, as the header of its file counts them. */
+export interface Item {
+  readonly keys: readonly string[];
+  /** The first ARGV: now, and the tiers where the script takes them. Items of one call share them. */
+  readonly shared: readonly string[];
+  readonly args: readonly Argument[];
+}
+
+/** @param now Unix ms; empty for the store's own clock, as always but in tests */
+export function itemOf<Call>(script: Script<Call, unknown>, call: Call, now = ""): Item {
+  const shared = script.tiers ? [now, packTiers(script.tiers(call))] : [now];
+  return { keys: script.keys(call), shared, args: script.args(call) };
+}
+
+/** The store's clock as a script that serves requests answers it, Unix ms. */
+export const clockOf = (reply: Reply): number => Number(reply[1]);
+
+/** Runs a script. */
+export type Run = <Call, Result>(script: Script<Call, Result>, call: Call) => Promise<Result>;
+
+/** An error of one item of a call, as lua/batch.lua reports it; any other error is about the whole call. */
+export class ItemError extends Error {
+  override readonly name = "ReplyError";
+}

@@ -1,0 +1,51 @@
+import { partitionNames, requestName } from "../records/names.ts";
+import type { DueList } from "./lease.ts";
+import type { Script } from "./script-definition.ts";
+
+/** Ages of open requests, closed: a name, and the ms at which the next one begins. */
+export const AGES = [
+  ["<1m", 60_000],
+  ["1m-5m", 5 * 60_000],
+  ["5m-30m", 30 * 60_000],
+  [">=30m", Number.POSITIVE_INFINITY],
+] as const;
+export const OPEN_STATES = ["held", "bound"] as const;
+export type OpenState = (typeof OPEN_STATES)[number];
+
+interface SurveyCall {
+  list: DueList;
+  partition: number;
+  /** Places in the list of the first and the last that are looked at. */
+  first: number;
+  last: number;
+}
+
+interface SurveyedRequests {
+  nowMs: number;
+  /** When the first of the list is due; now if the list is empty. */
+  dueAtMs: number;
+  /** How many the list has. */
+  total: number;
+  /** How many of them were looked at. */
+  seen: number;
+  /** Age of the oldest of each state; 0 without any. */
+  oldestMs: Record<OpenState, number>;
+  /** How many of each state and age, in the order of AGES. */
+  open: Record<OpenState, number[]>;
+}
+
+/** Counts a few open requests of one list of a partition by state and age. Reads only. */
+export const survey: Script<SurveyCall, SurveyedRequests> = {
+  name: "survey",
+  isBatched: false,
+  keys: ({ list, partition }) => [partitionNames(partition)[list]],
+  args({ partition, first, last }) {
+    const ages = AGES.slice(0, -1).map(([, endMs]) => endMs);
+    return [first, last, requestName(partition, ""), ...ages];
+  },
+  read(reply) {
+    const [nowMs = 0, dueAtMs = 0, total = 0, seen = 0, held = 0, bound = 0, ...counts] = reply.map(Number);
+    const open = { held: counts.slice(0, AGES.length), bound: counts.slice(AGES.length) };
+    return { nowMs, dueAtMs, total, seen, oldestMs: { held, bound }, open };
+  },
+};

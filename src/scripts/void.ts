@@ -1,0 +1,43 @@
+import type { Tiers } from "../domain/limits.ts";
+import { type Actor, actorText } from "../records/actor.ts";
+import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
+import { type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
+import type { Script } from "./script-definition.ts";
+
+/** How long the tombstone of an `unsent` VOID refuses the ADMIT of its request; far beyond any `notAfterMs`. */
+const TOMBSTONE_MS = 3_600_000;
+
+export interface VoidCall {
+  key: KeyRef;
+  requestId: string;
+  /** Of the request's Idempotency-Key, if it has one. */
+  idempotencyDigest?: string | undefined;
+  /**
+   * `refused`: the upstream refused it or could not be reached. `unsent`: nothing went upstream under this hold, so
+   * its window entry is removed, too. `due`: its due time has passed. `released`: by an operator. settlement/holds.ts says when each is used.
+   */
+  reason: "refused" | "due" | "unsent" | "released";
+  /** The operator who releases it. */
+  actor?: Actor;
+  /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
+  tiers?: Tiers;
+}
+
+export interface Voided extends KeyState {
+  outcome: "void" | "bound" | "not_due" | "missing";
+}
+
+/** Voids a hold. */
+export const voidHold: Script<VoidCall, Voided> = {
+  name: "void",
+  isBatched: true,
+  keys({ key: { names, partition }, requestId, idempotencyDigest }) {
+    const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
+    keys.push(names.holds, names.done);
+    if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
+    return keys;
+  },
+  tiers: ({ tiers = NO_TIERS }) => tiers,
+  args: ({ requestId, reason, actor }) => [requestId, reason, TOMBSTONE_MS, actor ? actorText(actor) : ""],
+  read: (reply) => ({ outcome: reply[0] as Voided["outcome"], ...keyStateOf(reply) }),
+};

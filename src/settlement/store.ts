@@ -1,0 +1,129 @@
+import type { Tiers } from "../domain/limits.ts";
+import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/task-states.ts";
+import { createTasks } from "../durability/tasks.ts";
+import { indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
+import type { Connection } from "../redis/connection.ts";
+import { type CreditAccount, credits } from "../scripts/credits.ts";
+import type { KeyState } from "../scripts/include/limits.ts";
+import { type Inspection, inspect } from "../scripts/inspect.ts";
+import type { ObservedTask } from "../scripts/observe.ts";
+
+/** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
+const LOOKUPS = "look-ups";
+
+/** A task after OBSERVE. */
+export interface Observed extends KeyState {
+  outcome: "observed" | "finished" | "already_finished" | "missing";
+  status: string;
+  data: string;
+  /** Credits that this call refunded. */
+  refunded: number;
+  /** The upstream gave the task's id to another request, too: its answer must not be passed on. */
+  isDisputed?: true;
+}
+
+export type Store = ReturnType<typeof createStore>;
+
+/**
+ * What the handlers read of keys and tasks, and what they record of a task, one script call each.
+ * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
+ */
+export function createStore(connection: Connection) {
+  const { metrics } = connection;
+  const tasks = createTasks(connection);
+
+  function countEnd(status: string, refunded: number): void {
+    metrics.settlements.inc({ outcome: status === "gone" || status === "expired" ? status : "finished" });
+    if (refunded === 0) return;
+    metrics.settlements.inc({ outcome: "refunded" });
+    metrics.creditsRefunded.inc(refunded);
+  }
+
+  /** @param owner in whose turn it waits while too many calls are under way */
+  async function inspectKey(key: KeyRef, tiers: Tiers, owner: string): Promise<Inspection> {
+    const { run, queue } = connection.of(key.partition);
+    if (queue.isFull()) await queue.wait(owner);
+    return run(inspect, { key, tiers });
+  }
+
+  return {
+    requireUsable: connection.requireUsable,
+    /** The clock of the primary of a partition, Unix ms. */
+    nowMs: (partition: number): number => connection.of(partition).nowMs(),
+    /** Which outage of its primary an account has, if that is away: then requests of keys seen good may pass unmetered. */
+    outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
+    isJustBack: (partition: number): boolean => connection.of(partition).isJustBack(),
+
+    /**
+     * The key behind a digest; undefined when there is none, or when it is revoked or expired. Always one read outside the
+     * partition and one INSPECT; cache the result.
+     */
+    async lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined> {
+      const name = indexName(digest);
+      const { command, queue } = connection.ofName(name);
+      if (queue.isFull()) await queue.wait(LOOKUPS);
+      const entry = await command((redis) => redis.get(name));
+      const facts = connection.facts();
+      if (!facts) return undefined;
+      // An unknown key costs the same calls as a revoked one: else the response time would tell them apart.
+      const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);
+      const key = keyRef(keyId, accountId, partitionOf(accountId, facts.partitions));
+      const { outcome } = await inspectKey(key, tiers, LOOKUPS);
+      return outcome === "unknown_key" ? undefined : key;
+    },
+
+    inspect: (key: KeyRef, tiers: Tiers): Promise<Inspection> => inspectKey(key, tiers, key.keyId),
+
+    async inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection> {
+      const { queue } = connection.of(key.partition);
+      if (queue.isFull()) await queue.wait(key.keyId);
+      return tasks.inspect({ key, tiers, task: { taskId, cacheMs } });
+    },
+
+    /** True when any account has a task of this id. */
+    isTaskBound: tasks.isBound,
+
+    /**
+     * Records what the upstream said of a task.
+     * @param options.poller the key whose numbers are answered
+     * @param options.maxAgeMs of a task that was restored; all others have their own in their record
+     */
+    async observe(
+      subject: { partition: number; accountId: string; task: ObservedTask },
+      observation: { status: Observation; data: string },
+      options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
+    ): Promise<Observed> {
+      const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
+      const record = async ({ status, data }: typeof observation) => {
+        const call = { ...subject, status, data, refundFailed, pollMs };
+        const reply = await tasks.observe(poller ? { ...call, poller: { key: poller, tiers } } : call);
+        if (reply.outcome === "finished") countEnd(status, reply.refunded);
+        return reply;
+      };
+      const reply = await record(observation);
+      if (reply.outcome !== "disputed") return reply;
+      // The upstream may speak of another account's task: only its age can end this one.
+      const { taskId } = subject.task;
+      const { boundAtMs } = reply;
+      if (reply.nowMs >= boundAtMs + (reply.maxAgeMs ?? maxAgeMs)) {
+        const expired = await record({ status: "expired", data: failedTaskJson(taskId, boundAtMs) });
+        if (expired.outcome !== "disputed") return expired;
+      }
+      const { state, tier, terms, atMs, status, data, refunded } = reply;
+      const before =
+        data === "" ? { status: "pending", data: pendingTaskJson(taskId, boundAtMs) } : { status, data };
+      return { outcome: "observed", state, tier, terms, atMs, refunded, ...before, isDisputed: true };
+    },
+
+    async credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount> {
+      const { run, queue } = connection.of(key.partition);
+      if (queue.isFull()) await queue.wait(key.keyId);
+      return run(credits, { key, tiers });
+    },
+  };
+}
+
+function splitAtSpace(entry: string): [keyId: string, accountId: string] {
+  const space = entry.indexOf(" ");
+  return [entry.slice(0, space), entry.slice(space + 1)];
+}

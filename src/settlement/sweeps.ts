@@ -1,0 +1,131 @@
+import type { Redis } from "ioredis";
+import { withoutClaim } from "../durability/claims.ts";
+import { createTasks } from "../durability/tasks.ts";
+import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
+import type { Connection } from "../redis/connection.ts";
+import { many } from "../redis/pipelines.ts";
+import type { Primary } from "../redis/primary.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
+import { createWriteWatch } from "../redis/write-watch.ts";
+import { type DueList, type Leased, lease, type OpenRequest } from "../scripts/lease.ts";
+import { type Voided, voidHold } from "../scripts/void.ts";
+
+export type Sweeps = ReturnType<typeof createSweeps>;
+
+/**
+ * What the sweeper asks of the store.
+ * @param leaseMs how long leased work is hidden from other sweepers
+ * @throws GatewayError `store_unavailable`
+ */
+export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
+  const tasks = createTasks(connection);
+
+  const dueLists = createDueLists(connection, nowMs);
+
+  return {
+    partitions: (): number => connection.facts()?.partitions ?? 0,
+    /** False while the primary of the partition is away, or the partition frozen: its work waits until it is back. */
+    isUsable: (partition: number): boolean =>
+      !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+
+    due: dueLists,
+
+    /** Leases up to `most` due holds or tasks of a partition. Two calls never lease the same ones at a time. */
+    lease: (list: DueList, partition: number, most: number): Promise<Leased> =>
+      connection.of(partition).run(lease, { list, partition, most, leaseMs: leaseMs() }),
+
+    /** Voids a hold that is past its due time. */
+    async voidDue(request: OpenRequest): Promise<Voided["outcome"]> {
+      const { requestId, partition, accountId, creatorKeyId, idempotencyDigest } = request;
+      const key = keyRef(creatorKeyId, accountId, partition);
+      const { run } = connection.of(partition);
+      const { outcome } = await run(voidHold, { key, requestId, idempotencyDigest, reason: "due" });
+      if (outcome === "void") connection.metrics.settlements.inc({ outcome });
+      return outcome;
+    },
+
+    /**
+     * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are. One whose
+     * claim is on a primary that is away is not looked at, and neither is what comes behind one that an archive has yet to get.
+     * @param retentionMs of requests that were restored; all others have their own in their record
+     */
+    async collect(
+      partition: number,
+      retentionMs: number,
+      most: number,
+    ): Promise<{ looked: number; collected: number }> {
+      const { done } = partitionNames(partition);
+      const primary = connection.of(partition);
+      // A hint of what may be old enough: COLLECT looks at the store's clock.
+      const before = nowMs?.() ?? primary.nowMs();
+      const ids = await primary.command((redis) =>
+        redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most),
+      );
+      let looked = 0;
+      let collected = 0;
+      for (const requestId of ids) {
+        const task = await primary.command((redis) =>
+          redis.hget(requestName(partition, requestId), "task_id"),
+        );
+        const taskId = task || undefined;
+        const outcome = await tasks
+          .collect({ partition, requestId, taskId, retentionMs })
+          .catch(withoutClaim);
+        // All behind it have ended later: the archive has not got them either.
+        if (outcome === "unarchived") break;
+        if (outcome !== undefined) looked++;
+        if (outcome === "collected" || outcome === "missing") collected++;
+      }
+      return { looked, collected };
+    },
+  };
+}
+
+/**
+ * The partitions in whose list something is due, of all primaries that answer.
+ * @throws GatewayError `store_unavailable` if none does
+ */
+function createDueLists(
+  connection: Connection,
+  nowMs: (() => number) | undefined,
+): () => Promise<Record<DueList, ReadonlySet<number>>> {
+  const watch = createWriteWatch();
+  /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
+  const firstDue = new WeakMap<Redis, number[]>();
+
+  /**
+   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, and only if one may have changed
+   * since the last time.
+   */
+  const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
+    primary.command(async (redis) => {
+      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
+        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
+      );
+      const atMs = nowMs?.() ?? (await storeNowMs(redis));
+      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
+      if (looked) {
+        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zrange(name, "0", "0", "WITHSCORES"),
+        );
+        firstDue.set(
+          redis,
+          firsts.map((first) => Number(first[1] ?? Number.POSITIVE_INFINITY)),
+        );
+        looked();
+      }
+      const dueAt = firstDue.get(redis) ?? [];
+      for (const [at, { list, partition }] of lists.entries()) {
+        if (dueAt[at]! <= atMs) due[list].add(partition);
+      }
+    });
+
+  return async () => {
+    const due = { holds: new Set<number>(), polls: new Set<number>() };
+    const primaries = connection.primaries();
+    const results = await Promise.allSettled(primaries.map((primary) => addDue(primary, due)));
+    const failed = results.filter((result) => result.status === "rejected");
+    if (failed.length === primaries.length) throw failed[0]!.reason;
+    return due;
+  };
+}

@@ -1,0 +1,43 @@
+import { mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openLastConfirmed, readLastConfirmed } from "../../../../src/durability/losses/last-confirmed.ts";
+import { createLogger } from "../../../../src/telemetry/log.ts";
+
+const LEDGER = "tg:{p00}:ledger";
+const OLD = new Date(0);
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tollgate-confirmed-"));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const entryOf = (id: string) => ({ id, accountId: "a", kind: "charge", credits: 1, reference: "" });
+
+/** The file of a process that has long been silent. */
+async function givenFile(name: string, entry: string, format = 1): Promise<void> {
+  const path = join(folder, `${name}.marks.json`);
+  const stores = { store: { epoch: 0, marks: { [LEDGER]: entryOf(entry) }, terms: {} } };
+  await writeFile(path, JSON.stringify({ format, stores }));
+  await utimes(path, OLD, OLD);
+}
+
+// Guarantee: what a store has confirmed is forgotten by no gateway that has not learned it.
+test("only files of silent processes that were read, and have not changed since, are replaced", async () => {
+  await givenFile("ended", "5-0");
+  await givenFile("later-release", "9-0", 2);
+  await givenFile("woke-up", "6-0");
+  await writeFile(join(folder, "cut.marks.json"), '{"format":1,"stor');
+  await utimes(join(folder, "cut.marks.json"), OLD, OLD);
+  const file = openLastConfirmed(folder, createLogger("silent"));
+  await givenFile("woke-up", "8-0");
+  await utimes(join(folder, "woke-up.marks.json"), OLD, new Date(1000));
+  file.keep("store", LEDGER, entryOf("7-0"));
+  await file.save();
+  const left = (await readdir(folder)).map((name) => name.split(".")[0]);
+  expect(left).toEqual(expect.arrayContaining(["later-release", "woke-up", "cut"]));
+  expect(left).not.toContain("ended");
+  expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("8-0");
+});

@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { inStoreWords } from "../../../src/redis/reasons.ts";
+
+// Guarantee: nobody who reads why Redis is away puts an empty one in its place.
+test.each([
+  "Stream isn't writeable and enableOfflineQueue options is false",
+  "not connected",
+  "Connection is closed.",
+  "read ECONNRESET",
+  "connect ECONNREFUSED 127.0.0.1:6379",
+  "getaddrinfo ENOTFOUND redis",
+  "getaddrinfo EAI_AGAIN redis",
+  "connect EHOSTUNREACH 10.0.0.1:6379",
+  "connect ENETUNREACH 10.0.0.1:6379",
+  "connect ETIMEDOUT",
+  "Command timed out",
+  "no answer to the handshake",
+  "no answer within 2 seconds",
+])("an error of a Redis that is away says to bring it back with its data: %s", (message) => {
+  const words = inStoreWords(new Error(message));
+  expect(words).toContain("bring back this Redis with its data: an empty one in its place has no accounts");
+  expect(inStoreWords(new Error(words)), "a line that it has made stays the same").toBe(words);
+});
