@@ -42,6 +42,8 @@ export function readUpload(
   });
 
   const gathered = gatherSmallPieces((bytes) => {
+    // What was gathered before may have been refused: the rest is drained.
+    if (stopped) return;
     blocked = !form.write(bytes);
     if (!blocked) return;
     pace.forgive();
