@@ -5,6 +5,7 @@ import type { Redis } from "ioredis";
 import type { Tiers } from "../src/domain/limits.ts";
 import type { createSettlements } from "../src/settlement/deferred-settlements.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
+import { cliActor } from "../src/store/actor.ts";
 import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { IssuedKey, issueKey, KeyOptions } from "../src/store/issue-key.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
@@ -96,7 +97,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
     root,
     issueKey(redis, options) {
       const own = ownClient(redis);
-      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options);
+      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options, cliActor());
     },
     issueKeyOn: keys.issueKey,
     partitionOf: names.partitionOf,

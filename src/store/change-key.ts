@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "./actor.ts";
+import type { Actor } from "./actor.ts";
 import type { KeyRecord } from "./keys.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
@@ -35,7 +35,7 @@ export async function changeKey(
   nodes: RedisNodes,
   key: KeyRecord,
   changes: KeyChanges,
-  actor: Actor = cliActor(),
+  actor: Actor,
   ifRevisions?: readonly number[],
 ): Promise<"changed" | "unchanged"> {
   requireUnrevoked(key);

@@ -1,5 +1,5 @@
 import { unknownAccount } from "./accounts.ts";
-import { type Actor, cliActor } from "./actor.ts";
+import type { Actor } from "./actor.ts";
 import type { LedgerEntry } from "./ledger-entries.ts";
 import { partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -36,7 +36,7 @@ export async function grantCredits(
   accountId: string,
   amount: number,
   reference: string,
-  actor: Actor = cliActor(),
+  actor: Actor,
   readArchived?: ReadArchived,
 ): Promise<Grant> {
   requireAccountId(accountId);

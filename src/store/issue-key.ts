@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { randomAccountId } from "./accounts.ts";
-import { type Actor, cliActor } from "./actor.ts";
+import type { Actor } from "./actor.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
@@ -80,7 +80,7 @@ const notReserved = (): OperatorError =>
 export async function issueKey(
   nodes: RedisNodes,
   options: KeyOptions = {},
-  actor: Actor = cliActor(),
+  actor: Actor,
 ): Promise<IssuedKey> {
   const { credits = 0 } = options;
   const isWritable = (redis: Redis): boolean => nodes.isWritable?.(redis) ?? true;

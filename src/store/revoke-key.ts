@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "./actor.ts";
+import type { Actor } from "./actor.ts";
 import type { KeyRecord } from "./keys.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
@@ -9,7 +9,7 @@ import { revoke } from "./scripts/revoke.ts";
 export async function revokeKey(
   nodes: RedisNodes,
   key: KeyRecord,
-  actor: Actor = cliActor(),
+  actor: Actor,
 ): Promise<"revoked" | "already_revoked"> {
   const redis = nodes.of(key.partition);
   nodes.requireWritable?.([redis]);

@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "./actor.ts";
+import type { Actor } from "./actor.ts";
 import { type IssuedKey, issueKey } from "./issue-key.ts";
 import type { KeyRecord } from "./keys.ts";
 import { keyNames } from "./names.ts";
@@ -21,7 +21,7 @@ export async function rotateKey(
   nodes: RedisNodes,
   old: KeyRecord,
   overlapMs: number,
-  actor: Actor = cliActor(),
+  actor: Actor,
   keysMax?: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
   // Before anything else: without an overlap the rotation has revoked it.

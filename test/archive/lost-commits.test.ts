@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { findKey } from "../../src/store/keys.ts";
 import { revokeKey } from "../../src/store/revoke-key.ts";
 import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
@@ -44,7 +45,7 @@ async function givenLostRevocation(keepMs?: number) {
   const key = await stage.givenKey("acme");
   const copier = await stage.copier(keepMs === undefined ? {} : { keepMs });
   await copier.copy();
-  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId), cliActor());
   await copier.copy();
   expect(await revokedKeys()).toHaveLength(1);
   // The version of the key, the audit record and the batch.

@@ -9,6 +9,7 @@ import { identifyOrClaim } from "../../src/ledger/archive/identity.ts";
 import { migrate } from "../../src/ledger/archive/migrations.ts";
 import { createTables } from "../../src/ledger/archive/tables.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { createArchiveSource } from "../../src/store/archive-source.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
@@ -101,10 +102,14 @@ function copierOn(connection: Connection, archive: ReturnType<typeof connectArch
 async function givenKeys(redis: Redis): Promise<KeyRef[]> {
   const issued = await Promise.all(
     times(ACCOUNTS, () =>
-      issueKey(oneNode(redis), {
-        credits: 10_000_000,
-        limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 1_000_000 },
-      }),
+      issueKey(
+        oneNode(redis),
+        {
+          credits: 10_000_000,
+          limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 1_000_000 },
+        },
+        cliActor(),
+      ),
     ),
   );
   return issued.map(({ keyId, accountId }) => keyRef(keyId, accountId, partitionOf(accountId, PARTITIONS)));

@@ -9,6 +9,7 @@ import { identifyOrClaim } from "../../src/ledger/archive/identity.ts";
 import { migrate } from "../../src/ledger/archive/migrations.ts";
 import { createTables } from "../../src/ledger/archive/tables.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { createArchiveSource } from "../../src/store/archive-source.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/store/connection.ts";
 import { grantCredits } from "../../src/store/grants.ts";
@@ -151,9 +152,13 @@ function createTraffic(nodes: RedisNodes, connection: Parameters<typeof createSt
 
   return {
     givenKey: (accountId?: string) =>
-      issueKey(nodes, { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } }),
+      issueKey(
+        nodes,
+        { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } },
+        cliActor(),
+      ),
     grant: (key: IssuedKey, reference: string, amount = 5) =>
-      grantCredits(nodes, key.accountId, amount, reference),
+      grantCredits(nodes, key.accountId, amount, reference, cliActor()),
     /** A request of this key, carried to its end; answers its id. */
     async ended(key: IssuedKey, end: "completed" | "failed" | "refused" | "due" | "bound" = "completed") {
       const stage = stageOf(key);

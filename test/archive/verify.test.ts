@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { verifyArchiveBeside } from "../../src/ledger/verify-beside.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { changeKey } from "../../src/store/change-key.ts";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { findKey } from "../../src/store/keys.ts";
@@ -43,7 +44,12 @@ test("an archive that has what the store has is right", async () => {
 test("what is not copied yet is no violation", async () => {
   await stage.grant(keys[0]!, "not copied");
   await stage.givenKey("acme-new");
-  await changeKey(stage.nodes, await findKey(stage.nodes, keys[1]!.keyId), { tier: "enterprise" });
+  await changeKey(
+    stage.nodes,
+    await findKey(stage.nodes, keys[1]!.keyId),
+    { tier: "enterprise" },
+    cliActor(),
+  );
   expect(await verify()).toMatchObject({ ok: true, violations: [] });
   await copier.copy();
   expect(await verify()).toMatchObject({ ok: true, entries: 32, keys: 7 });

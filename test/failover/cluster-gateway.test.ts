@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { createConnection } from "../../src/store/connection.ts";
 import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
@@ -28,11 +29,15 @@ beforeAll(async () => {
   const nodes = await nodesNow();
   keys = await Promise.all(
     Array.from({ length: PARTITIONS }, (_, partition) =>
-      issueKey(nodes, {
-        accountId: accountIn(partition),
-        credits: 100_000,
-        limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 10_000 },
-      }),
+      issueKey(
+        nodes,
+        {
+          accountId: accountIn(partition),
+          credits: 100_000,
+          limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 10_000 },
+        },
+        cliActor(),
+      ),
     ),
   );
 }, 60_000);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
@@ -17,7 +18,7 @@ beforeAll(async () => {
   await ready(gateway);
   const primary = await trio.healthy();
   const limits = { rateLimit: 10_000, maxConcurrent: 1000 };
-  key = (await issueKey(oneNode(primary.client), { credits: 100_000, limits })).key;
+  key = (await issueKey(oneNode(primary.client), { credits: 100_000, limits }, cliActor())).key;
 });
 afterAll(async () => {
   await gateway?.stop();

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { listPartitions, thawPartitions } from "../../src/store/freezing.ts";
 import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { partitionOf } from "../../src/store/names.ts";
@@ -33,11 +34,15 @@ beforeAll(async () => {
   const nodes = await nodesOf(cluster);
   customers = await Promise.all(
     Array.from({ length: PARTITIONS }, async (_, partition) => ({
-      key: await issueKey(nodes, {
-        accountId: accountIn(partition),
-        credits: CREDITS,
-        limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
-      }),
+      key: await issueKey(
+        nodes,
+        {
+          accountId: accountIn(partition),
+          credits: CREDITS,
+          limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
+        },
+        cliActor(),
+      ),
       made: 0,
     })),
   );

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { issueKey, type KeyOptions } from "../../src/store/issue-key.ts";
 import { findKey } from "../../src/store/keys.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
@@ -120,7 +121,7 @@ describe("keys", () => {
   test("what could not be a key, an account or a limit is refused, and nothing is made", async () => {
     const accountId = randomId("acc");
     const refused = (options: KeyOptions) =>
-      expect(issueKey(oneNode(connection.redis), { accountId, ...options })).rejects;
+      expect(issueKey(oneNode(connection.redis), { accountId, ...options }, cliActor())).rejects;
     for (const id of ["", "a b", "a:b", "ä", "x".repeat(65)]) {
       await refused({ accountId: id }).toThrow("account id");
     }
@@ -154,7 +155,9 @@ describe("keys", () => {
     const accountId = randomId("acc");
     await connection.redis.set(indexName(digestOf(token)), `${randomId("key")} ${accountId}`);
     const options = { token, accountId, credits: 5 };
-    const ends = await Promise.allSettled(times(3, () => issueKey(oneNode(connection.redis), options)));
+    const ends = await Promise.allSettled(
+      times(3, () => issueKey(oneNode(connection.redis), options, cliActor())),
+    );
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 5 });
   });
@@ -182,7 +185,7 @@ describe("keys", () => {
 
   test("list shows the keys of an account, and all", async () => {
     const { accountId, keyId } = await givenCliAccount(connection);
-    const second = await issueKey(oneNode(connection.redis), { accountId });
+    const second = await issueKey(oneNode(connection.redis), { accountId }, cliActor());
     const { keys } = await json("keys", "list", "--account", accountId);
     expect(keys.map((key: { key_id: string }) => key.key_id).sort()).toEqual([keyId, second.keyId].sort());
     const all = await json("keys", "list");
@@ -264,7 +267,7 @@ describe("keys", () => {
     const { keyId, accountId } = await givenCliAccount(connection);
     const old = await findKey(oneNode(connection.redis), keyId);
     const ends = await Promise.allSettled(
-      times(3, () => rotateKey(oneNode(connection.redis), old, 3_600_000)),
+      times(3, () => rotateKey(oneNode(connection.redis), old, 3_600_000, cliActor())),
     );
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     const { rotated_to } = await json("keys", "show", keyId);

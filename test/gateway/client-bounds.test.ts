@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, onTestFinished, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, givenGateway, limitsOf, send, type TestGateway, until } from "../support/gateway.ts";
@@ -422,7 +423,7 @@ describe("connections", () => {
     expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
     const redis = new Redis(redisUrl);
     onTestFinished(() => redis.disconnect());
-    const { key } = await issueKey(oneNode(redis), { credits: 100 });
+    const { key } = await issueKey(oneNode(redis), { credits: 100 }, cliActor());
     const made = await send(gateway.url, "POST", "/api/v1/gen2/text-to-video", { key, body: BOAT });
     expectStatus(made, 200);
   });

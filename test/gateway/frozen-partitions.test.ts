@@ -6,6 +6,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
@@ -60,7 +61,11 @@ function givenKeyIn(partition: number): Promise<IssuedKey> {
   for (;;) {
     const accountId = randomId("acc");
     if (partitionOf(accountId, PARTITIONS) !== partition) continue;
-    return issueKey(nodes, { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } });
+    return issueKey(
+      nodes,
+      { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } },
+      cliActor(),
+    );
   }
 }
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import type { IssuedKey, KeyOptions } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
@@ -138,7 +139,7 @@ describe("after a definite refusal the key may be used again", () => {
   test("402", async () => {
     const key = await given({ credits: 5 });
     expectStatus(await keyed(key, "a"), 402);
-    await grantCredits(oneNode(redis.client), key.accountId, 5, "more");
+    await grantCredits(oneNode(redis.client), key.accountId, 5, "more", cliActor());
     expectStatus(await keyed(key, "a"), 200);
   });
 

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, type Reply, until } from "../support/gateway.ts";
@@ -200,7 +201,7 @@ describe("keys", () => {
     const accountId = await stage.givenAccount();
     const nodes = oneNode(stage.gateway.redis);
     const givenKeyPath = async () => {
-      const { keyId } = await issueKey(nodes, { accountId, tier: "gone" });
+      const { keyId } = await issueKey(nodes, { accountId, tier: "gone" }, cliActor());
       return `/accounts/${accountId}/keys/${keyId}`;
     };
     const path = await givenKeyPath();

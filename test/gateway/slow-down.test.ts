@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
@@ -130,7 +131,7 @@ describe("generations for which the credits do not suffice", () => {
     const key = await withCredits(0);
     expectStatus(await generate(stage.gateway, key), 402);
     expect((await many(() => generate(stage.gateway, key))).refused.length).toBeGreaterThan(0);
-    await grantCredits(oneNode(stage.redis.client), key.accountId, (MANY + 1) * PRICE, "bought");
+    await grantCredits(oneNode(stage.redis.client), key.accountId, (MANY + 1) * PRICE, "bought", cliActor());
     await until(async () => (await generate(stage.gateway, key)).status === 200, "a generation to pass");
     const { passed } = await many(() => generate(stage.gateway, key));
     expect(passed.map(({ status }) => status)).toEqual(Array(MANY).fill(200));

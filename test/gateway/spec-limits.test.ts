@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { readKey } from "../../src/store/keys.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { refusalsOf } from "../../src/store/refusals.ts";
@@ -117,7 +118,7 @@ describe("the limits", () => {
     expectStatus(await generate(issued.key), 200);
     const nodes = oneNode(gateway.redis);
     const old = (await readKey(nodes, issued.keyId, issued.accountId))!;
-    const fresh = await rotateKey(nodes, old, 0);
+    const fresh = await rotateKey(nodes, old, 0, cliActor());
     expect((await readKey(nodes, fresh.keyId, fresh.accountId))?.spentThisMonth).toBe(10);
     expect((await generate(fresh.key)).body.code).toBe(2006);
   });

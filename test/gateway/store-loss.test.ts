@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import type { SentCharge } from "../../src/store/loss/confirmed-charges.ts";
 import { createFailoverLosses } from "../../src/store/loss/failover-losses.ts";
@@ -174,7 +175,7 @@ test("the console reads an older store and does not write to it", async () => {
   const session = createOperatorSession({ redisUrl: redis.url, partitions: 1, allowNoPersistence: true });
   try {
     expect(await session.run((nodes) => nodes.ofName(META).hexists(META, "older"))).toBe(1);
-    const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1"));
+    const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1", cliActor()));
     await expect(grant).rejects.toThrow("tollgate store accept");
     await acceptStore(oneNode(redis.client), undefined, []);
     await expect(session.write(async () => "done")).resolves.toEqual({

@@ -13,6 +13,7 @@ import { readConfig, requireLoaded } from "../../src/config/config.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { startGateway } from "../../src/start-gateway.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
@@ -69,7 +70,11 @@ async function givenSecureGateway(options: { clientCa?: string } = {}) {
     lines,
     port: Number(new URL(gateway.url).port),
     givenKey: () =>
-      issueKey(oneNode(redis), { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } }),
+      issueKey(
+        oneNode(redis),
+        { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } },
+        cliActor(),
+      ),
     async stop() {
       await gateway.drain();
       redis.disconnect();

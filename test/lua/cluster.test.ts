@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { ClaimError } from "../../src/store/claims.ts";
 import { createClient } from "../../src/store/client.ts";
 import { grantCredits } from "../../src/store/grants.ts";
@@ -60,12 +61,12 @@ test("the server refuses names of two slots, so that the tests below prove somet
 });
 
 test("an account lives its whole life on a cluster", async () => {
-  const { key: token, accountId } = await issueKey(oneNode(connection.redis), { credits: 100 });
+  const { key: token, accountId } = await issueKey(oneNode(connection.redis), { credits: 100 }, cliActor());
   const key = await createStage(connection).store.lookup(digestOf(token), {
     standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
   });
   if (!key) throw new Error("the key is not found");
-  expect(await grantCredits(oneNode(connection.redis), accountId, 20, "order 1")).toMatchObject({
+  expect(await grantCredits(oneNode(connection.redis), accountId, 20, "order 1", cliActor())).toMatchObject({
     balance: 120,
   });
   const stage = createStage(connection, { partition: key.partition });

@@ -11,6 +11,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { Call } from "../../src/operator/manage/route.ts";
 import { createRoutes } from "../../src/operator/manage/routes.ts";
 import type { Services } from "../../src/operator/manage/services.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { findKey, type KeyRecord } from "../../src/store/keys.ts";
@@ -46,7 +47,7 @@ beforeAll(async () => {
   away = nodes.all().find((redis) => redis !== nodes.ofName(META))!;
   keys = [];
   for (let at = 0; at < ACCOUNTS; at++) {
-    keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100 }));
+    keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100 }, cliActor()));
   }
   expect(keys.filter(isThere).length).toBeGreaterThan(0);
   expect(keys.filter(isThere).length).toBeLessThan(ACCOUNTS);
@@ -225,7 +226,7 @@ test("a grant does not wait for a server that it does not write to, and no loss 
   await leave(away);
   const writable = await findWritable(nodes, folder);
   const [{ accountId }] = keys.filter(isThere) as [IssuedKey];
-  const granted = grantCredits({ ...nodes, ...writable }, accountId, 5, "while one is away");
+  const granted = grantCredits({ ...nodes, ...writable }, accountId, 5, "while one is away", cliActor());
   expect(await granted).toMatchObject({ balance: 105 });
   const reads = readsOfMost(nodes);
   expect(await listLoss(nodes, folder, () => [], reads)).toBeUndefined();

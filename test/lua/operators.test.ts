@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Actor } from "../../src/store/actor.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
 import { changeKey } from "../../src/store/change-key.ts";
 import { createClient } from "../../src/store/client.ts";
@@ -467,7 +468,12 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
   for (const _ of [1, 2]) await changeKey(nodes, key, { tier: "iron", label: null }, BOB, [_ === 1 ? 0 : 1]);
   refusals.push(await refusal(changeKey(nodes, key, { tier: "gold" }, BOB, [0])));
   const ghost = randomId("key");
-  const { outcome } = await scriptsOf(client).run(change, { keyId: ghost, partition, fields: { tier: "x" } });
+  const { outcome } = await scriptsOf(client).run(change, {
+    actor: cliActor(),
+    keyId: ghost,
+    partition,
+    fields: { tier: "x" },
+  });
   const noKey = [outcome, await client.exists(keyNames(partition, ghost).key)];
 
   await givenRequests(nodes, issued, accountId);

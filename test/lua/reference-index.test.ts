@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { adjustCredits } from "../../src/store/adjustments.ts";
 import { createClient } from "../../src/store/client.ts";
 import { grantCredits } from "../../src/store/grants.ts";
@@ -53,7 +54,7 @@ async function givenReferences(to: RedisNodes): Promise<{ keyId: string }> {
   for (const accountId of ids) await grant(to, accountId, `invoice of ${accountId}`);
   for (const accountId of ids.slice(3, 6)) await grant(to, accountId, "Autumn sale");
   await adjustCredits(to, "acc_1", { amount: -3, reason: "typo", reference: "ticket 1" }, ACTOR);
-  return issueKey(to, { accountId: "acc_2", credits: 5 });
+  return issueKey(to, { accountId: "acc_2", credits: 5 }, cliActor());
 }
 
 test("finds the accounts of grants, adjustments and first credits, in whichever partition they are", async () => {

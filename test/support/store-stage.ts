@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { expect } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { isRunning } from "../../src/store/process-files.ts";
@@ -119,11 +120,15 @@ export async function givenStage(
 
 /** A key of a fresh account with room for anything. */
 export const givenKey = (client: Redis, key: KeyOptions = {}): Promise<IssuedKey> =>
-  issueKey(oneNode(client), {
-    credits: 1000,
-    ...key,
-    limits: { rateLimit: 1000, maxConcurrent: 1000, ...key.limits },
-  });
+  issueKey(
+    oneNode(client),
+    {
+      credits: 1000,
+      ...key,
+      limits: { rateLimit: 1000, maxConcurrent: 1000, ...key.limits },
+    },
+    cliActor(),
+  );
 
 export const generate = (
   gateway: Pick<TestGateway, "request">,
