@@ -110,7 +110,10 @@ function gatherSmallPieces(write: (bytes: Buffer) => void) {
     add(piece: Buffer): void {
       const isSmall = piece.length < SMALL_BYTES;
       if (!isSmall || length + piece.length > GATHERED_BYTES_MAX) flush();
-      if (!isSmall) return write(piece);
+      if (!isSmall) {
+        write(piece);
+        return;
+      }
       space ??= Buffer.allocUnsafeSlow(GATHERED_BYTES_MAX);
       space.set(piece, length);
       length += piece.length;
