@@ -1,6 +1,6 @@
 # docker build -t tollgate .                              the gateway
 # docker build --target sandbox -t tollgate-sandbox .     the stand-in generator, to try things out
-# TypeScript runs as it is, so nothing is compiled.
+# The gateway runs as a bundle (npm run bundle): it starts in a third of the time and needs no node_modules. Decision 0069.
 
 FROM node:26-slim AS dependencies
 WORKDIR /app
@@ -18,11 +18,15 @@ USER 1000:1000
 EXPOSE 4010
 CMD ["node", "--disable-sigusr1", "src/sandbox/main.ts"]
 
-# A stand-in for the generator has no place beside the real one, so it is taken out before the last stage copies.
-FROM node:26-slim AS source
+FROM node:26-slim AS bundle
 WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY tools/bundle.ts ./tools/bundle.ts
+COPY config ./config
+COPY lua ./lua
 COPY src ./src
-RUN rm -r src/sandbox
+RUN node tools/bundle.ts
 
 FROM node:26-slim AS gateway
 # Probes and Prometheus come from outside the container. Never publish the admin port to the internet.
@@ -30,11 +34,7 @@ ENV NODE_ENV=production ADMIN_HOST=0.0.0.0
 WORKDIR /app
 # The gateway needs no package manager, and those of the base image bring a hundred packages of their own.
 RUN cd ../usr/local && rm -rf lib/node_modules bin/npm bin/npx bin/corepack bin/yarn bin/yarnpkg ../../opt/yarn-*
-COPY --from=dependencies /app/node_modules ./node_modules
-COPY package.json ./
-COPY config ./config
-COPY lua ./lua
-COPY --from=source /app/src ./src
+COPY --from=bundle /app/dist ./
 # The only folder that is written: charges that wait for Redis outlive the container when this one does. All else
 # belongs to root, so the root filesystem may be read-only.
 RUN mkdir .tollgate && chown 1000:1000 .tollgate
@@ -54,4 +54,4 @@ LABEL org.opencontainers.image.title="Tollgate" \
   org.opencontainers.image.revision="${REVISION}"
 STOPSIGNAL SIGTERM
 # No npm in between: the signal must reach node.
-CMD ["node", "--disable-sigusr1", "src/main.ts"]
+CMD ["node", "--disable-sigusr1", "src/main.js"]

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { issueKey } from "../src/operations/keys/issue-key.ts";
+import { cliActor } from "../src/records/actor.ts";
 import { accountNames, partitionOf } from "../src/records/names.ts";
 import { oneNode } from "../src/redis/nodes.ts";
 import { startRedis } from "../src/sandbox/redis.ts";
@@ -237,7 +238,7 @@ async function main(): Promise<boolean> {
     const limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 };
     const keys: string[] = [];
     for (let n = 0; n < KEYS; n++)
-      keys.push((await issueKey(oneNode(redis), { credits: 1_000_000, limits })).key);
+      keys.push((await issueKey(oneNode(redis), { credits: 1_000_000, limits }, cliActor())).key);
     await seed(redis, 64);
     const free = { HOST: "127.0.0.1", PORT: "0", ADMIN_PORT: "0" };
     const env = { ...free, REDIS_URL: server.url, UPSTREAM_URL: upstream.url, UPSTREAM_API_KEY: "secret" };

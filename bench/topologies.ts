@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import type { IssuedKey } from "../src/operations/keys/issue-key.ts";
+import { cliActor } from "../src/records/actor.ts";
 import type { RedisNodes } from "../src/redis/nodes.ts";
 import { freePort, startRedis } from "../src/sandbox/redis.ts";
 import { evenRanges, PARTITIONS, slotOfName, slotOfPartition } from "../test/failover/slots.ts";
@@ -131,7 +132,7 @@ export async function issueKeysOn(tree: Tree, { nodes }: Topology, count: number
   const issued: IssuedKey[] = [];
   while (issued.length < count) {
     const batch = Array.from({ length: Math.min(BATCH, count - issued.length) }, () =>
-      tree.issueKeyOn(nodes, { credits: 1_000_000_000, limits: GENEROUS }),
+      tree.issueKeyOn(nodes, { credits: 1_000_000_000, limits: GENEROUS }, cliActor()),
     );
     issued.push(...(await Promise.all(batch)));
   }

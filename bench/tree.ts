@@ -6,6 +6,7 @@ import type { Tiers } from "../src/domain/limits.ts";
 import type { createSettlements } from "../src/durability/deferred-settlements.ts";
 import type { rollUp } from "../src/ledger/rolling-up.ts";
 import type { IssuedKey, issueKey, KeyOptions } from "../src/operations/keys/issue-key.ts";
+import { cliActor } from "../src/records/actor.ts";
 import type { keyRef, partitionOf } from "../src/records/names.ts";
 import type { Connection, createConnection } from "../src/redis/connection.ts";
 import type { oneNode, RedisNodes } from "../src/redis/nodes.ts";
@@ -111,7 +112,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
     root,
     issueKey(redis, options) {
       const own = ownClient(redis);
-      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options);
+      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options, cliActor());
     },
     issueKeyOn: keys.issueKey,
     partitionOf: names.partitionOf,

@@ -11,7 +11,7 @@ const INTRODUCTION = `# Command line
 
 Written by \`npm run generate\` from [src/commands](../src/commands); change it there.
 
-\`tollgate\` stands for \`npm run -s tollgate --\` in the repository, and for \`node src/cli.ts\` in the Docker image.
+\`tollgate\` stands for \`npm run -s tollgate --\` in the repository, and for \`node src/cli.js\` in the Docker image.
 \`npm link\` puts the command itself on the PATH. It works on the Redis at \`REDIS_URL\`, else on the config's; where a
 command needs the config (tiers, the upstream), that is \`TOLLGATE_CONFIG\`, as for the gateway.
 

@@ -30,8 +30,8 @@ export function unknownName(path: string, name: string, known: readonly string[]
 }
 
 const FORMATS: Readonly<Record<string, string>> = {
-  "https-url": "an https URL",
-  "web-url": "an http or https URL",
+  "https-url": "an https URL with a valid host and port",
+  "web-url": "an http or https URL with a valid host and port",
   date: "a day such as 2026-10-31",
   "date-time": "a time such as 2026-10-31T12:00:00Z",
 };

@@ -135,6 +135,16 @@ const ROWS: readonly Row[] = [
     advice: "see `tollgate partitions list`, and run this again when it is thawed",
   },
   {
+    matches: /^OOM command not allowed/,
+    why: "Redis is full (OOM, maxmemory): nothing is written that takes memory",
+    advice: "give it more memory, or let the archive take finished entries; see docs/operations.md, Sizing",
+  },
+  {
+    matches: /^WRONGTYPE/,
+    why: "a key of this Redis is not of the type that Tollgate gives it (WRONGTYPE)",
+    advice: "see whether another program uses this Redis, or this number of its databases",
+  },
+  {
     matches: /^NOAUTH/,
     why: "Redis wants a password (NOAUTH)",
     advice: "give its user and password in REDIS_URL, as in redis://user:password@host:6379",

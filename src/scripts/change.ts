@@ -1,4 +1,4 @@
-import { type Actor, actorText, cliActor } from "../records/actor.ts";
+import { type Actor, actorText } from "../records/actor.ts";
 import { keyNames, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -13,8 +13,7 @@ interface ChangeCall {
   fields: Readonly<Record<string, string | number | null>>;
   /** As the audit has it. */
   action?: "key.patch" | "key.rotate";
-  /** The system user when left out. */
-  actor?: Actor;
+  actor: Actor;
 }
 
 export type Changed =
@@ -26,7 +25,7 @@ export const change: Script<ChangeCall, Changed> = {
   name: "change",
   isBatched: false,
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
-  args: ({ unless = "", ifRevisions = [], action = "key.patch", actor = cliActor(), fields }) => [
+  args: ({ unless = "", ifRevisions = [], action = "key.patch", actor, fields }) => [
     unless,
     ifRevisions.join(),
     actorText(actor),

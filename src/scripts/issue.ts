@@ -1,5 +1,5 @@
 import type { OwnLimits } from "../domain/limits.ts";
-import { type Actor, actorText, cliActor } from "../records/actor.ts";
+import { type Actor, actorText } from "../records/actor.ts";
 import { accountNames, type KeyRef, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -26,8 +26,7 @@ interface IssueCall {
   credits: number;
   /** Under which the credits are granted. */
   reference: string;
-  /** The system user when left out. */
-  actor?: Actor;
+  actor: Actor;
 }
 
 /** `balance`: credits that can be spent. */
@@ -45,7 +44,7 @@ export const issue: Script<IssueCall, Issued> = {
     const { accounts, tiers } = partitionNames(partition);
     return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
   },
-  args({ key, tier, digest, limits, credits, reference, actor = cliActor(), ...more }) {
+  args({ key, tier, digest, limits, credits, reference, actor, ...more }) {
     const { rateLimit, maxConcurrent, dailyLimit } = limits;
     const record = {
       tier,

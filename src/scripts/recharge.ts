@@ -1,4 +1,4 @@
-import { type Actor, actorText, cliActor } from "../records/actor.ts";
+import { type Actor, actorText } from "../records/actor.ts";
 import { accountNames, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -10,8 +10,7 @@ interface RechargeCall {
   reference: string;
   /** How many references of the account were forgotten when the archive was found not to have this one. */
   lookedUp?: number;
-  /** The system user when left out. */
-  actor?: Actor;
+  actor: Actor;
 }
 
 export type Recharged =
@@ -29,7 +28,7 @@ export const recharge: Script<RechargeCall, Recharged> = {
     const { account, references, checkpoint } = accountNames(partition, accountId);
     return [account, partitionNames(partition).ledger, references, checkpoint];
   },
-  args: ({ accountId, amount, reference, lookedUp = 0, actor = cliActor() }) => [
+  args: ({ accountId, amount, reference, lookedUp = 0, actor }) => [
     accountId,
     amount,
     reference,

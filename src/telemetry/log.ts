@@ -14,7 +14,7 @@ export function createLogger(
     {
       level,
       base: { service: "tollgate" },
-      timestamp: pino.stdTimeFunctions.isoTime,
+      timestamp: isoTimeOfNow(),
       formatters: { level: (label) => ({ level: label }) },
       redact: {
         paths: ["authorization", "*.authorization", "apiKey", "*.apiKey", "key", "*.headers"],
@@ -23,6 +23,18 @@ export function createLogger(
     },
     to,
   );
+}
+
+/** The time of a line, as pino's own `isoTime` writes it; the lines of one millisecond share the text. */
+function isoTimeOfNow(): () => string {
+  let atMs = Number.NaN;
+  let text = "";
+  return () => {
+    const nowMs = Date.now();
+    if (nowMs !== atMs) text = `,"time":"${new Date(nowMs).toISOString()}"`;
+    atMs = nowMs;
+    return text;
+  };
 }
 
 /** The log of who did what. Its lines are written whatever the level of `log` is, or is set to later. */

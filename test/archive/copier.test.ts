@@ -105,7 +105,7 @@ test("of batches, only the latest row of each partition stays", async () => {
   const { archive } = archiveNames(partitionOf("acme", PARTITIONS));
   const numbers = new Set<string>();
   for (const tier of ["enterprise", "standard", "enterprise"]) {
-    await changeKey(stage.nodes, await findKey(stage.nodes, key.keyId), { tier });
+    await changeKey(stage.nodes, await findKey(stage.nodes, key.keyId), { tier }, cliActor());
     await copier.copy();
     await copier.copy();
     const number = await stage.redis.hget(archive, "batch");
@@ -131,9 +131,14 @@ test("a change of a key is a new version, and the views show the latest", async 
   const copier = await stage.copier();
   const { keyId } = await stage.givenKey();
   await copier.copy();
-  await changeKey(stage.nodes, await findKey(stage.nodes, keyId), { tier: "enterprise", dailyLimit: 7 });
+  await changeKey(
+    stage.nodes,
+    await findKey(stage.nodes, keyId),
+    { tier: "enterprise", dailyLimit: 7 },
+    cliActor(),
+  );
   await copier.copy();
-  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId), cliActor());
   await copier.copy();
   const keys = await stage.database.query(
     "SELECT tier, daily_limit::int, revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys",
@@ -152,7 +157,7 @@ test("a change counts though the clock of Redis has gone back since the one befo
   // The clock of the former primary was ahead.
   for (const table of ["account_versions", "api_key_versions"])
     await stage.database.query(`UPDATE tollgate.${table} SET version = version + 3600000`);
-  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId), cliActor());
   await patchAccount(stage.nodes, "acme", { label: "after" }, actor);
   await copier.copy();
   expect(
@@ -351,7 +356,7 @@ test("while copying fails the lag grows, though no entry waits", async () => {
   const { keyId } = await stage.givenKey();
   const copier = await stage.copier();
   await copier.copy();
-  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId), cliActor());
   copier.archive.close();
   await copier.round();
   expect(copier.fault()).toBeInstanceOf(Error);

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
 
 // A standby of PostgreSQL takes over that lacks the last commits: what they had is copied again, also without a ledger entry.
@@ -44,7 +45,7 @@ async function givenLostRevocation(keepMs?: number) {
   const key = await stage.givenKey("acme");
   const copier = await stage.copier(keepMs === undefined ? {} : { keepMs });
   await copier.copy();
-  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId), cliActor());
   await copier.copy();
   expect(await revokedKeys()).toHaveLength(1);
   // The version of the key, the audit record and the batch.

@@ -11,6 +11,7 @@ import { migrate } from "../../src/archive/migrations.ts";
 import { createTables } from "../../src/archive/tables.ts";
 import { rollUp } from "../../src/ledger/rolling-up.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -101,10 +102,14 @@ function copierOn(connection: Connection, archive: ReturnType<typeof connectArch
 async function givenKeys(redis: Redis): Promise<KeyRef[]> {
   const issued = await Promise.all(
     times(ACCOUNTS, () =>
-      issueKey(oneNode(redis), {
-        credits: 10_000_000,
-        limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 1_000_000 },
-      }),
+      issueKey(
+        oneNode(redis),
+        {
+          credits: 10_000_000,
+          limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 1_000_000 },
+        },
+        cliActor(),
+      ),
     ),
   );
   return issued.map(({ keyId, accountId }) => keyRef(keyId, accountId, partitionOf(accountId, PARTITIONS)));

@@ -54,7 +54,7 @@ test("keys and accounts are in the archive as the older copy has them, and later
   await copier.copy();
   const putBack = await copyOfRedis();
   await stage.grant(key, "order-1");
-  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId), cliActor());
   const later = await stage.givenKey("acme");
   // In the same partition: there a fork is found.
   await createAccount(stage.nodes, { accountId: otherAccount("acme") }, cliActor("ann"));
@@ -79,7 +79,7 @@ test("an older copy without any entry less is found, too", async () => {
   await copier.copy();
   const putBack = await copyOfRedis();
   for (const tier of ["enterprise", "standard", "enterprise"]) {
-    await changeKey(stage.nodes, await findKey(stage.nodes, key.keyId), { tier });
+    await changeKey(stage.nodes, await findKey(stage.nodes, key.keyId), { tier }, cliActor());
     await copier.copy();
   }
   await copier.stop();
@@ -94,7 +94,7 @@ test("a fork found by a copier that goes on copies keys again, too", async () =>
   await copier.copy();
   const putBack = await copyOfRedis();
   await stage.grant(key, "order-1");
-  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
+  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId), cliActor());
   await copier.copy();
   await putBack();
   await stage.grant(key, "order-2");
@@ -112,7 +112,7 @@ async function givenCopied() {
   return { key, copier, putBack: await copyOfRedis() };
 }
 
-const revoke = async (keyId: string) => revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+const revoke = async (keyId: string) => revokeKey(stage.nodes, await findKey(stage.nodes, keyId), cliActor());
 const statuses = () => stage.database.query("SELECT settings->>'status' AS status FROM tollgate.accounts");
 const generation = () =>
   stage.redis.hget(archiveNames(partitionOf("acme", PARTITIONS)).archive, "generation");

@@ -127,14 +127,14 @@ describe("a restored store", () => {
     await givenExample(stage);
     const accountId = "acme";
     const [kept, revoked] = await Promise.all(
-      times(2, () => issueKey(stage.nodes, { accountId, tier: "gold" })),
+      times(2, () => issueKey(stage.nodes, { accountId, tier: "gold" }, cliActor())),
     );
-    await revokeKey(stage.nodes, await findKey(stage.nodes, revoked!.keyId));
+    await revokeKey(stage.nodes, await findKey(stage.nodes, revoked!.keyId), cliActor());
     const lost = await readTierCounts(stage.nodes);
     expect(lost.keys).toMatchObject({ gold: 1 });
     await restored();
     expect(await readTierCounts(empty.nodes)).toEqual(lost);
-    await changeKey(empty.nodes, await findKey(empty.nodes, kept!.keyId), { tier: "silver" });
+    await changeKey(empty.nodes, await findKey(empty.nodes, kept!.keyId), { tier: "silver" }, cliActor());
     const { gold: _, ...others } = lost.keys;
     expect((await readTierCounts(empty.nodes)).keys).toEqual({ ...others, silver: 1 });
   });
@@ -253,7 +253,12 @@ describe("a restored store", () => {
     await stage.ended(key, "completed");
     await stage.ended(key, "bound");
     await stage.ended(key, "failed");
-    const { keyId: heir } = await rotateKey(stage.nodes, await findKey(stage.nodes, key.keyId), 3_600_000);
+    const { keyId: heir } = await rotateKey(
+      stage.nodes,
+      await findKey(stage.nodes, key.keyId),
+      3_600_000,
+      cliActor(),
+    );
     const spentOf = async (nodes: RedisNodes) =>
       Promise.all([key.keyId, heir, idle.keyId].map(async (id) => (await findKey(nodes, id)).spentThisMonth));
     expect(await spentOf(stage.nodes)).toEqual([20, 20, 0]);

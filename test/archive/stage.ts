@@ -11,6 +11,7 @@ import { migrate } from "../../src/archive/migrations.ts";
 import { createTables } from "../../src/archive/tables.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, archiveNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/redis/connection.ts";
@@ -151,9 +152,13 @@ function createTraffic(nodes: RedisNodes, connection: Parameters<typeof createSt
 
   return {
     givenKey: (accountId?: string) =>
-      issueKey(nodes, { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } }),
+      issueKey(
+        nodes,
+        { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } },
+        cliActor(),
+      ),
     grant: (key: IssuedKey, reference: string, amount = 5) =>
-      grantCredits(nodes, key.accountId, amount, reference),
+      grantCredits(nodes, key.accountId, amount, reference, cliActor()),
     /** A request of this key, carried to its end; answers its id. */
     async ended(key: IssuedKey, end: "completed" | "failed" | "refused" | "due" | "bound" = "completed") {
       const stage = stageOf(key);

@@ -5,6 +5,7 @@ import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { compareIds } from "../../src/records/entry-ids.ts";
 import { accountNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
@@ -124,18 +125,18 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
   expect(await stage.redis.hlen(accountNames(partition, "acme").references)).toBe(1);
   const { readArchived: read } = archiveLookUps(stage.url);
   const { balance } = await readAccount(stage.nodes, "acme");
-  expect(await grantCredits(stage.nodes, "acme", 70, "order-1", undefined, read)).toMatchObject({
+  expect(await grantCredits(stage.nodes, "acme", 70, "order-1", cliActor(), read)).toMatchObject({
     outcome: "duplicate",
     balance,
   });
-  await expect(grantCredits(stage.nodes, "acme", 71, "order-1", undefined, read)).rejects.toThrow(
+  await expect(grantCredits(stage.nodes, "acme", 71, "order-1", cliActor(), read)).rejects.toThrow(
     "another amount",
   );
-  expect(await grantCredits(stage.nodes, "acme", 5, "order-3", undefined, read)).toMatchObject({
+  expect(await grantCredits(stage.nodes, "acme", 5, "order-3", cliActor(), read)).toMatchObject({
     outcome: "recharged",
   });
   const { readArchived: away } = archiveLookUps("postgres://nobody:x@127.0.0.1:1/none");
-  await expect(grantCredits(stage.nodes, "acme", 5, "order-4", undefined, away)).rejects.toThrow(
+  await expect(grantCredits(stage.nodes, "acme", 5, "order-4", cliActor(), away)).rejects.toThrow(
     /^nothing is changed: only the archive knows .*, which cannot be used \(nobody listens there/,
   );
   expect(archiveLookUps(undefined)).toEqual({});

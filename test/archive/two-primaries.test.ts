@@ -3,6 +3,7 @@ import { connectArchive } from "../../src/archive/connection.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { META } from "../../src/records/names.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { createDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -37,17 +38,17 @@ test("while one primary hangs the other's partitions are copied, and then its ow
   const away = 1 - sideOf(META);
   const keys: IssuedKey[] = [];
   for (const side of [0, 1])
-    keys[side] = await issueKey(two.nodes, { accountId: accountOn(side), credits: 100 });
+    keys[side] = await issueKey(two.nodes, { accountId: accountOn(side), credits: 100 }, cliActor());
   for (const { accountId } of keys)
     await until(async () => (await copied(accountId).catch(() => 0)) === 1, "the first entries");
-  await grantCredits(two.nodes, keys[away]!.accountId, 5, "before");
+  await grantCredits(two.nodes, keys[away]!.accountId, 5, "before", cliActor());
   two.servers[away]!.pause();
   for (let at = 0; at < 5; at++) {
-    await grantCredits(two.nodes, keys[1 - away]!.accountId, 5, `order-${at}`);
+    await grantCredits(two.nodes, keys[1 - away]!.accountId, 5, `order-${at}`, cliActor());
     await until(async () => (await copied(keys[1 - away]!.accountId)) === at + 2, "the other's entries");
   }
   two.servers[away]!.resume();
-  await grantCredits(two.nodes, keys[away]!.accountId, 5, "after");
+  await grantCredits(two.nodes, keys[away]!.accountId, 5, "after", cliActor());
   await until(async () => (await copied(keys[away]!.accountId)) === 3, "what waited");
   expect(await two.misplaced()).toEqual([]);
   const archive = connectArchive(database.url);

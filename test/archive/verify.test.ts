@@ -4,6 +4,7 @@ import { verifyArchiveBeside } from "../../src/jobs/verify-beside.ts";
 import { changeKey } from "../../src/operations/keys/change-key.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";
@@ -43,7 +44,12 @@ test("an archive that has what the store has is right", async () => {
 test("what is not copied yet is no violation", async () => {
   await stage.grant(keys[0]!, "not copied");
   await stage.givenKey("acme-new");
-  await changeKey(stage.nodes, await findKey(stage.nodes, keys[1]!.keyId), { tier: "enterprise" });
+  await changeKey(
+    stage.nodes,
+    await findKey(stage.nodes, keys[1]!.keyId),
+    { tier: "enterprise" },
+    cliActor(),
+  );
   expect(await verify()).toMatchObject({ ok: true, violations: [] });
   await copier.copy();
   expect(await verify()).toMatchObject({ ok: true, entries: 32, keys: 7 });

@@ -4,6 +4,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { seedFor } from "../fault/random.ts";
@@ -91,15 +92,15 @@ async function targetOf(
   redis: Redis,
   { seed, scale, folder }: RunOptions,
 ): Promise<Target> {
-  const shared = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY });
+  const shared = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }, cliActor());
   const { accountId } = shared;
   const others = Array.from({ length: KEYS_OF_ONE_ACCOUNT - 1 }, () =>
-    issueKey(oneNode(redis), { accountId, limits: ROOMY }),
+    issueKey(oneNode(redis), { accountId, limits: ROOMY }, cliActor()),
   );
   const [poor, paid, unseen, ...more] = await Promise.all([
-    issueKey(oneNode(redis)),
-    issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }),
-    issueKey(oneNode(redis), { credits: 1000 }),
+    issueKey(oneNode(redis), {}, cliActor()),
+    issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }, cliActor()),
+    issueKey(oneNode(redis), { credits: 1000 }, cliActor()),
     ...others,
   ]);
   return {
@@ -124,7 +125,7 @@ interface Honest {
 }
 
 async function startHonest(folder: string, { url }: AttackedGateway, redis: Redis): Promise<Honest> {
-  const { key } = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY });
+  const { key } = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }, cliActor());
   const file = join(folder, "honest.json");
   const job: HonestJob = { url, key, perSecond: HONEST_PER_SECOND };
   writeFileSync(file, JSON.stringify(job));

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { createConnection } from "../../src/redis/connection.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
@@ -28,11 +29,15 @@ beforeAll(async () => {
   const nodes = await nodesNow();
   keys = await Promise.all(
     Array.from({ length: PARTITIONS }, (_, partition) =>
-      issueKey(nodes, {
-        accountId: accountIn(partition),
-        credits: 100_000,
-        limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 10_000 },
-      }),
+      issueKey(
+        nodes,
+        {
+          accountId: accountIn(partition),
+          credits: 100_000,
+          limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 10_000 },
+        },
+        cliActor(),
+      ),
     ),
   );
 }, 60_000);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { ready, generate as sendGeneration } from "../support/store-stage.ts";
@@ -17,7 +18,7 @@ beforeAll(async () => {
   await ready(gateway);
   const primary = await trio.healthy();
   const limits = { rateLimit: 10_000, maxConcurrent: 1000 };
-  key = (await issueKey(oneNode(primary.client), { credits: 100_000, limits })).key;
+  key = (await issueKey(oneNode(primary.client), { credits: 100_000, limits }, cliActor())).key;
 });
 afterAll(async () => {
   await gateway?.stop();

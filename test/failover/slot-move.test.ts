@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { listPartitions, thawPartitions } from "../../src/operations/store/freezing.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { partitionOf } from "../../src/records/names.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
@@ -33,11 +34,15 @@ beforeAll(async () => {
   const nodes = await nodesOf(cluster);
   customers = await Promise.all(
     Array.from({ length: PARTITIONS }, async (_, partition) => ({
-      key: await issueKey(nodes, {
-        accountId: accountIn(partition),
-        credits: CREDITS,
-        limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
-      }),
+      key: await issueKey(
+        nodes,
+        {
+          accountId: accountIn(partition),
+          credits: CREDITS,
+          limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
+        },
+        cliActor(),
+      ),
       made: 0,
     })),
   );

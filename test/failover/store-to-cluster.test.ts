@@ -7,6 +7,7 @@ import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { many } from "../../src/redis/pipelines.ts";
 import { redisBinary } from "../../src/sandbox/redis.ts";
@@ -67,7 +68,9 @@ const balance = async (gateway: TestGateway, { key }: IssuedKey): Promise<number
 test("a store moves to a cluster, and goes on where it was", async () => {
   const before = await started(old.url);
   const keys = await Promise.all(
-    times(ACCOUNTS, () => issueKey(oneNode(old.client), { credits: 1000, limits: { rateLimit: 1000 } })),
+    times(ACCOUNTS, () =>
+      issueKey(oneNode(old.client), { credits: 1000, limits: { rateLimit: 1000 } }, cliActor()),
+    ),
   );
   const tasks = await Promise.all(
     keys.map(async (key) => (await generate(before, key)).body.data.task_id as string),

@@ -215,7 +215,11 @@ async function issueCustomer(
   const { granted: credits, rateLimit, maxConcurrent, dailyLimit, monthlyCredits, areOfAccount } = facts;
   const narrow = { rateLimit, maxConcurrent, dailyLimit };
   const own = areOfAccount ? limits : narrow;
-  const issued = await issueKey(nodes, { credits, limits: own, monthlyCredits, accountId: wantedId });
+  const issued = await issueKey(
+    nodes,
+    { credits, limits: own, monthlyCredits, accountId: wantedId },
+    cliActor(),
+  );
   const { key, keyId, accountId } = issued;
   if (areOfAccount) await patchAccount(nodes, accountId, { limits: narrow }, cliActor("campaign"));
   accounts.push({ ...facts, accountId, keyId });

@@ -9,6 +9,13 @@ export interface Patch {
   to: string;
 }
 
+/** The checker compares histories with the records of refused requests, which stay for ten minutes. A scenario may take longer, or step its clock. */
+const RECORDS_FOR_THE_CHECKER: Patch = {
+  file: "lua/include/retention.lua",
+  from: "local REFUSED_KEPT_MS = 600000",
+  to: "local REFUSED_KEPT_MS = 604800000",
+};
+
 /**
  * Copies what a gateway is run from, so that a run sees one state of the sources, and changes it where asked to.
  * @returns the copy's root
@@ -20,7 +27,9 @@ export function copySources(from: string, folder: string, patches: readonly Patc
     cpSync(join(from, part), join(folder, part), { recursive: true });
   }
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
-  for (const { file, from: old, to } of patches) {
+  // A copy of a copy has it already.
+  const all = from === ROOT ? [RECORDS_FOR_THE_CHECKER, ...patches] : patches;
+  for (const { file, from: old, to } of all) {
     const path = join(folder, file);
     const parts = readFileSync(path, "utf8").split(old);
     if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times ${JSON.stringify(old)}`);

@@ -8,6 +8,7 @@ import { addRefusals } from "../../src/operations/accounts/refusals.ts";
 import { issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
@@ -120,7 +121,7 @@ describe("keys", () => {
   test("what could not be a key, an account or a limit is refused, and nothing is made", async () => {
     const accountId = randomId("acc");
     const refused = (options: KeyOptions) =>
-      expect(issueKey(oneNode(connection.redis), { accountId, ...options })).rejects;
+      expect(issueKey(oneNode(connection.redis), { accountId, ...options }, cliActor())).rejects;
     for (const id of ["", "a b", "a:b", "ä", "x".repeat(65)]) {
       await refused({ accountId: id }).toThrow("account id");
     }
@@ -154,7 +155,9 @@ describe("keys", () => {
     const accountId = randomId("acc");
     await connection.redis.set(indexName(digestOf(token)), `${randomId("key")} ${accountId}`);
     const options = { token, accountId, credits: 5 };
-    const ends = await Promise.allSettled(times(3, () => issueKey(oneNode(connection.redis), options)));
+    const ends = await Promise.allSettled(
+      times(3, () => issueKey(oneNode(connection.redis), options, cliActor())),
+    );
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 5 });
   });
@@ -182,7 +185,7 @@ describe("keys", () => {
 
   test("list shows the keys of an account, and all", async () => {
     const { accountId, keyId } = await givenCliAccount(connection);
-    const second = await issueKey(oneNode(connection.redis), { accountId });
+    const second = await issueKey(oneNode(connection.redis), { accountId }, cliActor());
     const { keys } = await json("keys", "list", "--account", accountId);
     expect(keys.map((key: { key_id: string }) => key.key_id).sort()).toEqual([keyId, second.keyId].sort());
     const all = await json("keys", "list");
@@ -264,7 +267,7 @@ describe("keys", () => {
     const { keyId, accountId } = await givenCliAccount(connection);
     const old = await findKey(oneNode(connection.redis), keyId);
     const ends = await Promise.allSettled(
-      times(3, () => rotateKey(oneNode(connection.redis), old, 3_600_000)),
+      times(3, () => rotateKey(oneNode(connection.redis), old, 3_600_000, cliActor())),
     );
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     const { rotated_to } = await json("keys", "show", keyId);

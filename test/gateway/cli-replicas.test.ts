@@ -6,6 +6,7 @@ import { createOperatorSession } from "../../src/operations/access/operator-sess
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { digestOf, indexName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { runHere } from "../support/cli.ts";
@@ -70,7 +71,7 @@ test("a repeated rotation calls the new key valid only once the replica has it",
   const { client } = pair.primary;
   const { keyId } = await givenKey(client);
   pair.replica.pause();
-  await rotateKey(oneNode(client), await findKey(oneNode(client), keyId), 0);
+  await rotateKey(oneNode(client), await findKey(oneNode(client), keyId), 0, cliActor());
   const repeat = () => tollgate("keys", "rotate", keyId);
   expect(await repeat()).toMatchObject({
     code: 1,
@@ -105,7 +106,7 @@ test("an action of the console says whether replicas have it", async () => {
     allowNoPersistence: true,
     confirm,
   });
-  const grant = () => session.write((nodes) => grantCredits(nodes, accountId, 5, "invoice 1"));
+  const grant = () => session.write((nodes) => grantCredits(nodes, accountId, 5, "invoice 1", cliActor()));
   pair.replica.pause();
   expect(await grant()).toMatchObject({ result: { outcome: "recharged" }, confirmed: false });
   pair.replica.resume();

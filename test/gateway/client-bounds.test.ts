@@ -7,6 +7,7 @@ import { connect, type Socket } from "node:net";
 import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, onTestFinished, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, limitsOf, send, type TestGateway, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
@@ -422,7 +423,7 @@ describe("connections", () => {
     expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
     const redis = new Redis(redisUrl);
     onTestFinished(() => redis.disconnect());
-    const { key } = await issueKey(oneNode(redis), { credits: 100 });
+    const { key } = await issueKey(oneNode(redis), { credits: 100 }, cliActor());
     const made = await send(gateway.url, "POST", "/api/v1/gen2/text-to-video", { key, body: BOAT });
     expectStatus(made, 200);
   });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
@@ -161,7 +162,7 @@ describe("the sum of a balance stays within the integers that a double holds", (
     const accountId = await stage.givenAccount();
     const { redis } = stage.gateway;
     const partition = await partitionFor(redis, accountId);
-    const call = { partition, accountId, amount: credits, reference: "many", lookedUp: 0 };
+    const call = { partition, accountId, amount: credits, reference: "many", lookedUp: 0, actor: cliActor() };
     expect((await scriptsOf(redis).run(recharge, call)).outcome).toBe("recharged");
     return accountId;
   }

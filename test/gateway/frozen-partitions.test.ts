@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { partitionOf } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
@@ -60,7 +61,11 @@ function givenKeyIn(partition: number): Promise<IssuedKey> {
   for (;;) {
     const accountId = randomId("acc");
     if (partitionOf(accountId, PARTITIONS) !== partition) continue;
-    return issueKey(nodes, { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } });
+    return issueKey(
+      nodes,
+      { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } },
+      cliActor(),
+    );
   }
 }
 

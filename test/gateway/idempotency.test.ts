@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { expectSound, keyRecord, makeDue, partitionFor, readLedger } from "../support/audit.ts";
 import {
@@ -138,7 +139,7 @@ describe("after a definite refusal the key may be used again", () => {
   test("402", async () => {
     const key = await given({ credits: 5 });
     expectStatus(await keyed(key, "a"), 402);
-    await grantCredits(oneNode(redis.client), key.accountId, 5, "more");
+    await grantCredits(oneNode(redis.client), key.accountId, 5, "more", cliActor());
     expectStatus(await keyed(key, "a"), 200);
   });
 

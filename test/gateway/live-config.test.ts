@@ -41,7 +41,7 @@ beforeAll(async () => {
     upstreamUrl: generator.url,
     config: sections(50_000),
   });
-  ({ key } = await issueKey(oneNode(redis.client), { credits: 1_000_000 }));
+  ({ key } = await issueKey(oneNode(redis.client), { credits: 1_000_000 }, cliActor()));
 });
 afterAll(async () => {
   await gateway?.stop();
@@ -155,7 +155,7 @@ test("a config edit under load takes effect, and no request fails", async () => 
 test("a request under way keeps the configuration that it began with", async () => {
   edit(sections(50_000));
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 50_000, "the file");
-  const customer = await issueKey(oneNode(redis.client), { credits: 1000 });
+  const customer = await issueKey(oneNode(redis.client), { credits: 1000 }, cliActor());
   const ask = (prompt: string): Promise<Reply> =>
     send(gateway.url, "POST", TEXT_TO_VIDEO, { key: customer.key, body: { prompt } });
   let over = false;
@@ -265,7 +265,7 @@ test("a limit is tried out in shadow mode: counted and logged, but nobody is ref
   });
   edit(tier(["rate_limit"]));
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 1, "shadow mode");
-  ({ key } = await issueKey(oneNode(redis.client), { credits: 1000 }));
+  ({ key } = await issueKey(oneNode(redis.client), { credits: 1000 }, cliActor()));
   const replies = [await generate(), await generate(), await generate()];
   expect(replies.map(({ status }) => status)).toEqual([200, 200, 200]);
   expect(replies.map(limitsOf)).toMatchObject([
@@ -353,7 +353,7 @@ test("a tier in use is neither dropped nor renamed at run time; as deprecated it
   const inForce = async () => Object.keys((await shown()).settings.tiers).sort();
   edit(withTiers({ gold: limits }));
   await until(async () => (await inForce()).includes("gold"), "the new tier");
-  const gold = await issueKey(oneNode(redis.client), { tier: "gold", credits: 100 });
+  const gold = await issueKey(oneNode(redis.client), { tier: "gold", credits: 100 }, cliActor());
   const byTier = async (): Promise<Record<string, number> | null> =>
     ((await shown()) as unknown as { keys_by_tier: Record<string, number> | null }).keys_by_tier;
   await until(async () => (await byTier())?.gold === 1, "the count of keys");

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKey, issueKeyOnce } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -200,7 +201,7 @@ describe("keys", () => {
     const accountId = await stage.givenAccount();
     const nodes = oneNode(stage.gateway.redis);
     const givenKeyPath = async () => {
-      const { keyId } = await issueKey(nodes, { accountId, tier: "gone" });
+      const { keyId } = await issueKey(nodes, { accountId, tier: "gone" }, cliActor());
       return `/accounts/${accountId}/keys/${keyId}`;
     };
     const path = await givenKeyPath();

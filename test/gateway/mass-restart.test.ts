@@ -11,6 +11,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { lineOf } from "../../src/durability/outbox/journal-lines.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -61,7 +62,11 @@ async function seed(redis: TestRedis, upstream: string): Promise<{ keys: KeyRef[
   const keys: KeyRef[] = [];
   for (let n = 0; n < ACCOUNTS; n++) {
     const limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 };
-    const { keyId, accountId } = await issueKey(oneNode(redis.client), { credits: CREDITS, limits });
+    const { keyId, accountId } = await issueKey(
+      oneNode(redis.client),
+      { credits: CREDITS, limits },
+      cliActor(),
+    );
     keys.push(keyRef(keyId, accountId, partitionOf(accountId, connection.facts()!.partitions)));
   }
   const newTask = () => ({ taskId: newId(), data: "", pollMs: 1000, maxAgeMs: 2 * HOUR_MS, upstream });
@@ -150,10 +155,14 @@ test("all gateways are killed and started at once with open tasks and full journ
   });
   const { keys, lines } = await seed(redis, upstream.url);
   note("seeded");
-  const honest = await issueKey(oneNode(redis.client), {
-    credits: CREDITS,
-    limits: { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 },
-  });
+  const honest = await issueKey(
+    oneNode(redis.client),
+    {
+      credits: CREDITS,
+      limits: { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 },
+    },
+    cliActor(),
+  );
   const options = { redisUrl: redis.url, upstreamUrl: upstream.url, journal: folder, config: {} as Sections };
 
   const dead = await Promise.all([startGatewayProcess(options), startGatewayProcess(options)]);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { readLedger } from "../support/audit.ts";
 import { expectStatus, limitsOf, type Reply, until } from "../support/gateway.ts";
@@ -130,7 +131,7 @@ describe("generations for which the credits do not suffice", () => {
     const key = await withCredits(0);
     expectStatus(await generate(stage.gateway, key), 402);
     expect((await many(() => generate(stage.gateway, key))).refused.length).toBeGreaterThan(0);
-    await grantCredits(oneNode(stage.redis.client), key.accountId, (MANY + 1) * PRICE, "bought");
+    await grantCredits(oneNode(stage.redis.client), key.accountId, (MANY + 1) * PRICE, "bought", cliActor());
     await until(async () => (await generate(stage.gateway, key)).status === 200, "a generation to pass");
     const { passed } = await many(() => generate(stage.gateway, key));
     expect(passed.map(({ status }) => status)).toEqual(Array(MANY).fill(200));

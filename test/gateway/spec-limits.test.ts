@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { refusalsOf } from "../../src/operations/accounts/refusals.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
@@ -117,7 +118,7 @@ describe("the limits", () => {
     expectStatus(await generate(issued.key), 200);
     const nodes = oneNode(gateway.redis);
     const old = (await readKey(nodes, issued.keyId, issued.accountId))!;
-    const fresh = await rotateKey(nodes, old, 0);
+    const fresh = await rotateKey(nodes, old, 0, cliActor());
     expect((await readKey(nodes, fresh.keyId, fresh.accountId))?.spentThisMonth).toBe(10);
     expect((await generate(fresh.key)).body.code).toBe(2006);
   });

@@ -139,7 +139,7 @@ export const revoke = (gateway: TestGateway, issued: IssuedKey): Promise<void> =
 
 let references = 0;
 export const recharge = (gateway: TestGateway, { accountId }: IssuedKey, credits: number) =>
-  grantCredits(oneNode(gateway.redis), accountId, credits, `test:${references++}`);
+  grantCredits(oneNode(gateway.redis), accountId, credits, `test:${references++}`, cliActor());
 
 /** A client that says exactly what it is told to, over one bare connection. */
 export interface RawClient {

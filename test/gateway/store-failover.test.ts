@@ -9,6 +9,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { acceptStore } from "../../src/operations/store/operator-loss.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import {
   accountNames,
   keyRef,
@@ -130,10 +131,14 @@ async function givenStore(settling: { othersWithinMs?: number } = {}) {
 type TestStore = Awaited<ReturnType<typeof givenStore>>;
 
 const givenKey = (): Promise<IssuedKey> =>
-  issueKey(oneNode(pair.primary.client), {
-    credits: CREDITS,
-    limits: { rateLimit: 1000, maxConcurrent: 1000 },
-  });
+  issueKey(
+    oneNode(pair.primary.client),
+    {
+      credits: CREDITS,
+      limits: { rateLimit: 1000, maxConcurrent: 1000 },
+    },
+    cliActor(),
+  );
 
 const stateAt = ({ client }: TestRedis, { key, requestId }: Generation): Promise<string | null> =>
   client.hget(requestName(key.partition, requestId), "state");
@@ -204,7 +209,7 @@ test("charges and grants that replicas had, and that nobody can make again, stop
   const generation = await ended.admitted(charged);
   await cutLagging();
   await ended.bind(generation);
-  await grantCredits(oneNode(pair.primary.client), granted.accountId, 50, "invoice 7");
+  await grantCredits(oneNode(pair.primary.client), granted.accountId, 50, "invoice 7", cliActor());
   await noted(gateway, charged);
   await noted(gateway, granted);
   await ended.close();

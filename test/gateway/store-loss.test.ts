@@ -11,6 +11,7 @@ import { openRecentEntries, readRecentEntries } from "../../src/durability/losse
 import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { acceptStore } from "../../src/operations/store/operator-loss.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, META, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { readsOfAll } from "../../src/redis/partition-reads.ts";
@@ -174,7 +175,7 @@ test("the console reads an older store and does not write to it", async () => {
   const session = createOperatorSession({ redisUrl: redis.url, partitions: 1, allowNoPersistence: true });
   try {
     expect(await session.run((nodes) => nodes.ofName(META).hexists(META, "older"))).toBe(1);
-    const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1"));
+    const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1", cliActor()));
     await expect(grant).rejects.toThrow("tollgate store accept");
     await acceptStore(oneNode(redis.client), undefined, []);
     await expect(session.write(async () => "done")).resolves.toEqual({

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { readLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { runHere } from "../support/cli.ts";
@@ -94,7 +95,7 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   const copy = await backup();
   await ready(gateway);
   expect((await tollgate("store", "show")).code).toBe(0);
-  await grantCredits(oneNode(redis.client), granted.accountId, 500, "invoice 7");
+  await grantCredits(oneNode(redis.client), granted.accountId, 500, "invoice 7", cliActor());
   await learned(granted.accountId, await lastEntry(granted.accountId));
   expectStatus(await generate(gateway, charged), 200);
   expect(await balance(charged.accountId)).toBe(1000 - PRICE);
@@ -106,7 +107,9 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   expectStatus(await generate(gateway, charged), 503);
   expect(await gateway.metric("tollgate_store_older ")).toEqual(["tollgate_store_older 1"]);
   const session = createOperatorSession({ redisUrl: redis.url, partitions: 64, allowNoPersistence: true });
-  const granting = session.write((nodes) => grantCredits(nodes, charged.accountId, 5, "invoice 9"));
+  const granting = session.write((nodes) =>
+    grantCredits(nodes, charged.accountId, 5, "invoice 9", cliActor()),
+  );
   await expect(granting, "an action of the console").rejects.toThrow("tollgate store accept");
   session.close();
   // One that has never met this store learns it from the store itself.
@@ -176,7 +179,7 @@ test("each lost entry is listed: what is sent again apart from what an operator 
   const copy = await backup();
   await ready(gateway);
   for (const reference of ["invoice 1", "invoice 2", "invoice 3"])
-    await grantCredits(oneNode(redis.client), accountId, 50, reference);
+    await grantCredits(oneNode(redis.client), accountId, 50, reference, cliActor());
   // Of a gateway that is no more.
   const { ledger } = partitionNames(partitionOf(accountId, 64));
   const elsewhere = [

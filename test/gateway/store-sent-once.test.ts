@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -31,11 +32,11 @@ async function callsSoFar(): Promise<number> {
 
 /** An account with 15 credits, and what grants it 5 more by one script call. */
 async function givenAccount() {
-  const { accountId } = await issueKey(oneNode(client), { credits: 10 });
+  const { accountId } = await issueKey(oneNode(client), { credits: 10 }, cliActor());
   const partition = partitionOf(accountId, await partitionsOf(oneNode(client)));
   const { account, references } = accountNames(partition, accountId);
   const grant = async (reference: string): Promise<Reply | Error | undefined> => {
-    const item = itemOf(recharge, { partition, accountId, amount: 5, reference });
+    const item = itemOf(recharge, { actor: cliActor(), partition, accountId, amount: 5, reference });
     return (await scriptsOf(client).send(recharge, [item]))[0];
   };
   await grant("so that the script is known");

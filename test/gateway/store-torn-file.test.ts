@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
@@ -65,11 +66,11 @@ const persistence = (line: string): Promise<boolean> =>
 // Guarantee: what one script writes is there as a whole or not at all, however often Redis loses power.
 test("half a grant that lost power left in Redis's file does not come back at a later start", async () => {
   const { accountId } = await givenKey(redis.client);
-  await grantCredits(oneNode(redis.client), accountId, 500, "invoice 7");
+  await grantCredits(oneNode(redis.client), accountId, 500, "invoice 7", cliActor());
   await loseEndBehind("invoice 7");
   await ready(await givenGatewayHere());
   await until(() => persistence("aof_rewrite_in_progress:0"), "the end of the rewrite");
-  expect(await grantCredits(oneNode(redis.client), accountId, 500, "invoice 7")).toMatchObject({
+  expect(await grantCredits(oneNode(redis.client), accountId, 500, "invoice 7", cliActor())).toMatchObject({
     outcome: "recharged",
     balance: 1500,
   });

@@ -12,6 +12,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig, requireLoaded } from "../../src/config/config.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { startGateway } from "../../src/process/start-gateway.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -69,7 +70,11 @@ async function givenSecureGateway(options: { clientCa?: string } = {}) {
     lines,
     port: Number(new URL(gateway.url).port),
     givenKey: () =>
-      issueKey(oneNode(redis), { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } }),
+      issueKey(
+        oneNode(redis),
+        { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } },
+        cliActor(),
+      ),
     async stop() {
       await gateway.drain();
       redis.disconnect();

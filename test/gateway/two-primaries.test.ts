@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { createTierCounter } from "../../src/operations/keys/tier-counts.ts";
 import { createSurveys } from "../../src/operations/store/survey.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
@@ -61,11 +62,15 @@ afterAll(async () => {
 });
 
 const givenKeyOn = (side: number): Promise<IssuedKey> =>
-  issueKey(stage.nodes, {
-    accountId: accountOn(side),
-    credits: 100_000,
-    limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
-  });
+  issueKey(
+    stage.nodes,
+    {
+      accountId: accountOn(side),
+      credits: 100_000,
+      limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
+    },
+    cliActor(),
+  );
 
 /** A key that the gateway does not know yet, with its account and its entry in the index on these sides. */
 async function givenUnknownKey({ account, index }: { account: number; index: number }): Promise<IssuedKey> {
@@ -253,7 +258,8 @@ describe("the store below the gateway", () => {
     await opened(COMMAND_TIMEOUT_MS);
     const tier = "counted";
     for (const side of SIDES)
-      for (let n = 0; n <= side; n++) await issueKey(stage.nodes, { accountId: accountOn(side), tier });
+      for (let n = 0; n <= side; n++)
+        await issueKey(stage.nodes, { accountId: accountOn(side), tier }, cliActor());
     const counter = createTierCounter(connection);
     await counter.sum();
     expect(await counter.sum()).toMatchObject({ keys: { [tier]: 3 }, unread: 0 });
@@ -275,7 +281,7 @@ describe("the store below the gateway", () => {
     const accountId = accountOn(0);
     const partition = partitionOf(accountId, PARTITIONS);
     const copies = { ...stage.nodes, of: () => stage.servers[1].client };
-    const { keyId } = await issueKey(copies, { accountId, credits: 100 });
+    const { keyId } = await issueKey(copies, { accountId, credits: 100 }, cliActor());
     const key = keyRef(keyId, accountId, partition);
     const generation = {
       requestId: randomId("req"),

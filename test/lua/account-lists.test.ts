@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { type AccountQuery, listAccounts, listKeys } from "../../src/operations/accounts/account-lists.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -135,8 +136,9 @@ describe("accounts", () => {
 describe("keys of an account", () => {
   test("are listed in the order in which they were made, in pages of any size", async () => {
     const made: string[] = [];
-    for (const _ of times(12, () => 0)) made.push((await issueKey(nodes, { accountId: "acc" })).keyId);
-    await issueKey(nodes, { accountId: "other" });
+    for (const _ of times(12, () => 0))
+      made.push((await issueKey(nodes, { accountId: "acc" }, cliActor())).keyId);
+    await issueKey(nodes, { accountId: "other" }, cliActor());
     for (const limit of [1, 5, 12, 100]) {
       const found: string[] = [];
       let cursor: string | undefined;
@@ -178,7 +180,8 @@ describe("keys of an account", () => {
   });
 
   test("are not found with a cursor of another account, or of an account that does not exist", async () => {
-    for (const accountId of ["acc", "acc", "other", "other"]) await issueKey(nodes, { accountId });
+    for (const accountId of ["acc", "acc", "other", "other"])
+      await issueKey(nodes, { accountId }, cliActor());
     const { next: cursor } = await listKeys(nodes, "acc", { limit: 1 });
     for (const made of [cursor, "", "x", `${cursor}A`])
       await expect(listKeys(nodes, "other", { cursor: made, limit: 1 })).rejects.toMatchObject({

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { probe } from "../../src/scripts/probe.ts";
@@ -95,6 +96,7 @@ test("ISSUE makes key, account and credits in one step, and refuses what is ther
   const { names } = key;
   const issued = (name: string, credits: number) =>
     connection.scripts.run(issue, {
+      actor: cliActor(),
       key: { ...key, keyId: randomId("key"), names: { ...names, key: name } },
       tier: "standard",
       digest: randomId("digest"),

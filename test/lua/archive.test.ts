@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { cliActor } from "../../src/records/actor.ts";
 import {
   accountNames,
   archiveNames,
@@ -96,7 +97,12 @@ const collectNow = ({ requestId }: Generation, run: Run = runOf(scriptsOf(stage.
 test("a store without an archive notes no changes, and collects as before", async () => {
   const generation = await givenEnded();
   const { keyId, partition } = generation.key;
-  await runOf(scriptsOf(stage.redis))(change, { keyId, partition, fields: { tier: "enterprise" } });
+  await runOf(scriptsOf(stage.redis))(change, {
+    actor: cliActor(),
+    keyId,
+    partition,
+    fields: { tier: "enterprise" },
+  });
   expect(await noted()).toEqual({});
   expect(await collectNow(generation)).toBe("collected");
 });
@@ -112,11 +118,24 @@ async function findings(run: Run) {
       keyId: `${known.keyId}2`,
       names: { ...known.names, ...keyNames(known.partition, `${known.keyId}2`) },
     };
-    await run(issue, { key: fresh, tier: "standard", digest: "d", limits: {}, credits: 0, reference: "r" });
+    await run(issue, {
+      actor: cliActor(),
+      key: fresh,
+      tier: "standard",
+      digest: "d",
+      limits: {},
+      credits: 0,
+      reference: "r",
+    });
     return fresh;
   })();
   const issued = await noted();
-  await run(change, { keyId: key.keyId, partition: key.partition, fields: { tier: "enterprise" } });
+  await run(change, {
+    actor: cliActor(),
+    keyId: key.keyId,
+    partition: key.partition,
+    fields: { tier: "enterprise" },
+  });
   const changed = await noted();
   const what = `key ${key.keyId}`;
   const commitBy = (call: Partial<ArchivedCall>) => commit(call, run);

@@ -7,6 +7,7 @@ import { createTasks } from "../../src/durability/tasks.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -60,12 +61,12 @@ test("the server refuses names of two slots, so that the tests below prove somet
 });
 
 test("an account lives its whole life on a cluster", async () => {
-  const { key: token, accountId } = await issueKey(oneNode(connection.redis), { credits: 100 });
+  const { key: token, accountId } = await issueKey(oneNode(connection.redis), { credits: 100 }, cliActor());
   const key = await createStage(connection).store.lookup(digestOf(token), {
     standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
   });
   if (!key) throw new Error("the key is not found");
-  expect(await grantCredits(oneNode(connection.redis), accountId, 20, "order 1")).toMatchObject({
+  expect(await grantCredits(oneNode(connection.redis), accountId, 20, "order 1", cliActor())).toMatchObject({
     balance: 120,
   });
   const stage = createStage(connection, { partition: key.partition });

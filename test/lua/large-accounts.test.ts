@@ -21,7 +21,7 @@ import { plant, SLICE_MUTANTS } from "./mutants.ts";
 // Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
 
 /** `LARGE_ACCOUNT=100000` takes two minutes. The steps of a call are counted, so what is too much for one shows here as well. */
-const MANY = Number(process.env.LARGE_ACCOUNT ?? 20_000);
+const MANY = Number(process.env.LARGE_ACCOUNT ?? 10_000);
 /** More than fits in many slices; what is wrong is looked for in these. */
 const SEVERAL = 5000;
 let server: TestRedis;

@@ -881,12 +881,7 @@ export const MUTANTS: readonly Mutant[] = [
     "now",
   ),
   mutant("the retention is not fixed", "admit", ', "retention_ms", ARGV[11])', ")"),
-  mutant(
-    "a forgotten request gets no retention",
-    "bind",
-    'if ARGV[15] ~= "" and not record[4] then',
-    "if false then",
-  ),
+  mutant("a forgotten request gets no retention", "bind", "if not record[4] then", "if false then"),
   mutant("another's maximum age is answered", "inspect", 'fixed[1] or ""', '"1"'),
   mutant(
     "the maximum age is not fixed",

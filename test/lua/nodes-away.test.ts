@@ -19,6 +19,7 @@ import { eachKey } from "../../src/operations/keys/walk-keys.ts";
 import { acceptStore, findWritable, knownLoss, listLoss } from "../../src/operations/store/operator-loss.ts";
 import { countOpen } from "../../src/operations/store/operator-views.ts";
 import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -46,7 +47,7 @@ beforeAll(async () => {
   away = nodes.all().find((redis) => redis !== nodes.ofName(META))!;
   keys = [];
   for (let at = 0; at < ACCOUNTS; at++) {
-    keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100 }));
+    keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100 }, cliActor()));
   }
   expect(keys.filter(isThere).length).toBeGreaterThan(0);
   expect(keys.filter(isThere).length).toBeLessThan(ACCOUNTS);
@@ -225,7 +226,7 @@ test("a grant does not wait for a server that it does not write to, and no loss 
   await leave(away);
   const writable = await findWritable(nodes, folder);
   const [{ accountId }] = keys.filter(isThere) as [IssuedKey];
-  const granted = grantCredits({ ...nodes, ...writable }, accountId, 5, "while one is away");
+  const granted = grantCredits({ ...nodes, ...writable }, accountId, 5, "while one is away", cliActor());
   expect(await granted).toMatchObject({ balance: 105 });
   const reads = readsOfMost(nodes);
   expect(await listLoss(nodes, folder, () => [], reads)).toBeUndefined();

@@ -14,6 +14,7 @@ import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { freezePartitions, thawPartitions } from "../../src/operations/store/freezing.ts";
 import { findWritable } from "../../src/operations/store/operator-loss.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { readLedger } from "../../src/records/ledger-entries.ts";
 import { digestOf, indexName, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
@@ -34,7 +35,7 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "tollgate-older-"));
   two = await startTwoNodes(dir);
   nodes = two.nodes;
-  await issueKey(nodes);
+  await issueKey(nodes, {}, cliActor());
 });
 afterEach(() => nodes.ofName(META).hdel(META, "older"));
 afterAll(async () => {
@@ -86,7 +87,7 @@ interface Given {
 async function givenOn(server: Redis): Promise<Given> {
   const accountId = idWhere("acc", (id) => serverOf(id) === server);
   const token = idWhere("sk_token", (id) => indexServer(id) === server);
-  const key = await issueKey(nodes, { accountId, token, credits: 100 });
+  const key = await issueKey(nodes, { accountId, token, credits: 100 }, cliActor());
   const name = randomId("n");
   await givenRequests(nodes, key, name);
   return { key, name, server };
@@ -94,37 +95,45 @@ async function givenOn(server: Redis): Promise<Given> {
 
 /** What operators write to the server of one account alone. */
 const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
-  "a grant": (nodes, { key }) => grantCredits(nodes, key.accountId, 5, "invoice 1"),
+  "a grant": (nodes, { key }) => grantCredits(nodes, key.accountId, 5, "invoice 1", cliActor()),
   "a key of an account": (nodes, { key, server }) =>
-    issueKey(nodes, {
-      accountId: key.accountId,
-      token: idWhere("sk_token", (id) => indexServer(id) === server),
-    }),
+    issueKey(
+      nodes,
+      {
+        accountId: key.accountId,
+        token: idWhere("sk_token", (id) => indexServer(id) === server),
+      },
+      cliActor(),
+    ),
   "a key's limits": async (nodes, { key }) =>
-    changeKey(nodes, await findKey(nodes, key.keyId), { rateLimit: 7 }),
-  "the release of a hold": (nodes, { name }) => releaseTask(nodes, `req_held_${name}`),
-  "the release of a task": (nodes, { name }) => releaseTask(nodes, `task_${name}`),
+    changeKey(nodes, await findKey(nodes, key.keyId), { rateLimit: 7 }, cliActor()),
+  "the release of a hold": (nodes, { name }) => releaseTask(nodes, `req_held_${name}`, cliActor()),
+  "the release of a task": (nodes, { name }) => releaseTask(nodes, `task_${name}`, cliActor()),
   "a rotation": async (nodes, { key }) => {
-    const { keyId } = await rotateKey(nodes, await findKey(nodes, key.keyId), 60_000);
-    await revokeKey(nodes, await findKey(nodes, keyId));
+    const { keyId } = await rotateKey(nodes, await findKey(nodes, key.keyId), 60_000, cliActor());
+    await revokeKey(nodes, await findKey(nodes, keyId), cliActor());
   },
-  "a revocation": async (nodes, { key }) => revokeKey(nodes, await findKey(nodes, key.keyId)),
+  "a revocation": async (nodes, { key }) => revokeKey(nodes, await findKey(nodes, key.keyId), cliActor()),
 };
 
 /** What they write to it, and to another server or before it. */
 const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
   "a key whose index is there": (nodes, { server }) =>
-    issueKey(nodes, {
-      accountId: idWhere("acc", (id) => serverOf(id) !== server),
-      token: idWhere("sk_token", (id) => indexServer(id) === server),
-    }),
+    issueKey(
+      nodes,
+      {
+        accountId: idWhere("acc", (id) => serverOf(id) !== server),
+        token: idWhere("sk_token", (id) => indexServer(id) === server),
+      },
+      cliActor(),
+    ),
   // A crash has left the index alone. It names the account, which nobody names again.
   "a key that was begun": async (nodes, { server }) => {
     const token = idWhere("sk_token", (id) => indexServer(id) !== server);
     const accountId = idWhere("acc", (id) => serverOf(id) === server);
     const name = indexName(digestOf(token));
     await nodes.ofName(name).set(name, `${randomId("key")} ${accountId}`);
-    await issueKey(nodes, { token }).finally(() => nodes.ofName(name).del(name));
+    await issueKey(nodes, { token }, cliActor()).finally(() => nodes.ofName(name).del(name));
   },
   "a freeze": (nodes, { server }) => freezePartitions(nodes, [partitionOn(server)]),
   "a thaw": (nodes, { server }) => thawPartitions(nodes, [partitionOn(server)]),
@@ -197,7 +206,7 @@ test("new keys and accounts are made on the servers that are writable", async ()
   await reportLoss(older);
   const all = await knowing();
   for (let at = 0; at < 20; at++) {
-    const { key, accountId } = await issueKey(all);
+    const { key, accountId } = await issueKey(all, {}, cliActor());
     expect([serverOf(accountId), indexServer(key)]).not.toContain(older);
   }
 });

@@ -22,6 +22,7 @@ import { eachKey } from "../../src/operations/keys/walk-keys.ts";
 import { acceptStore, knownLoss } from "../../src/operations/store/operator-loss.ts";
 import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-views.ts";
 import { findTask, releaseTask, upstreamTags } from "../../src/operations/tasks/operator-tasks.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
@@ -60,25 +61,27 @@ async function operate(nodes: RedisNodes): Promise<object> {
   const facts = await readFacts(nodes, RULES);
   const keys: IssuedKey[] = [];
   for (let at = 0; at < ACCOUNTS; at++) {
-    keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100, token: `sk_token_${at}` }));
+    keys.push(
+      await issueKey(nodes, { accountId: `acc_${at}`, credits: 100, token: `sk_token_${at}` }, cliActor()),
+    );
   }
-  const twice = await issueKey(nodes, { accountId: "acc_1", token: "sk_token_1" }).catch(String);
+  const twice = await issueKey(nodes, { accountId: "acc_1", token: "sk_token_1" }, cliActor()).catch(String);
   const [first, second, third] = keys as [IssuedKey, IssuedKey, IssuedKey];
   const grants: string[] = [];
   for (const id of ["acc_0", "acc_0", "acc_1", "acc_2", "acc_2"]) {
-    grants.push((await grantCredits(nodes, id, 5, `order of ${id}`)).outcome);
+    grants.push((await grantCredits(nodes, id, 5, `order of ${id}`, cliActor())).outcome);
   }
   for (const [at, key] of keys.entries()) await givenRequests(nodes, key, String(at));
-  const rotated = await rotateKey(nodes, await findKey(nodes, first.keyId), 0);
+  const rotated = await rotateKey(nodes, await findKey(nodes, first.keyId), 0, cliActor());
   const revoked = [
-    await revokeKey(nodes, await findKey(nodes, second.key)),
-    await revokeKey(nodes, await findKey(nodes, second.key)),
+    await revokeKey(nodes, await findKey(nodes, second.key), cliActor()),
+    await revokeKey(nodes, await findKey(nodes, second.key), cliActor()),
   ];
-  await changeKey(nodes, await findKey(nodes, third.keyId), { tier: "enterprise", rateLimit: 7 });
+  await changeKey(nodes, await findKey(nodes, third.keyId), { tier: "enterprise", rateLimit: 7 }, cliActor());
   const releases = [
-    await releaseTask(nodes, "task_3"),
-    await releaseTask(nodes, "req_held_4"),
-    await releaseTask(nodes, "task_3"),
+    await releaseTask(nodes, "task_3", cliActor()),
+    await releaseTask(nodes, "req_held_4", cliActor()),
+    await releaseTask(nodes, "task_3", cliActor()),
   ];
   const seen = {
     partitions: [facts.partitions, await partitionsOf(nodes), (await storedFacts(nodes)).partitions],
@@ -213,7 +216,7 @@ describe("the ledger of two servers", () => {
   async function givenAccounts(): Promise<{ key: IssuedKey; partition: number }[]> {
     const made = new Map<unknown, { key: IssuedKey; partition: number }>();
     while (made.size < 2) {
-      const key = await issueKey(two.nodes, { credits: 50 });
+      const key = await issueKey(two.nodes, { credits: 50 }, cliActor());
       const partition = partitionOf(key.accountId, await partitionsOf(two.nodes));
       made.set(two.nodes.of(partition), { key, partition });
     }

@@ -1,7 +1,13 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { createOperatorSession, type OperatorSession } from "../../src/operations/access/operator-session.ts";
+import { partitionNames } from "../../src/records/names.ts";
 import { OperatorError } from "../../src/records/operator-error.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 // The management API's own connections: which errors are the store's, and which are not.
@@ -49,6 +55,31 @@ test("what Redis answers and what its connection says is the store's, and it is 
     }),
   ).rejects.toMatchObject(unavailable);
   expect(await connection()).not.toBe(after);
+});
+
+// Guarantee: the command line and the management API know the same of what a store has lost.
+test("nothing is written where the files of gateways know an entry that the store lacks", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-session-"));
+  const storeId = (await server.client.hget("tg:meta", "id"))!;
+  const known = openLastConfirmed(folder, createLogger("silent"));
+  const entry = { id: "5-0", accountId: "acme", kind: "charge", credits: 10, reference: "", requestId: "r" };
+  known.keep(storeId, partitionNames(0).ledger, entry);
+  await known.save();
+  const knowing = createOperatorSession({
+    redisUrl: server.url,
+    partitions: 4,
+    allowNoPersistence: true,
+    journal: folder,
+  });
+  const grantOn = (one: OperatorSession) =>
+    one.write(async (nodes) => {
+      nodes.requireWritable?.([nodes.of(0)]);
+      return "written";
+    });
+  await expect(grantOn(knowing)).rejects.toThrow("older than what it confirmed");
+  expect((await grantOn(session)).result).toBe("written");
+  knowing.close();
+  await rm(folder, { recursive: true });
 });
 
 test("a store of a layout that is not served is the store's", async () => {

@@ -14,6 +14,7 @@ import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
 import type { Actor } from "../../src/records/actor.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
 import {
   accountNames,
@@ -471,7 +472,12 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
   for (const _ of [1, 2]) await changeKey(nodes, key, { tier: "iron", label: null }, BOB, [_ === 1 ? 0 : 1]);
   refusals.push(await refusal(changeKey(nodes, key, { tier: "gold" }, BOB, [0])));
   const ghost = randomId("key");
-  const { outcome } = await scriptsOf(client).run(change, { keyId: ghost, partition, fields: { tier: "x" } });
+  const { outcome } = await scriptsOf(client).run(change, {
+    actor: cliActor(),
+    keyId: ghost,
+    partition,
+    fields: { tier: "x" },
+  });
   const noKey = [outcome, await client.exists(keyNames(partition, ghost).key)];
 
   await givenRequests(nodes, issued, accountId);

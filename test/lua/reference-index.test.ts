@@ -9,6 +9,7 @@ import { accountsOfReference, entryIdOf } from "../../src/operations/credits/ref
 import type { ReadArchived } from "../../src/operations/credits/references.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { META, REFERENCE_ACCOUNTS_MAX } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
@@ -53,7 +54,7 @@ async function givenReferences(to: RedisNodes): Promise<{ keyId: string }> {
   for (const accountId of ids) await grant(to, accountId, `invoice of ${accountId}`);
   for (const accountId of ids.slice(3, 6)) await grant(to, accountId, "Autumn sale");
   await adjustCredits(to, "acc_1", { amount: -3, reason: "typo", reference: "ticket 1" }, ACTOR);
-  return issueKey(to, { accountId: "acc_2", credits: 5 });
+  return issueKey(to, { accountId: "acc_2", credits: 5 }, cliActor());
 }
 
 test("finds the accounts of grants, adjustments and first credits, in whichever partition they are", async () => {

@@ -350,6 +350,7 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   ISSUE: async () => {
     const key = { ...(await givenAccount()), keyId: randomId("key") };
     return itemFor(issue, {
+      actor: cliActor(),
       key: keyRef(key.keyId, key.accountId, PARTITION),
       tier: "standard",
       digest: key.keyId,
@@ -358,7 +359,8 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
       reference: key.keyId,
     });
   },
-  CHANGE: async () => itemFor(change, { ...(await givenAccount()), fields: { tier: "premium" } }),
+  CHANGE: async () =>
+    itemFor(change, { actor: cliActor(), ...(await givenAccount()), fields: { tier: "premium" } }),
   ACCOUNT: async () =>
     itemFor(account, {
       partition: PARTITION,
@@ -384,7 +386,13 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   },
   RECHARGE: async () => {
     const { accountId } = await givenAccount();
-    return itemFor(recharge, { partition: PARTITION, accountId, amount: 5, reference: "order" });
+    return itemFor(recharge, {
+      actor: cliActor(),
+      partition: PARTITION,
+      accountId,
+      amount: 5,
+      reference: "order",
+    });
   },
   TOKEN: async () => {
     const tag = partitionNames(PARTITION).done.slice(0, -"done".length);

@@ -14,6 +14,7 @@ import {
   type TierCounter,
   type TierCounts,
 } from "../../src/operations/keys/tier-counts.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, partitionNames } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
@@ -49,19 +50,20 @@ test("keys are counted as they are made, moved to another tier, rotated and revo
   const before = await counted();
   expect(before).toEqual({});
   const keys = await Promise.all(
-    times(3, () => issueKey(nodes, { tier: "gold", accountId: randomId("acc"), credits: 5 })),
+    times(3, () => issueKey(nodes, { tier: "gold", accountId: randomId("acc"), credits: 5 }, cliActor())),
   );
   const [first, second, third] = await Promise.all(keys.map(({ keyId }) => findKey(nodes, keyId)));
   expect(await counted()).toEqual({ gold: 3 });
-  await changeKey(nodes, first!, { tier: "silver" });
-  await changeKey(nodes, first!, { tier: "silver", rateLimit: 5 });
-  await changeKey(nodes, second!, { rateLimit: 5 });
+  await changeKey(nodes, first!, { tier: "silver" }, cliActor());
+  await changeKey(nodes, first!, { tier: "silver", rateLimit: 5 }, cliActor());
+  await changeKey(nodes, second!, { rateLimit: 5 }, cliActor());
   expect(await counted()).toEqual({ gold: 2, silver: 1 });
-  const { keyId } = await rotateKey(nodes, second!, 60_000);
+  const { keyId } = await rotateKey(nodes, second!, 60_000, cliActor());
   expect(await counted(), "the old key is good until the overlap ends").toEqual({ gold: 3, silver: 1 });
-  for (const key of [second!, second!, third!, await findKey(nodes, keyId)]) await revokeKey(nodes, key);
+  for (const key of [second!, second!, third!, await findKey(nodes, keyId)])
+    await revokeKey(nodes, key, cliActor());
   expect(await counted()).toEqual({ silver: 1 });
-  await revokeKey(nodes, first!);
+  await revokeKey(nodes, first!, cliActor());
   expect(await counted()).toEqual({});
 });
 
@@ -201,17 +203,25 @@ async function countsAfterAll(mutant?: Mutant): Promise<Record<string, string>> 
     const run: Run = scripts.run;
     const at = (keyId: string) => keyRef(keyId, "acc", 0);
     const make = (keyId: string, tier: string) =>
-      run(issue, { key: at(keyId), tier, digest: keyId, limits: {}, credits: 0, reference: keyId });
+      run(issue, {
+        actor: cliActor(),
+        key: at(keyId),
+        tier,
+        digest: keyId,
+        limits: {},
+        credits: 0,
+        reference: keyId,
+      });
     await make("k1", "a");
     await make("k1", "a");
     await make("k2", "b");
     await make("k3", "a");
     const made = await other.client.hgetall(partitionNames(0).tiers);
-    await run(change, { ...at("k1"), fields: { tier: "b" } });
-    await run(change, { ...at("k2"), unless: "revoked_at", fields: { revoked_at: 5 } });
-    await run(change, { ...at("k3"), fields: { revoked_at: 5 } });
+    await run(change, { actor: cliActor(), ...at("k1"), fields: { tier: "b" } });
+    await run(change, { actor: cliActor(), ...at("k2"), unless: "revoked_at", fields: { revoked_at: 5 } });
+    await run(change, { actor: cliActor(), ...at("k3"), fields: { revoked_at: 5 } });
     // Counted once, however often it is written.
-    await run(change, { ...at("k1"), fields: { label: "same tier" } });
+    await run(change, { actor: cliActor(), ...at("k1"), fields: { label: "same tier" } });
     return { ...(await other.client.hgetall(partitionNames(0).tiers)), made: JSON.stringify(made) };
   } finally {
     await other.stop();

@@ -14,6 +14,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { type Checkpoint, checkpointOf, checkpointText, readCut } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, type KeyRef, META, partitionNames, requestName } from "../../src/records/names.ts";
@@ -194,7 +195,7 @@ describe("a reference that Redis has forgotten", () => {
         return amount === undefined ? undefined : { ...like, accountId, reference, type: "recharge", amount };
       };
     const grant = (reference: string, amount: number | undefined) =>
-      grantCredits(nodes, "acc", 100, reference, undefined, archive(amount));
+      grantCredits(nodes, "acc", 100, reference, cliActor(), archive(amount));
     const entry = { reference: "order 3", amount: 100 };
     expect(await grant("order 3", 100)).toMatchObject({ outcome: "duplicate", balance: 1190, entry });
     await expect(grant("order 3", 99)).rejects.toThrow("has credited another amount before");
@@ -214,11 +215,11 @@ describe("a reference that Redis has forgotten", () => {
   test("credits nothing while the archive is away, in plain words", async () => {
     await givenForgotten();
     const away = async (): Promise<never> => Promise.reject(new Error("nobody listens there"));
-    await expect(grantCredits(nodes, "acc", 100, "order 3", undefined, away)).rejects.toThrow(
+    await expect(grantCredits(nodes, "acc", 100, "order 3", cliActor(), away)).rejects.toThrow(
       "nothing is changed: only the archive knows whether this reference was used long ago, which cannot be used " +
         "(nobody listens there); run this again later",
     );
-    await expect(grantCredits(nodes, "acc", 100, "order 3")).rejects.toThrow("set ARCHIVE_URL");
+    await expect(grantCredits(nodes, "acc", 100, "order 3", cliActor())).rejects.toThrow("set ARCHIVE_URL");
     expect(await balance()).toBe(1190);
   });
 
@@ -230,13 +231,15 @@ describe("a reference that Redis has forgotten", () => {
     const archive = async (): Promise<undefined> => {
       if (++asked === 1) await trimAll({ keepReferencesMs: 0 });
     };
-    expect(await grantCredits(nodes, "acc", 5, "new", undefined, archive)).toMatchObject({
+    expect(await grantCredits(nodes, "acc", 5, "new", cliActor(), archive)).toMatchObject({
       outcome: "recharged",
     });
     expect(asked).toBe(2);
     // Nothing of other accounts is looked up.
     await stage.givenKey({ accountId: "other", credits: 0 });
-    expect(await grantCredits(nodes, "other", 5, "order 3")).toMatchObject({ outcome: "recharged" });
+    expect(await grantCredits(nodes, "other", 5, "order 3", cliActor())).toMatchObject({
+      outcome: "recharged",
+    });
     expect((await stage.account(key)).balance).toBe(1195);
   });
 });

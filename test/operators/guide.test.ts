@@ -189,7 +189,7 @@ test.each([
   "curl -s 127.0.0.1:9090/metrics | grep '^tollgate_event_loop'",
   "journalctl -u tollgate -o cat | jq -c 'select(.level == \"error\")'",
   "systemctl restart tollgated",
-  "docker compose exec gatway node src/cli.ts doctor",
+  "docker compose exec gatway node src/cli.js doctor",
   "kubectl apply -k deploy/kubernetes/redis-sentinels -n video",
   "npm run servee",
   "redis-cli CLUSTER ADDSLOTRANGE 0 1",

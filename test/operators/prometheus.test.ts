@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import {
@@ -125,16 +126,24 @@ const chosen = (expr: string): string =>
 
 /** Traffic of every kind that a panel shows. */
 async function drive(first: TestGateway, second: TestGateway, redis: TestRedis): Promise<void> {
-  const wide = await issueKey(oneNode(redis.client), {
-    credits: 10_000,
-    limits: { rateLimit: 1000, maxConcurrent: 1000 },
-  });
-  const narrow = await issueKey(oneNode(redis.client), {
-    credits: 10_000,
-    limits: { rateLimit: 1 },
-    tier: "enterprise",
-  });
-  const poor = await issueKey(oneNode(redis.client), { credits: 5 });
+  const wide = await issueKey(
+    oneNode(redis.client),
+    {
+      credits: 10_000,
+      limits: { rateLimit: 1000, maxConcurrent: 1000 },
+    },
+    cliActor(),
+  );
+  const narrow = await issueKey(
+    oneNode(redis.client),
+    {
+      credits: 10_000,
+      limits: { rateLimit: 1 },
+      tier: "enterprise",
+    },
+    cliActor(),
+  );
+  const poor = await issueKey(oneNode(redis.client), { credits: 5 }, cliActor());
   const ask = (gateway: TestGateway, key: IssuedKey, directive = "duration=0") =>
     generate(gateway, key, `[sandbox: ${directive}]`);
 

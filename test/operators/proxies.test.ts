@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
@@ -52,7 +53,7 @@ async function givenProxy(proxy: EdgeProxy, options: { gateways?: 1 | 2; tls?: S
   const port = await freePort();
   const running = await proxy.start({ port, gateways: behind, ca: options.ca, folder });
   const url = `http://127.0.0.1:${port}`;
-  const { key } = await issueKey(oneNode(redis), { credits: 10_000_000, limits: UNLIMITED });
+  const { key } = await issueKey(oneNode(redis), { credits: 10_000_000, limits: UNLIMITED }, cliActor());
   const credits = () => send(url, "GET", CREDITS, { key });
   const isServing = () =>
     credits().then(

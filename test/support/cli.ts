@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import { expect, inject, vi } from "vitest";
 import { run } from "../../src/commands/program.ts";
 import { issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
@@ -100,7 +101,11 @@ export async function refusal(...args: string[]): Promise<string> {
 /** An account with 1000 credits and one key, and the store's operations on it. */
 export async function givenCliAccount(connection: TestConnection, options: KeyOptions = {}) {
   const { redis } = connection;
-  const made = await issueKey(oneNode(redis), { accountId: randomId("acc"), credits: 1000, ...options });
+  const made = await issueKey(
+    oneNode(redis),
+    { accountId: randomId("acc"), credits: 1000, ...options },
+    cliActor(),
+  );
   const partition = partitionOf(made.accountId, await partitionsOf(oneNode(redis)));
   const stage = createStage(connection, { clock: "redis", partition });
   return { ...made, partition, stage, ref: keyRef(made.keyId, made.accountId, partition) };

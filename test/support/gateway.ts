@@ -8,6 +8,7 @@ import { parseRedisAddress } from "../../src/domain/redis-address.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { startGateway } from "../../src/process/start-gateway.ts";
 import { ALONE } from "../../src/process/supervisor.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import type { ConnectionOptions } from "../../src/redis/connection.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
@@ -89,7 +90,11 @@ export async function givenGateway(
     logs,
     /** A key of a fresh account, unless one is named. */
     givenKey: (key: Parameters<typeof issueKey>[1] = {}) =>
-      issueKey(oneNode(redis), { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 }, ...key }),
+      issueKey(
+        oneNode(redis),
+        { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 }, ...key },
+        cliActor(),
+      ),
     request: (method: string, path: string, request: RequestOptions = {}) =>
       send(gateway.url, method, path, request),
     /** One metric's samples as Prometheus would scrape them: the lines that begin with `name`. */

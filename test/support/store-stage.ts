@@ -5,6 +5,7 @@ import { Redis } from "ioredis";
 import { expect } from "vitest";
 import { isRunning } from "../../src/durability/process-files.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptSource } from "../../src/redis/script-runner.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
@@ -119,11 +120,15 @@ export async function givenStage(
 
 /** A key of a fresh account with room for anything. */
 export const givenKey = (client: Redis, key: KeyOptions = {}): Promise<IssuedKey> =>
-  issueKey(oneNode(client), {
-    credits: 1000,
-    ...key,
-    limits: { rateLimit: 1000, maxConcurrent: 1000, ...key.limits },
-  });
+  issueKey(
+    oneNode(client),
+    {
+      credits: 1000,
+      ...key,
+      limits: { rateLimit: 1000, maxConcurrent: 1000, ...key.limits },
+    },
+    cliActor(),
+  );
 
 export const generate = (
   gateway: Pick<TestGateway, "request">,

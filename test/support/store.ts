@@ -266,7 +266,8 @@ function stageKeys({ redis, partition, now }: StageBase) {
         Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(([, limit]) => limit !== undefined),
       );
       const digest = key.keyId;
-      const call = { key, tier, digest, limits, expiresAtMs, credits, reference: `key:${key.keyId}` };
+      const actor = cliActor();
+      const call = { key, tier, digest, limits, expiresAtMs, credits, reference: `key:${key.keyId}`, actor };
       await scriptsOf(redis).send(issue, [itemOf(issue, call, now())]);
       return key;
     },
@@ -334,7 +335,10 @@ function stageOperations(
       reference: string,
       lookedUp = 0,
     ): Promise<Reply> {
-      return send(recharge, itemOf(recharge, { partition, accountId, amount, reference, lookedUp }, now()));
+      return send(
+        recharge,
+        itemOf(recharge, { actor: cliActor(), partition, accountId, amount, reference, lookedUp }, now()),
+      );
     },
     /** Answers ADJUST's reply as it is. */
     adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),

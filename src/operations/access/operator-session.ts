@@ -33,6 +33,8 @@ export function createOperatorSession(
   options: StoreRules & {
     redisUrl: string;
     tlsCa?: string | undefined;
+    /** The journal's folder, whose files know what the store has confirmed. */
+    journal?: string | undefined;
     confirm?: ConfirmationRule | undefined;
     archive?: ArchiveLookUps | undefined;
   },
@@ -102,7 +104,7 @@ export function createOperatorSession(
     /** The same for work that writes. @throws OperatorError also if it writes where the store says that it is older than what it confirmed */
     write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run(async (nodes) => {
-        const writable = await findWritable(nodes, undefined);
+        const writable = await findWritable(nodes, options.journal);
         // While replicas are away, other operators' reads wait behind this for a second.
         const confirmed = confirmedByReplicas(nodes, options.confirm?.replicas ?? 0);
         return writtenBy(work, { ...confirmed, ...writable });

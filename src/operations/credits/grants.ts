@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "../../records/actor.ts";
+import type { Actor } from "../../records/actor.ts";
 import type { LedgerEntry } from "../../records/ledger-entries.ts";
 import { partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -36,7 +36,7 @@ export async function grantCredits(
   accountId: string,
   amount: number,
   reference: string,
-  actor: Actor = cliActor(),
+  actor: Actor,
   readArchived?: ReadArchived,
 ): Promise<Grant> {
   requireAccountId(accountId);

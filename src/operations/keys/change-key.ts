@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "../../records/actor.ts";
+import type { Actor } from "../../records/actor.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -35,7 +35,7 @@ export async function changeKey(
   nodes: RedisNodes,
   key: KeyRecord,
   changes: KeyChanges,
-  actor: Actor = cliActor(),
+  actor: Actor,
   ifRevisions?: readonly number[],
 ): Promise<"changed" | "unchanged"> {
   requireUnrevoked(key);

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
-import { type Actor, cliActor } from "../../records/actor.ts";
+import type { Actor } from "../../records/actor.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { firstThat, randomId } from "../../records/random-ids.ts";
@@ -80,7 +80,7 @@ const notReserved = (): OperatorError =>
 export async function issueKey(
   nodes: RedisNodes,
   options: KeyOptions = {},
-  actor: Actor = cliActor(),
+  actor: Actor,
 ): Promise<IssuedKey> {
   const { credits = 0 } = options;
   const isWritable = (redis: Redis): boolean => nodes.isWritable?.(redis) ?? true;

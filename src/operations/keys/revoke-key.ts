@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "../../records/actor.ts";
+import type { Actor } from "../../records/actor.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -9,7 +9,7 @@ import type { KeyRecord } from "./keys.ts";
 export async function revokeKey(
   nodes: RedisNodes,
   key: KeyRecord,
-  actor: Actor = cliActor(),
+  actor: Actor,
 ): Promise<"revoked" | "already_revoked"> {
   const redis = nodes.of(key.partition);
   nodes.requireWritable?.([redis]);

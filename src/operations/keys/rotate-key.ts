@@ -1,4 +1,4 @@
-import { type Actor, cliActor } from "../../records/actor.ts";
+import type { Actor } from "../../records/actor.ts";
 import { keyNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -21,7 +21,7 @@ export async function rotateKey(
   nodes: RedisNodes,
   old: KeyRecord,
   overlapMs: number,
-  actor: Actor = cliActor(),
+  actor: Actor,
   keysMax?: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
   // Before anything else: without an overlap the rotation has revoked it.

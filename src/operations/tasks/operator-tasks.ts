@@ -1,6 +1,6 @@
 import { failedTaskJson } from "../../domain/task-states.ts";
 import { tasksOf } from "../../durability/tasks.ts";
-import { type Actor, cliActor } from "../../records/actor.ts";
+import type { Actor } from "../../records/actor.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "../../records/records.ts";
@@ -78,11 +78,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
  * release` works for everyone who has access to Redis.
  * @throws OperatorError when there is no such task or request
  */
-export async function releaseTask(
-  nodes: RedisNodes,
-  id: string,
-  actor: Actor = cliActor(),
-): Promise<ReleaseResult> {
+export async function releaseTask(nodes: RedisNodes, id: string, actor: Actor): Promise<ReleaseResult> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     const view = await findTask(nodes, id);
     switch (view.record.state) {

@@ -103,7 +103,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       {
         file: "lua/include/checkpoint.lua",
         from: "checkpoint.consumed = checkpoint.consumed - amount",
-        to: "checkpoint.consumed = checkpoint.consumed - amount + (checkpoint.entries % 10 == 0 and 1 or 0)",
+        to: "checkpoint.consumed = checkpoint.consumed - amount + (checkpoint.entries % 3 == 0 and 1 or 0)",
       },
     ],
     run: postgresFails,

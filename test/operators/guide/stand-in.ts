@@ -28,9 +28,9 @@ function run(command: string, args: readonly string[], cwd?: string): void {
 const text = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 const tollgate = (args: readonly string[]): void =>
   run(process.execPath, [join(ROOT, "src/cli.ts"), ...args]);
-/** `node src/cli.ts ...`, as it runs in a container. */
+/** `node src/cli.js ...`, as it runs in a container. */
 function inContainer(command: readonly string[]): void {
-  need(command[0] === "node" && command[1] === "src/cli.ts", "the image has node and src/cli.ts");
+  need(command[0] === "node" && command[1] === "src/cli.js", "the image has node and src/cli.js");
   tollgate(command.slice(2));
 }
 

@@ -20,7 +20,7 @@ export function imageProblems(read: Read): string[] {
     [isAdminPath(/(\/[a-z]+)`/.exec(health)?.[1] ?? ""), "HEALTHCHECK asks a path that is not there"],
     [command[0] === "node", "CMD puts something between the signal and node"],
     [command[1] === "--disable-sigusr1", "CMD lets SIGUSR1 open the inspector"],
-    [read(command[2] ?? "") !== undefined, "CMD starts a file that is not there"],
+    [read((command[2] ?? "").replace(/\.js$/, ".ts")) !== undefined, "CMD starts a file that is not there"],
     [gateway.steps.some(({ text }) => text === `VERSION=${version}`), "VERSION is not that of package.json"],
   ];
   return [
@@ -46,14 +46,11 @@ function copyProblems(read: Read, stage: Stage, stages: Stage[]): string[] {
   });
 }
 
-/** The stand-in generator must not be in the gateway's image, not even in a layer below. */
+/** The stand-in generator must not be in the gateway's image: all that it has comes from the bundle, which leaves it out. */
 function sandboxProblems(stages: Stage[]): string[] {
-  const copied = stages.at(-1)!.steps.find(({ text }) => text.split(/[ /]+/).includes("src"));
-  const source = stages.find(({ name }) => name === copied?.flags.from);
-  const removed = source?.steps.some(
-    ({ keyword, text }) => keyword === "RUN" && text === "rm -r src/sandbox",
-  );
-  return removed ? [] : ["the sandbox is part of the gateway's image"];
+  const copies = stages.at(-1)!.steps.filter(({ keyword }) => keyword === "COPY");
+  const isBundled = copies.every(({ flags, text }) => flags.from === "bundle" && text === "/app/dist ./");
+  return copies.length > 0 && isBundled ? [] : ["the gateway's image has more than the bundle"];
 }
 
 /** What node's image brings along and nothing here runs. */

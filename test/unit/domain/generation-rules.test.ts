@@ -143,10 +143,18 @@ describe("imageUrl and the other URLs", () => {
   });
 
   test.each([
-    [I2V, { imageUrl: "ftp://a.example/x" }, "imageUrl must be an https URL"],
-    [PRO_I2V, { imageUrl: "ftp://a.example/x" }, "imageUrl must be an http or https URL"],
-    [STORYBOARD, { callBackUrl: "x" }, "callBackUrl must be an http or https URL"],
-    [STORYBOARD, { imageUrls: ["x"] }, "imageUrls[0] must be an http or https URL"],
+    [I2V, { imageUrl: "ftp://a.example/x" }, "imageUrl must be an https URL with a valid host and port"],
+    [
+      PRO_I2V,
+      { imageUrl: "ftp://a.example/x" },
+      "imageUrl must be an http or https URL with a valid host and port",
+    ],
+    [STORYBOARD, { callBackUrl: "x" }, "callBackUrl must be an http or https URL with a valid host and port"],
+    [
+      STORYBOARD,
+      { imageUrls: ["x"] },
+      "imageUrls[0] must be an http or https URL with a valid host and port",
+    ],
   ] as const)("%s with %j says the rule in words", (endpoint, change, message) => {
     const result = validateGeneration(endpoint, changed(endpoint, change), HOST);
     expect(result.ok ? [] : result.problems.map((problem) => problem.message)).toEqual([message]);

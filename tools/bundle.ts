@@ -1,0 +1,49 @@
+import { cpSync, mkdirSync, readdirSync, rmSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { rolldown } from "rolldown";
+
+// npm run bundle [FOLDER]: writes the gateway and its command line as a few JavaScript files, with all that they read, to `dist`. The image runs
+// them: they start in a third of the time, hold two thirds of the memory, and need no node_modules. Decision 0069.
+
+const ROOT = resolve(import.meta.dirname, "..");
+const SRC = join(ROOT, "src");
+const into = resolve(process.argv[2] ?? join(ROOT, "dist"));
+
+/** Modules find their files beside themselves; in the bundle all of them are in one folder, so each keeps its own by name. */
+const ownFolders = {
+  name: "own-folders",
+  transform(code: string, id: string) {
+    if (!id.startsWith(SRC) || !code.includes("import.meta.dirname")) return null;
+    const folder = JSON.stringify(relative(SRC, dirname(id)));
+    return code.replaceAll("import.meta.dirname", `(import.meta.dirname + "/" + ${folder})`);
+  },
+};
+
+rmSync(into, { recursive: true, force: true });
+const bundle = await rolldown({
+  input: { main: join(SRC, "main.ts"), cli: join(SRC, "cli.ts") },
+  platform: "node",
+  // uPlot's files are served, not run. pg would use pg-native if somebody had installed it.
+  external: ["uplot", "pg-native"],
+  plugins: [ownFolders],
+});
+await bundle.write({
+  dir: join(into, "src"),
+  format: "esm",
+  entryFileNames: "[name].js",
+  chunkFileNames: "chunk-[name].js",
+});
+await bundle.close();
+
+for (const name of ["package.json", "lua", "config"])
+  cpSync(join(ROOT, name), join(into, name), { recursive: true });
+for (const name of readdirSync(SRC, { recursive: true, encoding: "utf8" })) {
+  const isRead =
+    /\.(js|css|html|svg|sql|json)$/.test(name) &&
+    !name.startsWith("sandbox/") &&
+    !name.endsWith("tsconfig.json");
+  if (!isRead) continue;
+  mkdirSync(dirname(join(into, "src", name)), { recursive: true });
+  cpSync(join(SRC, name), join(into, "src", name));
+}
+cpSync(join(ROOT, "node_modules/uplot"), join(into, "node_modules/uplot"), { recursive: true });
