@@ -29,7 +29,7 @@ local items = { unpack(ARGV, 10) }
 local requests = 2 * tonumber(ARGV[9])
 for at = 1, requests, 2 do
   local request, state = ARGV[3] .. items[at], items[at + 1]
-  -- One that was void may have been bound meanwhile.
+  -- A void request may have been bound since the copy was made: then its copy is out of date.
   if redis.call("HGET", request, "state") == state then
     redis.call("HSET", request, "archived", generation .. " " .. state)
   end

@@ -64,7 +64,7 @@ if kept.request_id ~= request_id then
   return answer("missing")
 end
 if state == "finished" then
-  -- The same end again may carry fresher links; any other claim about an ended task is ignored.
+  -- A poll that reports the known end again may carry fresher links. A poll that reports another end is ignored.
   if kept.status == status and not kept.is_disputed then keep() end
   redis.call("ZREM", KEYS[5], request_id)
   return answer("already_finished")

@@ -32,7 +32,7 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
     max_concurrent, active, tier_of(key), ... }
 end
 
--- The same, with the numbers read from the store.
+-- A reply whose numbers of the headers are read from the store here.
 local function reply(outcome, now, key, window, slots, ...)
   if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live, _, oldest = read_window(window, key.clock)

@@ -12,7 +12,7 @@ export const closed = { additionalProperties: false } as const;
 
 type Schema<T> = ReturnType<typeof Type.Unsafe<T>>;
 
-/** The same schema, with null for what is not there. */
+/** A schema that also accepts null, which stands for a value that is not set. */
 export function nullable<T>(schema: TSchema): Schema<T | null> {
   return Type.Unsafe<T | null>({ ...schema, type: [(schema as { type?: string }).type, "null"] });
 }
@@ -40,5 +40,5 @@ export const limits = (of: string) =>
     { ...closed, description: of },
   );
 
-/** The same in the body of a call, which may leave any of them out. */
+/** Limits in the body of a call, which may leave any of them out. */
 export const newLimits = (of: string) => Type.Partial(limits(of), { ...closed, description: of });

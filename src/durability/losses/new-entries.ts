@@ -49,6 +49,7 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
       const subject = [storeId, epoch, forgotten, ...ledgers].join(" ");
       const looked = await watch.news(part.redis, subject);
       if (!looked) {
+        looks.refill(ledgers.length / partitions);
         await lastConfirmed.save();
         return true;
       }
@@ -70,6 +71,11 @@ function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
   /** How many entries may still be read. */
   let allowance = READ_AT_ONCE_MAX;
 
+  /** @param share of the store's ledgers that a look is for, also one that has nothing to read */
+  function refill(share: number): void {
+    allowance = Math.min(READ_AT_ONCE_MAX, allowance + READ_PER_LOOK * share);
+  }
+
   async function look(
     { redis, confirmed }: Part,
     storeId: string,
@@ -82,7 +88,7 @@ function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
     const endOf = (ledger: string): string | undefined =>
       readUntil.get(ledger) ?? entries.get(ledger)?.id ?? (empty.has(ledger) ? LEDGER_START : undefined);
     const positions = ledgers.map((ledger) => ({ ledger, after: endOf(ledger) }));
-    allowance = Math.min(READ_AT_ONCE_MAX, allowance + (READ_PER_LOOK * positions.length) / partitions);
+    refill(positions.length / partitions);
     const most = Math.max(0, Math.floor(allowance / partitions));
     const answers = await many<StreamEntry[], Position>(redis, positions, (pipe, { ledger, after }) =>
       after === undefined
@@ -100,15 +106,10 @@ function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
       else if (after === undefined) empty.add(ledger);
       allowance -= found?.entries.length ?? 0;
     }
-    const isKept = confirmed ? await keepConfirmed(pages, readUntil, confirmed) : await keepPages(pages);
+    const isKept = confirmed
+      ? await keepConfirmed(pages, readUntil, confirmed)
+      : await keepPages(lastConfirmed, recent, pages);
     return { isWhole: looks.every((found) => found !== undefined), isKept };
-  }
-
-  async function keepPages(pages: readonly LedgerPage[]): Promise<boolean> {
-    for (const { storeId, ledger, entries } of pages) lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
-    await recent.keep(pages);
-    await lastConfirmed.save();
-    return true;
   }
 
   /**
@@ -139,11 +140,23 @@ function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
 
   return {
     look,
+    refill,
     forget(storeId: string, ledger: string): void {
       known.readUntil.delete(ledger);
       lastConfirmed.forget(storeId, ledger);
     },
   };
+}
+
+async function keepPages(
+  lastConfirmed: LastConfirmedFile,
+  recent: RecentEntries,
+  pages: readonly LedgerPage[],
+): Promise<boolean> {
+  for (const { storeId, ledger, entries } of pages) lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
+  await recent.keep(pages);
+  await lastConfirmed.save();
+  return true;
 }
 
 const NOTHING_KNOWN = () => ({

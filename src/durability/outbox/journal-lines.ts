@@ -12,17 +12,10 @@ const FORMAT = 1;
 /** Some 1,700 bytes for each line that a gateway may have. Nothing is written beyond it, either. */
 export const FILE_BYTES_MAX = 256 * 2 ** 20;
 
-/** A settlement in a file. The Redis names of its key follow from the ids. */
-interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCounted" | "isAnswered"> {
-  format: number;
-  store?: string | undefined;
-  call: { key: { keyId: string; accountId: string; partition: number } };
-}
-
 const text = Type.String();
 const ms = Type.Number({ minimum: 0 });
 const whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-const optional = { text: Type.Optional(text), ms: Type.Optional(ms) };
+const optional = { text: Type.Optional(text), ms: Type.Optional(ms), flag: Type.Optional(Type.Boolean()) };
 const request = {
   requestId: text,
   key: Type.Object({ keyId: text, accountId: text, partition: whole }),
@@ -47,11 +40,21 @@ const voidCall = Type.Object({
   idempotencyDigest: optional.text,
   reason: Type.Enum(["refused", "due", "unsent", "released"]),
 });
-const settlementIn = <Call extends Type.TSchema>(script: string, call: Call) =>
-  Type.Object({ script: Type.Literal(script), atMs: ms, untilMs: optional.ms, call });
+const lineWith = <const Script extends string, Call extends Type.TSchema>(script: Script, call: Call) =>
+  Type.Object({
+    format: Type.Literal(FORMAT),
+    store: optional.text,
+    script: Type.Literal(script),
+    atMs: ms,
+    untilMs: optional.ms,
+    isCounted: optional.flag,
+    isAnswered: optional.flag,
+    call,
+  });
 
-/** What a settlement in a file must be: its price becomes a charge as it stands there. */
-const SETTLEMENT = Compile(Type.Union([settlementIn("bind", bindCall), settlementIn("void", voidCall)]));
+/** What a line must be: its price becomes a charge as it stands there. The Redis names of its key follow from the ids. */
+const lineSchema = Type.Union([lineWith("bind", bindCall), lineWith("void", voidCall)]);
+const LINE = Compile(lineSchema);
 
 /** The line of a settlement. */
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
@@ -99,17 +102,17 @@ export function settlementOfLine(text: string): Settlement | undefined {
   }
 }
 
-function settlementIfValid(line: unknown): Settlement | undefined {
-  if (!isObject(line) || line.format !== FORMAT) return undefined;
-  try {
-    const settlement = settlementOf(line as unknown as Line);
-    return SETTLEMENT.Check(settlement) ? settlement : undefined;
-  } catch {
-    return undefined;
-  }
-}
+const settlementIfValid = (line: unknown): Settlement | undefined =>
+  LINE.Check(line) ? settlementOf(line) : undefined;
 
-function settlementOf({ store, script, atMs, untilMs, call, ...line }: Line): Settlement {
+function settlementOf({
+  store,
+  script,
+  atMs,
+  untilMs,
+  call,
+  ...line
+}: Type.Static<typeof lineSchema>): Settlement {
   const { keyId, accountId, partition } = call.key;
   const { isCounted = false, isAnswered = false } = line;
   const states = { ...(isCounted && { isCounted }), ...(isAnswered && { isAnswered }) };

@@ -15,17 +15,26 @@ const FORM = Buffer.concat([
   END,
 ]);
 
-/** The writes by which a form reaches the upstream that the client sends in these pieces, all in one tick. */
-async function writesOf(pieces: readonly Buffer[]): Promise<Buffer[]> {
+/**
+ * The writes by which a form reaches the upstream that the client sends in these pieces, all in one tick.
+ * @param options.isFull whether the upstream is full after each write
+ */
+async function writesOf(pieces: readonly Buffer[], { isFull = false } = {}): Promise<Buffer[]> {
   const req = Object.assign(new Readable({ read: () => undefined }), { socket: new EventEmitter() });
   const writes: Buffer[] = [];
+  let drained = (): void => undefined;
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const reading = readUpload(
     req as unknown as IncomingMessage,
     "b",
     { idleTimeoutMs: 60_000, minBytesPerSecond: 0 },
     {
-      image: () => ({ write: (bytes: Buffer) => writes.push(bytes) > 0, onDrain: () => undefined }),
+      image: () => ({
+        write: (bytes: Buffer) => writes.push(bytes) > 0 && !isFull,
+        onDrain: (listener) => {
+          drained = listener;
+        },
+      }),
       whole: () => resolve(),
       refused: (refusal) => reject(new Error(JSON.stringify(refusal))),
       gone: () => reject(new Error("gone")),
@@ -33,7 +42,9 @@ async function writesOf(pieces: readonly Buffer[]): Promise<Buffer[]> {
   );
   for (const piece of pieces) req.push(piece);
   req.push(null);
-  await promise;
+  // A full sink drains after each tick.
+  const draining = setInterval(() => drained(), 1);
+  await promise.finally(() => clearInterval(draining));
   reading.stop();
   return writes;
 }
@@ -59,30 +70,9 @@ test.each([1, 2, 7, 1023, 1024, 1025, 4000])(
 );
 
 test("a full sink pauses the body, and what was gathered is written once", async () => {
-  const req = Object.assign(new Readable({ read: () => undefined }), { socket: new EventEmitter() });
-  const writes: Buffer[] = [];
-  let drained = (): void => undefined;
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const reading = readUpload(
-    req as unknown as IncomingMessage,
-    "b",
-    { idleTimeoutMs: 60_000, minBytesPerSecond: 0 },
-    {
-      image: () => ({
-        write: (bytes: Buffer) => writes.push(bytes) < 0,
-        onDrain: (listener) => {
-          drained = listener;
-        },
-      }),
-      whole: () => resolve(),
-      refused: (refusal) => reject(new Error(JSON.stringify(refusal))),
-      gone: () => reject(new Error("gone")),
-    },
+  const writes = await writesOf(
+    [...FORM].map((byte) => Buffer.from([byte])),
+    { isFull: true },
   );
-  for (const byte of FORM) req.push(Buffer.from([byte]));
-  req.push(null);
-  const draining = setInterval(() => drained(), 1);
-  await promise.finally(() => clearInterval(draining));
-  reading.stop();
   expect(Buffer.concat(writes)).toEqual(FILE);
 });

@@ -41,7 +41,7 @@ export function filterForm(filters, ...more) {
     const values = {};
     for (const { name } of filters) values[name] = String(new FormData(form).get(name) ?? "").trim();
     const href = hrefHere(values);
-    // The same again means to read it again.
+    // Filters that did not change are read again.
     if (href === location.hash) dispatchEvent(new Event("hashchange"));
     else location.hash = href;
   });
