@@ -80,12 +80,11 @@ async function runTaskEnds(options: RunOptions, size: TaskEndsSize): Promise<His
       "another address": changeAddress,
     };
     const { only = Object.keys(parts) as Part[] } = size;
-    // The last part changes what all others use.
-    const [changing, others] = [
-      only.filter((part) => part === "another address"),
-      only.filter((part) => part !== "another address"),
-    ];
-    for (const some of [others, changing]) {
+    // Where states have other words the upstream answers every poll, and the last part changes what all others use.
+    const apart: Part[] = ["other states", "another address"];
+    const together = only.filter((part) => !apart.includes(part));
+    const groups = [together, ...apart.filter((part) => only.includes(part)).map((part) => [part])];
+    for (const some of groups) {
       await Promise.all(
         some.map(async (part) => {
           await parts[part](world, customers, size);
@@ -175,7 +174,7 @@ async function pollInTime(world: World, customer: Customer, taskId: string): Pro
 
 /** States that are not the API's. The upstream has answered, so each poll is answered, and no task waits for twice its age. */
 const nameOtherStates: Play = async (world, _customers, { maxAgeMs, tasksEach }) => {
-  // Of their own: polls of an account that has ten tasks without an answer in a row are answered from memory.
+  // Polls of an account that has ten tasks without an answer in a row are answered from memory.
   const customers = await Promise.all(Array.from({ length: 6 }, () => world.givenCustomer()));
   const plan = OTHER_STATES.flatMap((kind) => Array.from({ length: tasksEach }, () => kind));
   await inParallel(plan.length, plan.length, async (at) => {
