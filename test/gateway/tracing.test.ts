@@ -5,7 +5,7 @@ import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { givenCollector, givenListener, type Span } from "../support/collector.ts";
 import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
-import { startGatewayProcess } from "../support/processes.ts";
+import { startGatewayProcess, startProgram } from "../support/processes.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 type Collector = Awaited<ReturnType<typeof givenCollector>>;
@@ -103,6 +103,42 @@ describe("without an endpoint", () => {
     };
     expect(await loadedWith("")).toBe(false);
     expect(await loadedWith("http://127.0.0.1:9/v1/traces")).toBe(true);
+    await generator.stop();
+  });
+
+  test("a gateway installed without OpenTelemetry starts without an endpoint; with one it says what to install", async () => {
+    const generator = await startGenerator();
+    const missing = `data:text/javascript,${encodeURIComponent(
+      `import { registerHooks } from "node:module";
+       registerHooks({ resolve(name, context, next) {
+         if (!name.startsWith("@opentelemetry") || context.parentURL.includes("/prom-client/")) return next(name, context);
+         throw Object.assign(new Error("Cannot find package " + name), { code: "ERR_MODULE_NOT_FOUND" });
+       } });`,
+    )}`;
+    const NODE_OPTIONS = `--import "${missing}"`;
+    const gateway = await startGatewayProcess({
+      redisUrl: inject("redisUrl"),
+      upstreamUrl: generator.url,
+      env: { NODE_OPTIONS },
+    });
+    expect((await fetch(`${gateway.url}/api/v1/credits`)).status).toBe(401);
+    await gateway.stop();
+    const refused = await startProgram(
+      {
+        HOST: "127.0.0.1",
+        PORT: "0",
+        ADMIN_PORT: "0",
+        REDIS_URL: inject("redisUrl"),
+        UPSTREAM_URL: generator.url,
+        UPSTREAM_API_KEY: "upstream-secret",
+        NODE_OPTIONS,
+      },
+      { tracing: { endpoint: "http://127.0.0.1:9/v1/traces" } },
+    );
+    const { how, stderr } = await refused.ended();
+    await refused.stop();
+    expect(how).toBe("exit code 1");
+    expect(stderr).toContain("npm ci --omit=dev --include=optional");
     await generator.stop();
   });
 });
