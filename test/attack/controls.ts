@@ -66,7 +66,7 @@ export const CONTROLS: readonly Control[] = [
         to: "const bound = undefined;",
       },
     ],
-    caughtBy: "resident memory at most 200 MiB above idle",
+    caughtBy: "most bodies are refused: one key may hold a quarter of their memory",
   },
   {
     name: "no look-up behind an address that guesses keys",

@@ -121,6 +121,12 @@ export const endlessBodies: Attack = {
     });
     await pause(Math.max(0, untilMs - performance.now()));
     for (const connection of connections) connection?.destroy();
+    const refused = tally.count(429) + tally.count(503);
+    tally.check(
+      "most bodies are refused: one key may hold a quarter of their memory",
+      refused >= scaled(target, 1000),
+      refused,
+    );
     return tally;
   },
 };

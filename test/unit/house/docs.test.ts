@@ -96,9 +96,10 @@ describe("every page", () => {
 
 describe("README", () => {
   test("has one line for each dependency, and none for others", () => {
-    const { dependencies, devDependencies } = JSON.parse(read("package.json"));
+    const { dependencies, optionalDependencies, devDependencies } = JSON.parse(read("package.json"));
     const listed = table(README, "Dependencies");
     expect(listed.map(([name]) => name)).toEqual([
+      ...Object.keys(optionalDependencies),
       ...Object.keys(dependencies),
       ...Object.keys(devDependencies),
     ]);
