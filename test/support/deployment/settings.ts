@@ -61,7 +61,7 @@ export function knownVariables(read: Read): Set<string> {
 
 /** Names that no gateway reads, so that what they say is silently lost. */
 export function unknownVariables(read: Read, where: string, names: Iterable<string>): string[] {
-  const known = knownVariables(read).add("NODE_ENV").add("NODE_EXTRA_CA_CERTS");
+  const known = knownVariables(read).add("NODE_ENV").add("NODE_EXTRA_CA_CERTS").add("MALLOC_ARENA_MAX");
   return [...names].filter((name) => !known.has(name)).map((name) => `${where}: no gateway reads ${name}`);
 }
 
