@@ -84,7 +84,7 @@ The admin port answers \`GET /metrics\` in Prometheus's text format. This page i
 - [config/prometheus/prometheus.yaml](../config/prometheus/prometheus.yaml): how to scrape. Name the job \`tollgate\`;
   some alerts look for it.
 - [config/prometheus/alerts.yaml](../config/prometheus/alerts.yaml): whom to wake, and when. What to do then
-  is in the [operations guide](operations.md).
+  is in the [operations guide](operations/incidents.md).
 - [config/grafana/tollgate.json](../config/grafana/tollgate.json): a dashboard to import. It asks which Prometheus to
   use. [config/grafana/usage.json](../config/grafana/usage.json) is one for usage and statements, on the PostgreSQL of the
   [archive](archive.md#usage-and-statements).

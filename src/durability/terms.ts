@@ -234,13 +234,13 @@ function replaced(left: string): StoreError {
   const [term = "", replid = "", at = ""] = left.split(" ");
   return new StoreError(
     `this primary was replaced: gateways use ${at} (term ${term}, replication id ${replid}), and this server still takes writes`,
-    "stop it, and let REDIS_URL lead to the other; see TollgateTwoPrimaries in docs/operations.md",
+    "stop it, and let REDIS_URL lead to the other; see TollgateTwoPrimaries in docs/operations/alerts-redis.md",
   );
 }
 
 function smallerTerm({ term, replid, at }: Term, noted: number): StoreError {
   return new StoreError(
     `this primary is of an earlier time (term ${noted}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
-    "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations.md",
+    "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations/alerts-redis.md",
   );
 }

@@ -42,7 +42,7 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     if (entries !== 0 && unexplained.get(partition) !== entries)
       log.error(
         { partition, entries },
-        "usage does not account for all entries of a ledger; see docs/operations.md",
+        "usage does not account for all entries of a ledger; see TollgateUsageDrift in docs/operations/alerts-ledger.md",
       );
     if (entries === 0) unexplained.delete(partition);
     else unexplained.set(partition, entries);

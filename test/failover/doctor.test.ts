@@ -37,7 +37,7 @@ const found = (checks: readonly Check[], names = NODES): string[] =>
     .map(({ name, status, message }) => `${status} ${name}: ${message}`);
 const wrong = (checks: readonly Check[]): string[] => found(checks).filter((line) => !line.startsWith("ok"));
 
-/** The rights of docs/operations.md, on every node. */
+/** The rights of docs/operations/redis.md, on every node. */
 const RIGHTS =
   "resetchannels ~tg:* -@all +@read +@write +@scripting +@transaction +@connection -@dangerous +info +time +wait +cluster|slots +cluster|nodes +cluster|keyslot";
 const withUser = (redisUrl: string): string => redisUrl.replace("://", "://tollgate:secret@");
