@@ -4,7 +4,7 @@ import { domainToUnicode } from "node:url";
  * A well-formed http(s) URL as a pattern: the whole rule, and what `docs/openapi.json` shows, so that a client that
  * validates by the description agrees with the gateway on each URL. Stricter than `new URL`, which would quietly repair
  * spaces, control characters and backslashes and reads `1.2` as an address; written without look-ahead, which many
- * languages' patterns lack. Takes time linear in the text. Decision 0034.
+ * languages' patterns lack. Takes time linear in the text. Decision 0035.
  */
 const HEX = "[0-9A-Fa-f]{1,4}";
 const IPV6 = [

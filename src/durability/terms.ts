@@ -39,7 +39,7 @@ type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
  * Makes sure that of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is
  * used. Each primary carries a term, which the first gateway that meets a new replication id raises. A gateway that comes
  * to another primary tells the one before, if it still answers; gateways that read that stop using it. A Redis Cluster
- * has epochs of its own. Decision 0048.
+ * has epochs of its own. Decision 0045.
  * @param options.lookEveryMs for tests
  */
 export function createTerms(

@@ -13,7 +13,7 @@ export type TierUse = ReturnType<typeof createTierUse>;
 
 /**
  * How many keys use each tier, known in memory, so that a changed configuration is judged at once. Says when keys use a tier
- * that the configuration does not name. Decision 0053.
+ * that the configuration does not name. Decision 0015.
  */
 export function createTierUse(options: {
   counter: TierCounter;

@@ -39,7 +39,7 @@ type ToWorker =
 
 /**
  * Runs `count` gateways on one public port and restarts those that end. SIGTERM and SIGINT end all of them, SIGHUP is passed
- * on. The supervisor serves nothing itself. Decision 0023.
+ * on. The supervisor serves nothing itself. Decision 0040.
  * @returns the exit code: 0 when all workers ended cleanly after a signal
  */
 export function supervise(count: number, log: Logger): Promise<number> {
