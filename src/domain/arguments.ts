@@ -8,7 +8,7 @@ export function refusedArguments(words: readonly string[], program: string): str
   if (words.length === 0) return undefined;
   return (
     `${program} takes no arguments, and was given: ${words.join(" ")}\n` +
-    "Settings are in the config file (TOLLGATE_CONFIG) and the environment: README.md, Configuration. " +
+    "Settings are in the config file (TOLLGATE_CONFIG) and the environment: docs/configuration.md. " +
     "Commands such as `keys create` are those of `node src/cli.ts`: docs/cli.md.\n"
   );
 }

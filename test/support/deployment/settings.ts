@@ -52,9 +52,9 @@ export function graceProblems(where: string, grace: string | number | undefined,
   return [`${where}: ${grace} is less than the ${neededMs} ms of drain_delay, drain_timeout and closing`];
 }
 
-/** Every variable that a gateway reads: the README's table, which a house test holds against the code. */
+/** Every variable that a gateway reads: the table of docs/configuration.md, which a house test holds against the code. */
 export function knownVariables(read: Read): Set<string> {
-  const [, section = ""] = text(read, "README.md").split("\n## Configuration\n");
+  const [, section = ""] = text(read, "docs/configuration.md").split("\n## Environment variables\n");
   const [page = ""] = section.split("\n## ");
   return new Set([...page.matchAll(/^\| `([A-Z_]+)` \|/gm)].map(([, name = ""]) => name));
 }
