@@ -25,9 +25,7 @@ import { scriptsOf } from "../redis/script-runner.ts";
 import { requireNoEviction } from "../redis/store-facts.ts";
 import { gatherAll } from "../scripts/gather.ts";
 
-/** Which store is restored. */
 interface RestoredStore {
-  /** `id` of its `tg:meta`: gateways know their settlements' store by it. */
   id: string;
   partitions: number;
 }
@@ -44,7 +42,6 @@ export interface RestoredKey {
   record: KeyFields & Readonly<Record<string, string>>;
 }
 
-/** A charged request whose task had not ended. */
 export interface RunningTask {
   partition: number;
   accountId: string;
@@ -52,15 +49,11 @@ export interface RunningTask {
   requestId: string;
   taskId: string;
   endpoint: string;
-  /** Credits, positive. */
   price: number;
   boundAtMs: number;
 }
 
-/**
- * Begins to fill an empty Redis. Until `endRestore`, no gateway and no other command uses it.
- * @throws OperatorError for a Redis that is not empty, Error for one that may evict keys
- */
+/** Until `endRestore`, no gateway and no other command uses this Redis. @throws OperatorError, Error */
 export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Promise<void> {
   const redis = nodes.ofName(META);
   if ((await redis.hget(META, "layout")) === RESTORING)
@@ -78,19 +71,18 @@ export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Pro
   await redis.hset(META, { id: store.id, partitions: store.partitions, layout: RESTORING });
 }
 
-/** The store is whole: gateways may use it. */
 export async function endRestore(nodes: RedisNodes): Promise<void> {
   await nodes.ofName(META).hset(META, "layout", LAYOUT);
 }
 
-/** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
+/** Entries come in the order of their ids. */
 export async function restoreEntries(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
     pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...fieldsOf(entry)),
   );
 }
 
-/** As `post` in lua/include/ledger.lua writes them. */
+/** As `post` in lua/include/ledger.lua. */
 function fieldsOf(entry: LedgerEntry): (string | number)[] {
   const { accountId, type, amount, balanceAfter, endpoint, reason, taskId, atMs, previous } = entry;
   const { requestId, keyId, reference, by, note } = entry;
@@ -105,7 +97,6 @@ function fieldsOf(entry: LedgerEntry): (string | number)[] {
   ];
 }
 
-/** Notes what these entries' references stand for, and lists their accounts under them. */
 export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await indexReferences(nodes, entries);
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
@@ -117,7 +108,7 @@ export async function restoreReferences(nodes: RedisNodes, entries: readonly Led
   );
 }
 
-/** As lua/include/references.lua lists them; nobody else writes. */
+/** As lua/include/references.lua. */
 async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   const byPlace = Map.groupBy(entries, ({ partition, reference }) => {
     const { name, field } = referencePlace(partition, reference);
@@ -153,7 +144,7 @@ export async function restoreAccounts(
   await listAccounts(nodes, accounts);
 }
 
-/** As lua/include/lists.lua lists them. */
+/** As lua/include/lists.lua. */
 async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
   const listed = accounts.flatMap(({ partition, accountId, record: { label, status } }) => {
     const { labels, inactive } = partitionNames(partition);
@@ -186,7 +177,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
   await gatherSlots(nodes, keys);
 }
 
-/** As lua/include/tiers.lua counts keys under their tiers. */
+/** As lua/include/tiers.lua. */
 async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
   const used = keys.flatMap(({ partition, keyId, record: { tier, revoked_at } }) =>
     tier === undefined || revoked_at !== undefined ? [] : [{ partition, keyId, tier }],
@@ -199,7 +190,7 @@ async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Prom
   );
 }
 
-/** Adds open tasks of keys to those of their accounts, where these have limits over all their keys. Accounts and tasks come before keys. */
+/** For accounts with limits over all keys. Requires accounts and tasks. */
 async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
   const limited = await manyByNode<number, RestoredKey>(keys, ofPartition(nodes), (pipe, key) =>
     pipe.hexists(accountNames(key.partition, key.record.account_id ?? "").account, "limited"),
@@ -210,7 +201,6 @@ async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Pro
   }
 }
 
-/** Charged tasks that had not ended: the sweeper polls them as it does any other. */
 export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTask[]): Promise<void> {
   const write = (command: (pipe: ChainableCommander, task: RunningTask) => ChainableCommander) =>
     manyByNode(tasks, ofPartition(nodes), command);

@@ -1,9 +1,4 @@
-/**
- * For programs that take none: an option that is ignored looks as if it were in force.
- * @param words what follows the program on its command line
- * @param program such as `npm start`
- * @returns what is wrong, to be printed; undefined without words
- */
+/** For programs without arguments: an ignored option would look effective. @returns the message; undefined without arguments */
 export function refusedArguments(words: readonly string[], program: string): string | undefined {
   if (words.length === 0) return undefined;
   return (

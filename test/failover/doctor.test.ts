@@ -164,11 +164,11 @@ describe("doctor looks at a cluster", () => {
       expect.stringMatching(/^failed cluster: \d+ of 16384 slots have no primary, .*\b5, /),
     );
     expect(lines).toContainEqual(
-      expect.stringMatching(`^failed primary: 127.0.0.1:${primary.announced}: is away: `),
+      expect.stringMatching(`^failed primary: 127.0.0.1:${primary.announced}: is unavailable: `),
     );
     for (const { announced } of [primary, replica])
       expect(lines).toContainEqual(
-        expect.stringMatching(`^warning cluster: 127.0.0.1:${announced}, a .* is away`),
+        expect.stringMatching(`^warning cluster: 127.0.0.1:${announced}, a .* is unavailable`),
       );
     expect(lines).toContainEqual(
       expect.stringMatching(

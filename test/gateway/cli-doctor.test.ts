@@ -269,7 +269,7 @@ describe("config and doctor", () => {
       const waiting = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
       expect(waiting.byName.journal).toMatchObject({ ok: true, status: "warning" });
       expect(waiting.byName.journal.message).toContain(
-        "2 settlements (charges, or holds to be given back) wait in 1 files",
+        "2 settlements (charges or voids) wait in 1 files",
       );
       const file = join(journal, "host.1.00000000.ndjson");
       const lost = await doctor({

@@ -81,7 +81,7 @@ describe("alerts", () => {
     expect(["page", "ticket"]).toContain(rule.labels.severity);
     expect(rule.annotations.summary).toMatch(/\.$/);
     expect(rule.annotations.description).toMatch(/\.$/);
-    const [page = "", anchor] = rule.annotations.runbook_url.split("#");
+    const [page = "", anchor] = (rule.annotations.runbook_url ?? "").split("#");
     expect(page).toMatch(/^docs\/operations\/alerts-\w+\.md$/);
     expect(anchor).toBe(rule.alert.toLowerCase());
     expect(readText(page)).toContain(`\n### ${rule.alert}\n`);
