@@ -96,7 +96,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_sweeper_items_total: "`interrupted`: the store; `failed`, `timed_out`: the generator",
   tollgate_sweep_duration_seconds: "far above `tasks.sweep_interval`: Redis is slow, or there is a backlog",
   tollgate_log_lines_dropped_total: "any: `TollgateLogLinesDropped`",
-  tollgate_spans_dropped_total: "rises: the collector is unavailable or too slow; requests do not wait for it",
+  tollgate_spans_dropped_total:
+    "rises: the collector is unavailable or too slow; requests do not wait for it",
   tollgate_config_last_reload_successful: "0: `TollgateConfigReloadFailed`",
   tollgate_config_last_reload_success_timestamp_seconds: "older than your last change: it was not seen",
   tollgate_config_settings_awaiting_restart:
