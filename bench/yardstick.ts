@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { join, resolve } from "node:path";
 
-/** The last commit before packed records, account limits and spend caps. */
+/** The last commit before packed records, account limits and spend caps. Decision 0057 measures by its scripts. */
 const COMMIT = "4d30095ec6102d72de341eb159f32bdded0907cd";
 const ROOT = resolve(import.meta.dirname, "..");
 const FOLDER = join(ROOT, ".tollgate", `yardstick-${COMMIT.slice(0, 7)}`);

@@ -75,14 +75,14 @@ export async function endRestore(nodes: RedisNodes): Promise<void> {
   await nodes.ofName(META).hset(META, "layout", LAYOUT);
 }
 
-/** Entries come in the order of their ids. */
+/** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
 export async function restoreEntries(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
     pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...fieldsOf(entry)),
   );
 }
 
-/** As `post` in lua/include/ledger.lua. */
+/** As `post` in lua/include/ledger.lua writes them. */
 function fieldsOf(entry: LedgerEntry): (string | number)[] {
   const { accountId, type, amount, balanceAfter, endpoint, reason, taskId, atMs, previous } = entry;
   const { requestId, keyId, reference, by, note } = entry;
@@ -97,6 +97,7 @@ function fieldsOf(entry: LedgerEntry): (string | number)[] {
   ];
 }
 
+/** Notes what these entries' references stand for, and lists their accounts under them. */
 export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await indexReferences(nodes, entries);
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
