@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { send, until } from "../support/gateway.ts";
@@ -146,6 +146,9 @@ function prepare({ text, page }: Block, env: Record<string, string>): void {
   }
   if (text.includes("redis-secrets/"))
     cpSync(stage.secrets, join(folder, "redis-secrets"), { recursive: true });
+  // It makes the folder that blocks of earlier pages were given.
+  if (text.includes("make-secrets.sh"))
+    rmSync(join(folder, "etc/tollgate-redis"), { recursive: true, force: true });
   if (text.includes("cli.sh")) {
     cpSync(join(ROOT, "deploy/redis"), join(folder, "etc/tollgate-redis"), { recursive: true });
     mkdirSync(secrets, { recursive: true });
