@@ -57,6 +57,13 @@ export const CONTROLS: readonly Control[] = [
     caughtBy: "another account's uploads through the same proxy take at most 2000 ms each",
   },
   {
+    name: "of the connections of an address, the oldest is read first",
+    attack: "dripping-neighbour",
+    patches: [{ file: "src/gateway/connection-reads.ts", from: "of own.reverse()", to: "of own" }],
+    caughtBy: "another account's uploads from the same address take at most 2000 ms each",
+    scale: 1,
+  },
+  {
     name: "incomplete bodies without a bound",
     attack: "endless-bodies",
     patches: [

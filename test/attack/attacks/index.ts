@@ -1,7 +1,14 @@
 import type { Attack } from "../attack.ts";
 import { adminTokens, loudStrangers } from "./admin.ts";
 import { carelessBackend, smallToken } from "./backend.ts";
-import { dripping, drippingChunks, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
+import {
+  dripping,
+  drippingChunks,
+  drippingNeighbour,
+  endlessBodies,
+  refusedBodies,
+  smallChunks,
+} from "./bodies.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
 import { hangingGenerations, oneKey, unknownKeys } from "./keys.ts";
 import { allowCredits, allowWithoutKey, pipelining, unreadAnswers } from "./pipelining.ts";
@@ -18,6 +25,7 @@ export const ATTACKS: readonly Attack[] = [
   hangingGenerations,
   dripping,
   drippingChunks,
+  drippingNeighbour,
   endlessBodies,
   refusedBodies,
   smallChunks,
