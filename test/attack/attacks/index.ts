@@ -1,4 +1,5 @@
 import type { Attack } from "../attack.ts";
+import { largeAccount } from "./accounts.ts";
 import { adminTokens, loudStrangers } from "./admin.ts";
 import { carelessBackend, smallToken } from "./backend.ts";
 import {
@@ -23,6 +24,7 @@ export const ATTACKS: readonly Attack[] = [
   unreadAnswers,
   oneKey,
   hangingGenerations,
+  largeAccount,
   dripping,
   drippingChunks,
   drippingNeighbour,
