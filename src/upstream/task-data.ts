@@ -61,10 +61,14 @@ export function readTask(
   return { status: "processing", data, lacksVideo: true };
 }
 
-/** Reads the data of a new task, and changes them. A state that is not known is left out. */
+/**
+ * Reads the data of a new task, and changes them. A state that is not known is left out. Its video comes with a poll only: its charge may
+ * still wait for the store.
+ */
 export function newTask(data: Record<string, unknown>, statuses?: StatusWords): Record<string, unknown> {
-  const known = typeof data.status === "string" && taskStatusOf(data.status, statuses) !== undefined;
-  if (known) return readTask(data, data.status as string, { statuses }).data;
+  const status = typeof data.status === "string" ? taskStatusOf(data.status, statuses) : undefined;
+  delete data.video_url;
+  if (status !== undefined) return readTask(data, status, { statuses }).data;
   normalizeFields(data, undefined);
   delete data.status;
   return data;
