@@ -1,4 +1,5 @@
 import { TASK } from "../domain/answers.ts";
+import { parseObject } from "../domain/json.ts";
 import { type StatusWords, type TaskStatus, taskStatusOf } from "../domain/task-states.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
@@ -61,17 +62,22 @@ export function readTask(
   return { status: "processing", data, lacksVideo: true };
 }
 
-/**
- * Reads the data of a new task, and changes them. A state that is not known is left out. Its video comes with a poll only: its charge may
- * still wait for the store.
- */
+/** Reads the data of a new task, and changes them. A state that is not known is left out. */
 export function newTask(data: Record<string, unknown>, statuses?: StatusWords): Record<string, unknown> {
-  const status = typeof data.status === "string" ? taskStatusOf(data.status, statuses) : undefined;
-  delete data.video_url;
-  if (status !== undefined) return readTask(data, status, { statuses }).data;
+  const known = typeof data.status === "string" && taskStatusOf(data.status, statuses) !== undefined;
+  if (known) return readTask(data, data.status as string, { statuses }).data;
   normalizeFields(data, undefined);
   delete data.status;
+  delete data.video_url;
   return data;
+}
+
+/** Data of a new task as JSON, without its video if it has one already: that comes with a poll, which finds it charged. */
+export function withoutVideo(text: string): string {
+  const data = parseObject(text);
+  if (data?.video_url === undefined) return text;
+  const { video_url, completed_at, ...rest } = data;
+  return JSON.stringify({ ...rest, status: "processing" });
 }
 
 const WORD_CHARS_SHOWN_MAX = 32;

@@ -180,19 +180,6 @@ test("a state of another name is answered as the last known one, named, and fail
 });
 
 // Guarantee: a result without what was paid for is not a result, and nobody pays for it.
-// Guarantee: no video is handed out before its charge is certain.
-test("the video of a task that is completed when it is made comes with its first poll", async () => {
-  const completed = telling(200, 200, { status: "completed", video_url: "https://v.example/1" });
-  const given = await givenAnswers({ generation: completed, poll: completed });
-  const made = await given.generate();
-  expectStatus(made, 200);
-  expect(made.body.data).toMatchObject({ status: "processing" });
-  expect(JSON.stringify(made.body)).not.toContain("v.example");
-  const polled = await given.poll(made.body.data.task_id);
-  expect(polled.body.data).toMatchObject({ status: "completed", video_url: "https://v.example/1" });
-  expect(await given.balance()).toMatchObject({ balance: 90 });
-});
-
 test("completed without a usable video_url counts as processing, and is refunded at its maximum age", async () => {
   const given = await givenAnswers(
     { poll: telling(200, 200, { status: "completed", video_url: "" }) },

@@ -66,11 +66,13 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
     test: "completed_at",
   },
   {
-    ...TASK_DATA,
-    name: "the answer to a generation has its video",
-    from: "  delete data.video_url;\n  if (status !== undefined)",
-    to: "  if (status !== undefined)",
-    test: "has no video yet",
+    name: "a video is handed out while its charge waits",
+    file: "src/gateway/generate.ts",
+    from: "success(isCharged ? data : withoutVideo(data)",
+    to: "success(data",
+    project: "gateway",
+    testFile: "store-lost-replies.test.ts",
+    test: "the video of a task that is completed at once comes after its charge",
   },
   {
     ...FALLBACK,
