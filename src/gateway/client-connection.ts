@@ -15,7 +15,7 @@ export interface ReceivedRequest {
 export class ClientConnection implements LimitedConnection {
   readonly address: string;
   readonly trusted: boolean;
-  /** Who is throttled for what is read: its address, or the account whose upload it is sending. */
+  /** Who is throttled for what is read: its address, or the account that has sent an upload on it. */
   payer: string;
   /** The upload that its account pays for. */
   upload: IncomingMessage | undefined;

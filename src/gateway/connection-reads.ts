@@ -4,9 +4,9 @@ import type { ClientConnection } from "./client-connection.ts";
 
 /**
  * Connections that one address may open while it is throttled. Nothing is read from them yet, so the gateway does not notice
- * which of them their clients have closed.
+ * which of them their clients have closed. With fewer, clients that open them again and again displace each other and everybody else.
  */
-export const UNREAD_MAX = 64;
+export const UNREAD_MAX = 512;
 
 interface ConnectionReadsOptions {
   connections(): Iterable<ClientConnection>;
@@ -28,7 +28,10 @@ export class ConnectionReads {
         for (const each of connections()) if (each.payer === payer) each.pauseReading();
       },
       resumed(payer) {
-        for (const each of connections()) if (each.payer === payer) each.resumeReading();
+        const own = [...connections()].filter((each) => each.payer === payer);
+        for (const each of own) if (each.isUsed) each.resumeReading();
+        // They are read in this order. Whoever floods the address with heads has the older ones.
+        for (const each of own.reverse()) each.resumeReading();
       },
     });
   }
@@ -64,7 +67,10 @@ export class ConnectionReads {
     this.#throttle.bodyRead(payer, bytes);
   }
 
-  /** Until the end of this request the account is throttled for its body, and not others behind the same address. */
+  /**
+   * The account is throttled for this body, and not others behind the same address; from a trusted proxy until the request ends, else
+   * for all that follows on this connection.
+   */
   uploadStarted(connection: ClientConnection, upload: IncomingMessage, accountId: string): void {
     connection.upload = upload;
     // No address contains a space.
@@ -74,7 +80,7 @@ export class ConnectionReads {
   requestEnded(connection: ClientConnection, req: IncomingMessage): void {
     if (connection.upload !== req) return;
     connection.upload = undefined;
-    this.#setPayer(connection, connection.address);
+    if (connection.trusted) this.#setPayer(connection, connection.address);
   }
 
   #setPayer(connection: ClientConnection, payer: string): void {

@@ -8,6 +8,7 @@ import { nextPollMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
 import type { UnknownOutcome } from "../scripts/unclear.ts";
 import type { GenerationOutcome } from "../upstream/generation-request.ts";
+import { withoutVideo } from "../upstream/task-data.ts";
 import { generationOf, refuseAdmission, refuseFromMemory } from "./admission.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
 import { continueReading } from "./http-exchange.ts";
@@ -140,7 +141,9 @@ async function bind(
   }
   if (binding === undefined && isOthersTask(call, taskId)) return refuseTakenId(call, generation, taskId);
   rememberTask(call, taskId, upstream.tag);
-  if (!unmetered) return success(data, undefined, CHARGES[binding ?? "waiting"]);
+  const isCharged = binding === "bound" || binding === "late";
+  if (!unmetered)
+    return success(isCharged ? data : withoutVideo(data), undefined, CHARGES[binding ?? "waiting"]);
   rememberUnmetered(call, taskId, upstream.tag);
   showKnownLimits(call);
   return success(data, undefined, "unmetered");

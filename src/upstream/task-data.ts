@@ -1,4 +1,5 @@
 import { TASK } from "../domain/answers.ts";
+import { parseObject } from "../domain/json.ts";
 import { type StatusWords, type TaskStatus, taskStatusOf } from "../domain/task-states.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
@@ -67,7 +68,16 @@ export function newTask(data: Record<string, unknown>, statuses?: StatusWords): 
   if (known) return readTask(data, data.status as string, { statuses }).data;
   normalizeFields(data, undefined);
   delete data.status;
+  delete data.video_url;
   return data;
+}
+
+/** Data of a new task as JSON, without its video if it has one already: that comes with a poll, which finds it charged. */
+export function withoutVideo(text: string): string {
+  const data = parseObject(text);
+  if (data?.video_url === undefined) return text;
+  const { video_url, completed_at, ...rest } = data;
+  return JSON.stringify({ ...rest, status: "processing" });
 }
 
 const WORD_CHARS_SHOWN_MAX = 32;

@@ -6,13 +6,15 @@ export interface Target {
   attack: string;
   url: string;
   adminUrl: string;
+  /** Of the gateway's Redis: for what only Redis can say. */
+  redisUrl: string;
   /** What the gateway writes to its standard output. */
   logFile: string;
   /** A good key without credits. */
   poorKey: string;
   /** A good key with credits. */
   paidKey: string;
-  /** Good keys with credits, all of another account. */
+  /** Good keys with credits, all of another account, which is the large one. */
   paidKeys: readonly string[];
   /** A good key that this gateway has never seen. */
   unseenKey: string;
@@ -69,6 +71,8 @@ export interface Attack {
   /** What differs from the defaults. */
   config?: Sections;
   env?: Record<string, string>;
+  /** The account of `paidKeys` has so many keys besides, each with an open task. */
+  accountKeys?: number;
   /** Limit of open files of the gateway's process. */
   openFiles?: number;
   /** Changes answers of the upstream, in a process of its own. */
@@ -79,6 +83,9 @@ export interface Attack {
 
 /** Stands in every prompt of an attacker, so that the upstream knows its requests. */
 export const MARK = "attack-mark";
+
+/** The account of `paidKeys` in attacks with `accountKeys`. */
+export const LARGE_ACCOUNT = "acc_large";
 
 /** Another address than the honest client's: attackers and customers seldom share one. */
 export const ATTACKER_ADDRESS = "127.0.0.2";

@@ -37,6 +37,15 @@ export const CONTROLS: readonly Control[] = [
     caughtBy: "honest p99 at most 150 ms",
   },
   {
+    name: "a large account read by the check in one call",
+    attack: "large-account",
+    patches: [
+      { file: "src/scripts/snapshot.ts", from: "ELEMENTS_AT_ONCE = 100;", to: "ELEMENTS_AT_ONCE = 100_000;" },
+    ],
+    caughtBy: "no script takes Redis more than 25 ms",
+    scale: 1,
+  },
+  {
     name: "uploads of a key without a bound",
     attack: "dripping-uploads",
     patches: [
@@ -55,6 +64,13 @@ export const CONTROLS: readonly Control[] = [
       },
     ],
     caughtBy: "another account's uploads through the same proxy take at most 2000 ms each",
+  },
+  {
+    name: "of the connections of an address, the oldest is read first",
+    attack: "dripping-neighbour",
+    patches: [{ file: "src/gateway/connection-reads.ts", from: "of own.reverse()", to: "of own" }],
+    caughtBy: "another account's uploads from the same address take at most 2000 ms each",
+    scale: 1,
   },
   {
     name: "incomplete bodies without a bound",

@@ -12,12 +12,19 @@ export interface Money {
   chargesWithoutVideo: string[];
 }
 
-/** Reads the ledger of all accounts and compares it with the generator's own record. */
-export async function compareMoney(redis: Redis, requests: readonly RequestLog[]): Promise<Money> {
+/**
+ * Reads the ledger of all accounts and compares it with the generator's own record.
+ * @param sinceMs when the run began: earlier entries are not the generator's
+ */
+export async function compareMoney(
+  redis: Redis,
+  requests: readonly RequestLog[],
+  sinceMs: number,
+): Promise<Money> {
   const made = new Set(
     requests.flatMap(({ method, taskId }) => (method === "POST" && taskId !== undefined ? [taskId] : [])),
   );
-  const charged = await chargedTasks(redis);
+  const charged = await chargedTasks(redis, sinceMs);
   return {
     videos: made.size,
     charges: charged.size,
@@ -27,12 +34,12 @@ export async function compareMoney(redis: Redis, requests: readonly RequestLog[]
 }
 
 /** Tasks that were charged and not refunded. */
-async function chargedTasks(redis: Redis): Promise<Set<string>> {
+async function chargedTasks(redis: Redis, sinceMs: number): Promise<Set<string>> {
   const partitions = Number(await redis.hget("tg:meta", "partitions"));
   const charged = new Set<string>();
   const refunded = new Set<string>();
   for (let partition = 0; partition < partitions; partition++) {
-    for (const [, fields] of await redis.xrange(partitionNames(partition).ledger, "-", "+")) {
+    for (const [, fields] of await redis.xrange(partitionNames(partition).ledger, sinceMs, "+")) {
       const entry = new Map<string, string>();
       for (let at = 0; at < fields.length; at += 2) entry.set(fields[at]!, fields[at + 1] ?? "");
       const task = entry.get("task_id") ?? "";

@@ -6,9 +6,11 @@ import { Redis } from "ioredis";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
+import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { seedFor } from "../fault/random.ts";
-import type { Attack, Sent, Target } from "./attack.ts";
+import { givenLargeAccount } from "../support/large-account.ts";
+import { type Attack, LARGE_ACCOUNT, type Sent, type Target } from "./attack.ts";
 import type { Measured } from "./criteria.ts";
 import { type AttackedGateway, logFileIn, startGateway } from "./gateway.ts";
 import type { HonestJob, Sample } from "./honest.ts";
@@ -73,11 +75,12 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
     const gateway = await owned(
       startGateway(attack, { folder, root: options.root, redisUrl: server.url, upstreamUrl: upstream.url }),
     );
-    const target = await targetOf(attack, gateway, redis, { ...options, folder });
+    const target = await targetOf(attack, gateway, redis, server.url, { ...options, folder });
+    const sinceMs = Date.now();
     const honest = await owned(startHonest(folder, gateway, redis));
     const measured = await measure(attack, target, folder, gateway, honest, options.recoveryMsMax);
     await settled(redis, options.settleMsMax);
-    return { ...measured, money: await compareMoney(redis, upstream.generator.requests) };
+    return { ...measured, money: await compareMoney(redis, upstream.generator.requests, sinceMs) };
   } finally {
     await stopAll();
   }
@@ -90,9 +93,11 @@ async function targetOf(
   attack: Attack,
   { url, adminUrl }: AttackedGateway,
   redis: Redis,
+  redisUrl: string,
   { seed, scale, folder }: RunOptions,
 ): Promise<Target> {
-  const shared = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }, cliActor());
+  const owner = await ownerOfMany(redis, attack.accountKeys);
+  const shared = await issueKey(oneNode(redis), { ...owner, limits: ROOMY }, cliActor());
   const { accountId } = shared;
   const others = Array.from({ length: KEYS_OF_ONE_ACCOUNT - 1 }, () =>
     issueKey(oneNode(redis), { accountId, limits: ROOMY }, cliActor()),
@@ -107,6 +112,7 @@ async function targetOf(
     attack: attack.name,
     url,
     adminUrl,
+    redisUrl,
     logFile: logFileIn(folder),
     poorKey: poor.key,
     paidKey: paid.key,
@@ -116,6 +122,18 @@ async function targetOf(
     scale,
     durationMs: attack.durationMs * scale,
   };
+}
+
+/** The account of `paidKeys`: a new one, or one that has keys. */
+async function ownerOfMany(redis: Redis, keys = 0): Promise<{ accountId: string } | { credits: number }> {
+  if (keys === 0) return { credits: 1_000_000 };
+  const partitions = await partitionsOf(oneNode(redis));
+  const { accountId } = await givenLargeAccount(redis, LARGE_ACCOUNT, partitions, {
+    keys,
+    tasks: 1,
+    held: 0,
+  });
+  return { accountId };
 }
 
 interface Honest {

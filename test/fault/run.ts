@@ -15,6 +15,7 @@ import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
 import { overload } from "./scenarios/overload.ts";
 import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
+import { runSourceMutants, SOURCE_MUTANTS } from "./scenarios/source-mutants.ts";
 import { stores } from "./scenarios/stores.ts";
 import { taskEnds } from "./scenarios/task-ends.ts";
 import { unknownOutcomes } from "./scenarios/unknown-outcomes.ts";
@@ -59,6 +60,12 @@ export const PARTS: readonly Part[] = [
     title: () =>
       `the scripts against a model in memory, ${MODEL_SEQUENCES} sequences; mutants of the scripts`,
     judge: runModel,
+    fullOnly: true,
+  },
+  {
+    name: "source mutants",
+    title: () => `${SOURCE_MUTANTS.length} seeded bugs, each of which a test must catch`,
+    judge: runSourceMutants,
     fullOnly: true,
   },
   judged(crash),

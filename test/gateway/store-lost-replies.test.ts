@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { expectStatus, until } from "../support/gateway.ts";
@@ -81,6 +84,43 @@ describe("a customer whose task exists hears of it and is charged once, whatever
     expect(ledger.slots, "the slot follows the task").toHaveLength(1);
     const poll = await stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
     expect(poll.body.data.task_id).toBe(taskId);
+  }
+});
+
+// Guarantee: no video is handed out before its charge is certain.
+test("the video of a task that is completed at once comes after its charge", async () => {
+  const video_url = "https://v.example/1";
+  let made = 0;
+  const server = createServer((request, response) => {
+    const taskId =
+      request.method === "GET" ? request.url!.split("/").at(-1) : `at-once-${made++}-${Date.now()}`;
+    const task = { task_id: taskId, status: "completed", video_url, completed_at: "2026-01-01T00:00:00Z" };
+    request.resume().on("end", () => response.end(JSON.stringify({ code: 200, msg: "success", data: task })));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const upstreamUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const own = await givenStage({ upstreamUrl });
+  try {
+    const key = await own.givenKey();
+    const charged = await generate(own.gateway, key);
+    expect(charged.body.data).toMatchObject({ status: "completed", video_url });
+    expect(consumed(await readLedger(own.redis.client, key))).toHaveLength(1);
+
+    const { struck } = own.proxy.strike("reset_before", "bind");
+    const waiting = await generate(own.gateway, key);
+    await struck;
+    expectStatus(waiting, 200);
+    expect(waiting.body.data).toEqual({ task_id: expect.any(String), status: "processing" });
+    await settled(own.gateway);
+    const poll = await own.gateway.request("GET", `/api/v1/tasks/${waiting.body.data.task_id}`, {
+      key: key.key,
+    });
+    expect(poll.body.data).toMatchObject({ status: "completed", video_url });
+    expect(consumed(await readLedger(own.redis.client, key))).toHaveLength(2);
+  } finally {
+    await own.stop();
+    server.closeAllConnections();
+    server.close();
   }
 });
 

@@ -94,6 +94,19 @@ test("an account with too many unknown outcomes makes no further request until a
   expectStatus(await generate(stage.gateway, key), 200);
 });
 
+// What is in flight when the bound is reached was admitted, and counts all the same.
+test("requests in flight when the bound is reached are carried out, and none is admitted after them", async () => {
+  const key = await stage.givenKey();
+  const inFlight = await Promise.all(
+    Array.from({ length: UNKNOWN_MAX + 2 }, () => generate(stage.gateway, key, "[sandbox: reset delay=1s]")),
+  );
+  for (const reply of inFlight) expectStatus(reply, 502);
+  expectStatus(await generate(stage.gateway, key), 503);
+  await makeDue(stage.redis.client, key.accountId);
+  await until(async () => (await readLedger(stage.redis.client, key)).held === 0, "the holds to be voided");
+  expectStatus(await generate(stage.gateway, key), 200);
+});
+
 // Three connections that were reset once locked a key out while each answer said to come back after 10 s.
 test("a key whose slots are all taken by unknown outcomes is told when the first of them is cleared up", async () => {
   const [stuck, busy] = await Promise.all([1, 2].map(() => stage.givenKey({ limits: { maxConcurrent: 1 } })));

@@ -56,31 +56,43 @@ export const drippingChunks: Attack = {
     "60 uploads of one key in chunks of one byte, 5,000 a second each, for 9 s, and uploads of 5 MB by another account through the same proxy",
   durationMs: 9000,
   config: { server: { trust_proxy: [ATTACKER_ADDRESS] } },
-  async send(target) {
-    const tally = new Tally();
-    const untilMs = deadlineOf(target);
-    const head = uploadHead(target.paidKey, "Transfer-Encoding: chunked");
-    const [, tookMs] = await Promise.all([
-      atOnce(60, async () => {
-        while (performance.now() < untilMs) {
-          const connection = await Connection.open(tally, target.url);
-          await connection?.send(`${head}\r\n\r\n`, 1, untilMs);
-          while (await connection?.send(DRIPS, 0, untilMs)) await pause(DRIPS_EACH_MS);
-          connection?.destroy();
-        }
-      }),
-      uploadsOf(tally, target, untilMs),
-    ]);
-    tally.check(
-      `another account's uploads through the same proxy take at most ${UPLOAD_MS_MAX} ms each`,
-      tookMs.length > 0 && Math.max(...tookMs) <= UPLOAD_MS_MAX,
-      `${tookMs.length} uploads, the slowest ${Math.round(Math.max(0, ...tookMs))} ms`,
-    );
-    return tally;
-  },
+  send: (target) => drip(target, 60, "another account's uploads through the same proxy"),
 };
 
-/** Uploads one file after the other. @returns how long each took, ms */
+/** More of them, by one of two customers who share an address that is no proxy's. */
+export const drippingNeighbour: Attack = {
+  name: "dripping-neighbour",
+  title:
+    "300 uploads of one key in chunks of one byte, 5,000 a second each, for 9 s, and uploads of 5 MB by another account from the same address, each on a new connection",
+  durationMs: 9000,
+  send: (target) => drip(target, 300, "another account's uploads from the same address"),
+};
+
+/** @param whose the uploads of the other account, as the check names them */
+async function drip(target: Target, count: number, whose: string): Promise<Tally> {
+  const tally = new Tally();
+  const untilMs = deadlineOf(target);
+  const head = uploadHead(target.paidKey, "Transfer-Encoding: chunked");
+  const [, tookMs] = await Promise.all([
+    atOnce(count, async () => {
+      while (performance.now() < untilMs) {
+        const connection = await Connection.open(tally, target.url);
+        await connection?.send(`${head}\r\n\r\n`, 1, untilMs);
+        while (await connection?.send(DRIPS, 0, untilMs)) await pause(DRIPS_EACH_MS);
+        connection?.destroy();
+      }
+    }),
+    uploadsOf(tally, target, untilMs),
+  ]);
+  tally.check(
+    `${whose} take at most ${UPLOAD_MS_MAX} ms each`,
+    tookMs.length > 0 && Math.max(...tookMs) <= UPLOAD_MS_MAX,
+    `${tookMs.length} uploads, the slowest ${Math.round(Math.max(0, ...tookMs))} ms`,
+  );
+  return tally;
+}
+
+/** Uploads one file after the other, each on a new connection. @returns how long each took, ms */
 async function uploadsOf(tally: Tally, { url, paidKeys }: Target, untilMs: number): Promise<number[]> {
   const end = "\r\n--b--\r\n";
   const file = Buffer.concat([PNG, Buffer.alloc(UPLOAD_BYTES)]);
@@ -88,16 +100,16 @@ async function uploadsOf(tally: Tally, { url, paidKeys }: Target, untilMs: numbe
   const head = uploadHead(paidKeys[0] ?? "", `Content-Length: ${length}`);
   const form = Buffer.concat([Buffer.from(`${head}\r\n\r\n${PART}`), file, Buffer.from(end)]);
   const tookMs: number[] = [];
-  const connection = await Connection.open(tally, url);
-  while (connection && performance.now() < untilMs) {
+  while (performance.now() < untilMs) {
     const fromMs = performance.now();
+    const connection = await Connection.open(tally, url);
     // The last one may end after the attack.
-    const status = await connection.ask(form, untilMs + UPLOAD_MS_MAX);
+    const status = (await connection?.ask(form, untilMs + UPLOAD_MS_MAX)) ?? 0;
+    connection?.destroy();
     tookMs.push(status === 200 ? performance.now() - fromMs : Number.POSITIVE_INFINITY);
     if (status !== 200) break;
     await pause(250);
   }
-  connection?.destroy();
   return tookMs;
 }
 

@@ -1,7 +1,15 @@
 import type { Attack } from "../attack.ts";
+import { largeAccount } from "./accounts.ts";
 import { adminTokens, loudStrangers } from "./admin.ts";
 import { carelessBackend, smallToken } from "./backend.ts";
-import { dripping, drippingChunks, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
+import {
+  dripping,
+  drippingChunks,
+  drippingNeighbour,
+  endlessBodies,
+  refusedBodies,
+  smallChunks,
+} from "./bodies.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
 import { hangingGenerations, oneKey, unknownKeys } from "./keys.ts";
 import { allowCredits, allowWithoutKey, pipelining, unreadAnswers } from "./pipelining.ts";
@@ -16,8 +24,10 @@ export const ATTACKS: readonly Attack[] = [
   unreadAnswers,
   oneKey,
   hangingGenerations,
+  largeAccount,
   dripping,
   drippingChunks,
+  drippingNeighbour,
   endlessBodies,
   refusedBodies,
   smallChunks,

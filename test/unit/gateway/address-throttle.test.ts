@@ -19,26 +19,34 @@ let ended: number[];
 let aborted: string[];
 let stage: Awaited<ReturnType<typeof givenListener>>;
 let clients: Socket[];
+/** All clients are trusted proxies. */
+let trusted: boolean;
 
 beforeEach(async () => {
   served = [];
   ended = [];
   aborted = [];
   clients = [];
-  stage = await givenListener({}, ({ req, res }, connections) => {
-    const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
-    served.push({ address, port });
-    req.on("error", ({ stack }) => aborted.push(stack ?? ""));
-    if (req.headers["x-answer"]) res.end();
-    if (req.headers["transfer-encoding"]) connections.pauseUntilBodyRead(req);
-    const account = req.headers["x-uploads-for"];
-    if (typeof account === "string") connections.uploadStarted(req, account);
-    req.on("end", () => void ended.push(port));
-    const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
-    // As answers, which go out at the end of a tick.
-    setImmediate(() => drainBody(req, bodyRead, () => connections.endAfterResponse(res)));
-    return undefined;
-  });
+  trusted = false;
+  const peer = ({ remoteAddress = "" }: Socket) => ({ address: remoteAddress, trusted });
+  stage = await givenListener(
+    {},
+    ({ req, res }, connections) => {
+      const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
+      served.push({ address, port });
+      req.on("error", ({ stack }) => aborted.push(stack ?? ""));
+      if (req.headers["x-answer"]) res.end();
+      if (req.headers["transfer-encoding"]) connections.pauseUntilBodyRead(req);
+      const account = req.headers["x-uploads-for"];
+      if (typeof account === "string") connections.uploadStarted(req, account);
+      req.on("end", () => void ended.push(port));
+      const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
+      // As answers, which go out at the end of a tick.
+      setImmediate(() => drainBody(req, bodyRead, () => connections.endAfterResponse(res)));
+      return undefined;
+    },
+    peer,
+  );
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -109,7 +117,6 @@ test.each([
     await ticks(500);
     // No rest ends: time stands still.
     expect(ended.includes(other.localPort ?? 0)).toBe(goesOn);
-    // Once its upload is over, the connection is the address's again, which does not rest.
     if (goesOn) {
       served = [];
       other.write("GET / HTTP/1.1\r\n\r\n");
@@ -117,6 +124,57 @@ test.each([
     }
   },
 );
+
+// Guarantee: a customer is not throttled for strangers behind the same address, unless a trusted proxy sends them on its connections.
+test.each([
+  [false, true],
+  [true, false],
+])(
+  "after an upload, a connection (of a trusted proxy: %s) is read while its address rests: %s",
+  async (proxy, isRead) => {
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    trusted = proxy;
+    const customer = await connected(ATTACKER);
+    customer.write(
+      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nX-Uploads-For: a\r\nX-Answer: now\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    );
+    while (ended.length === 0) await ticks();
+    await ticks();
+    const stranger = await connected(ATTACKER);
+    stranger.write(PIPELINED.repeat(2));
+    while (stage.connections.counts().rests === 0) await ticks(1);
+    served = [];
+    customer.write("GET / HTTP/1.1\r\n\r\n");
+    await ticks();
+    expect(served.some(({ port }) => port === customer.localPort)).toBe(isRead);
+  },
+);
+
+// Guarantee: whoever comes to an address that others flood with new connections is not behind all of these.
+test("of the connections that an address opens while it rests, the newest is read first, after those in use", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout"] });
+  const inUse = await connected(ATTACKER);
+  inUse.write("GET / HTTP/1.1\r\nX-Answer: now\r\n\r\n");
+  while (from(ATTACKER) < 1) await ticks();
+  const stranger = await connected(ATTACKER);
+  stranger.write(PIPELINED.repeat(2));
+  while (stage.connections.counts().rests === 0) await ticks(1);
+  await ticks();
+  const opened: Socket[] = [];
+  while (opened.length < 5) {
+    opened.push(await connected(ATTACKER));
+    opened.at(-1)!.write("GET / HTTP/1.1\r\n\r\n");
+  }
+  inUse.write("GET / HTTP/1.1\r\n\r\n");
+  await accepted();
+  await ticks();
+  served = [];
+  while (served.length < 6) {
+    vi.advanceTimersByTime(1000);
+    await ticks();
+  }
+  expect(served.map(({ port }) => port)).toEqual([inUse, ...opened.reverse()].map((each) => each.localPort));
+});
 
 test("requests that come one after the other let nobody rest", async () => {
   // No rest would end.

@@ -16,6 +16,10 @@ type Request = Parameters<ListenerOptions["serve"]>[0];
 export async function givenListener(
   limits: Partial<ClientLimits>,
   serve: (request: Request, connections: ClientConnections) => ReturnType<ListenerOptions["serve"]>,
+  peer: ConstructorParameters<typeof ClientConnections>[0]["peer"] = ({ remoteAddress = "" }) => ({
+    address: remoteAddress,
+    trusted: false,
+  }),
 ) {
   const ended: string[] = [];
   const connections = new ClientConnections({
@@ -26,7 +30,7 @@ export async function givenListener(
       maxUnreadBytes: 1e9,
       ...limits,
     }),
-    peer: ({ remoteAddress = "" }) => ({ address: remoteAddress, trusted: false }),
+    peer,
     ended: (by) => void ended.push(by),
   });
   const listener = createListener({

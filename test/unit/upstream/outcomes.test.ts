@@ -135,6 +135,11 @@ test("a status of a new task is one of the API's: a known word is read, another 
   expect(dataOf("completed"), "without a video").toBe('{"task_id":"t1","status":"processing","extra":1}');
 });
 
+test.each(["GOING", undefined])("a new task of the state %s has no video", (status) => {
+  const outcome = readGeneration(ok({ task_id: "t1", status, video_url: "https://v.example/1" }));
+  expect(outcome).toMatchObject({ outcome: "accepted", data: '{"task_id":"t1"}' });
+});
+
 describe("a generation: unknown, so that the hold stays", () => {
   test.each<[string, Answer]>([
     ["HTTP 200 with HTML", answered(200, "<!doctype html>")],
