@@ -229,7 +229,7 @@ describe("the limits", () => {
       expect(limitsOf(reply)).toMatchObject({
         limit: rate,
         remaining: rate,
-        max_concurrent: concurrent,
+        maxConcurrent: concurrent,
         active: 0,
       });
       for (let n = 0; n < concurrent; n++)

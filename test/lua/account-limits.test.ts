@@ -111,10 +111,10 @@ test("headers and credits show the account's numbers where they leave less, and 
   await stage.redis.hset(key.names.key, { rate_limit: 3, max_concurrent: 9, daily_limit: 9 });
   const { state } = await admit(key);
   expect(state).toEqual({
-    rate_limit: 3,
+    limit: 3,
     remaining: 2,
     resetAtMs: NOON_MS + 60_000,
-    max_concurrent: 2,
+    concurrentLimit: 2,
     active: 1,
   });
   await stage.void((await admit(other)).generation, "refused");
@@ -124,11 +124,11 @@ test("headers and credits show the account's numbers where they leave less, and 
   expect(seen.state, "both leave two; the key's own are shown").toMatchObject({ limit: 3, remaining: 2 });
   await stage.void((await admit(other)).generation, "refused");
   expect((await stage.store.inspect(key, stage.tiers)).state).toMatchObject({
-    rate_limit: 5,
+    limit: 5,
     remaining: 1,
     resetAtMs: NOON_MS + 60_000,
   });
-  expect(await stage.credits(key)).toMatchObject({ daily_limit: 6 });
+  expect(await stage.credits(key)).toMatchObject({ limits: { daily_limit: 6 } });
   expect(await stage.credits(other)).toMatchObject({ limits: { daily_limit: 6 }, state: { limit: 5 } });
 });
 

@@ -303,7 +303,7 @@ test("the slot that comes back is the creating key's, the numbers are the pollin
   const { state } = await stage.observe(task, "completed", { poller });
   expect(state).toMatchObject({ concurrentLimit: 5, active: 1 });
   expect((await stage.store.inspect(creator, stage.tiers)).state).toMatchObject({
-    max_concurrent: 2,
+    concurrentLimit: 2,
     active: 0,
   });
 });
