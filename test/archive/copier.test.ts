@@ -138,7 +138,7 @@ test("a change of a key is a new version, and the views show the latest", async 
   await revokeKey(stage.nodes, await findKey(stage.nodes, keyId), cliActor());
   await copier.copy();
   const keys = await stage.database.query(
-    "SELECT tier, daily_limit::int, revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys",
+    "SELECT tier, (limits->>'daily_limit')::int AS daily_limit, revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys",
   );
   expect(keys).toEqual([{ tier: "enterprise", daily_limit: 7, revoked: true }]);
   expect(await stage.database.query("SELECT FROM tollgate.api_key_versions")).toHaveLength(3);
