@@ -115,11 +115,14 @@ export const TIER_LIMITS = LIMITS.filter((limit): limit is TierLimit => limit.on
 export const CAPS = LIMITS.filter((limit): limit is Exclude<Limit, TierLimit> => limit.on === OF_KEY);
 
 /** An object with a value for each of these limits. */
-export const byLimit = <One extends Limit, Value>(
+export function byLimit<One extends Limit, Value>(
   limits: readonly One[],
   value: (limit: One) => Value,
-): Record<One["name"], Value> =>
-  Object.fromEntries(limits.map((limit) => [limit.name, value(limit)])) as Record<One["name"], Value>;
+): Record<One["name"], Value> {
+  const values: Record<string, Value> = {};
+  for (const limit of limits) values[limit.name] = value(limit);
+  return values;
+}
 
 /** What a key may do by its tier. */
 export type Limits = Record<TierLimit["name"], number>;

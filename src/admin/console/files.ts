@@ -11,7 +11,7 @@ const UPLOT = fileURLToPath(new URL(".", import.meta.resolve("uplot")));
 /** What the page says of limits, as a module. */
 const LIMITS = Object.entries({ TIER_LIMITS, CAPS })
   .map(([list, limits]) => {
-    const shown = limits.map(({ name, short, title, used }) => ({ name, short, title, used }));
+    const shown = limits.map(({ name, unit, short, title, used }) => ({ name, unit, short, title, used }));
     return `export const ${list} = ${JSON.stringify(shown)};\n`;
   })
   .join("");

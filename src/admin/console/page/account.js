@@ -69,12 +69,7 @@ function creditTiles(account, use) {
     ...TIER_LIMITS.flatMap((limit) =>
       limits[limit.name] === null
         ? []
-        : [
-            limitTile(
-              { ...limit, short: `${limit.short}, all keys` },
-              { [limit.used]: 0, ...use, ...limits },
-            ),
-          ],
+        : [limitTile(limit, { [limit.used]: 0, ...use, ...limits }, `${limit.unit}, all keys`)],
     ),
   ]);
 }

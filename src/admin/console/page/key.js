@@ -53,8 +53,8 @@ export async function showKey({ place, again }) {
  */
 const useTiles = (key, use) =>
   tiles([
-    ...(use ? TIER_LIMITS.map((limit) => limitTile(limit, use.keys[0])) : []),
-    ...CAPS.map((limit) => limitTile(limit, key)),
+    ...(use ? TIER_LIMITS.map((limit) => limitTile(limit, use.keys[0], limit.unit)) : []),
+    ...CAPS.map((limit) => limitTile(limit, key, limit.short)),
   ]);
 
 /** @param {Key} key */

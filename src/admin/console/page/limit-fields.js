@@ -45,13 +45,14 @@ export const limitsOf = numbersOf(TIER_LIMITS);
 export const capsOf = numbersOf(CAPS);
 
 /**
- * @param {{ name: string, used: string, title: string, short: string }} limit
+ * @param {{ name: string, used: string, title: string }} limit
  * @param {object | undefined} of has the limit and what is used of it
+ * @param {string} what it counts
  * @returns {[string, Node | string, string]}
  */
-export function limitTile({ name, used, title, short }, of) {
+export function limitTile({ name, used, title }, of, what) {
   const values = /** @type {Record<string, number | null | undefined>} */ (of ?? {});
-  return [title, usage(values[used], values[name], title.toLowerCase()), short];
+  return [title, usage(values[used], values[name], title.toLowerCase()), what];
 }
 
 /**
