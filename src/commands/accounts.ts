@@ -1,4 +1,5 @@
 import { Command, Option } from "commander";
+import { byLimit, TIER_LIMITS } from "../domain/limits.ts";
 import type { Metadata } from "../domain/operator-texts.ts";
 import { listAccounts } from "../operations/accounts/account-lists.ts";
 import {
@@ -11,7 +12,7 @@ import {
 } from "../operations/accounts/operator-accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { AccountStatus } from "../records/records.ts";
-import { dailyLimit, maxConcurrent, rateLimit } from "./keys-new.ts";
+import { limitIn, limitOptions } from "./limit-options.ts";
 import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
 import { note, noteUnread, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
@@ -27,9 +28,6 @@ interface TextFlags extends ActorFlags {
 
 interface SetFlags extends TextFlags {
   status?: AccountStatus;
-  rateLimit?: number | "none";
-  maxConcurrent?: number | "none";
-  dailyLimit?: number | "none";
 }
 
 interface ListFlags {
@@ -101,7 +99,7 @@ function showCommand(): Command {
 }
 
 function setCommand(): Command {
-  return changing("set", "change an account, from its next request on")
+  const set = changing("set", "change an account, from its next request on")
     .argument(...ACCOUNT_ARGUMENT)
     .option("--label <text>", "a name for it; empty takes it away")
     .option("--metadata <json>", "a JSON object that is kept with it; empty takes it away")
@@ -110,11 +108,9 @@ function setCommand(): Command {
         "--status <name>",
         "suspended: no generations and uploads; closed: nothing; active: everything",
       ).choices(ACCOUNT_STATUSES),
-    )
-    .option("--rate-limit <n|none>", "requests of all its keys per rolling 60 seconds", orNone(rateLimit))
-    .option("--max-concurrent <n|none>", "tasks of all its keys at the same time", orNone(maxConcurrent))
-    .option("--daily-limit <n|none>", "requests of all its keys per UTC day", orNone(dailyLimit))
-    .action(async (accountId: string, flags: SetFlags) => {
+    );
+  return limitOptions(set, TIER_LIMITS, { word: "none", after: ", of all its keys together" }).action(
+    async (accountId: string, flags: SetFlags) => {
       const changes = changesOf(flags);
       const { limits, ...others } = changes;
       const given = [...Object.values(others), ...Object.values(limits ?? {})];
@@ -125,26 +121,15 @@ function setCommand(): Command {
         patchAccount(nodes, accountId, changes, actorOf(flags)),
       );
       print({ json: shown(result), text: listing(shown(result)), confirmed }, flags);
-    });
+    },
+  );
 }
-
-/** Commander takes null for a missing value, so the word itself stands for it. */
-const orNone =
-  (parse: (text: string) => number) =>
-  (text: string): number | "none" =>
-    text === "none" ? "none" : parse(text);
-const orNull = (value: number | "none" | undefined): number | null | undefined =>
-  value === "none" ? null : value;
 
 const changesOf = (flags: SetFlags): AccountChanges => ({
   label: flags.label === "" ? null : flags.label,
   metadata: metadataOf(flags),
   status: flags.status,
-  limits: {
-    rateLimit: orNull(flags.rateLimit),
-    maxConcurrent: orNull(flags.maxConcurrent),
-    dailyLimit: orNull(flags.dailyLimit),
-  },
+  limits: byLimit(TIER_LIMITS, ({ name }) => limitIn(flags, name)),
 });
 
 /** Null for the empty text. @throws OperatorError for what is no JSON object */
@@ -162,9 +147,7 @@ const shown = (account: AccountObject): Record<string, unknown> => ({
   label: account.label ?? undefined,
   metadata: account.metadata ?? undefined,
   status: account.status,
-  rate_limit: account.limits.rateLimit ?? undefined,
-  max_concurrent: account.limits.maxConcurrent ?? undefined,
-  daily_limit: account.limits.dailyLimit ?? undefined,
+  ...byLimit(TIER_LIMITS, ({ name }) => account.limits[name] ?? undefined),
   balance: account.balance,
   held: account.held,
   total_used: account.totalUsed,

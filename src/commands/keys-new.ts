@@ -1,50 +1,49 @@
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
-import type { OwnLimits } from "../domain/limits.ts";
+import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readFacts } from "../redis/store-facts.ts";
+import { limitIn, limitOptions } from "./limit-options.ts";
 import { requireConfig } from "./local-config.ts";
 import { type ActorFlags, changing, futureMs, whole } from "./options.ts";
 import { withRedisToWrite } from "./redis.ts";
 
-export const rateLimit = whole(1, 100_000);
-export const maxConcurrent = whole(1, 10_000);
-export const dailyLimit = whole(1, 1_000_000_000);
 const credits = whole(1, CREDITS_MAX);
 
-export interface NewKeyFlags extends OwnLimits, ActorFlags {
+export interface NewKeyFlags extends ActorFlags {
   account?: string;
   tier: string;
   credits?: number;
   expires?: number;
   label?: string;
-  monthlyCredits?: number;
   json?: boolean;
 }
 
 /** A command that makes keys. */
 export const newKey = (name: string, description: string): Command =>
-  changing(name, description)
-    .option("--account <id>", "its account; made when missing, generated when left out")
-    .option("--tier <name>", "a tier of the config", "standard")
-    .option("--credits <n>", "credits to grant to the account along with it", credits)
-    .option("--rate-limit <n>", "requests per rolling 60 seconds, instead of the tier's", rateLimit)
-    .option("--max-concurrent <n>", "tasks at the same time, instead of the tier's", maxConcurrent)
-    .option("--daily-limit <n>", "requests per UTC day, instead of the tier's", dailyLimit)
-    .option("--monthly-credits <n>", "credits that it may use in a UTC month", credits)
+  limitOptions(
+    limitOptions(
+      changing(name, description)
+        .option("--account <id>", "its account; made when missing, generated when left out")
+        .option("--tier <name>", "a tier of the config", "standard")
+        .option("--credits <n>", "credits to grant to the account along with it", credits),
+      TIER_LIMITS,
+      { after: ", instead of the tier's" },
+    ),
+    CAPS,
+  )
     .option("--label <text>", "a name for it")
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 
 /** What the flags say of a new key. */
 export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
-  const { rateLimit, maxConcurrent, dailyLimit, label, monthlyCredits } = flags;
-  const limits = { rateLimit, maxConcurrent, dailyLimit };
-  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label, monthlyCredits };
+  const limits = byLimit(LIMITS, ({ name }) => limitIn(flags, name) ?? undefined);
+  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label: flags.label };
 }
 
 /** Work against a store that may keep keys: one that cannot evict money. */

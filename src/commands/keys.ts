@@ -1,6 +1,5 @@
 import { Command } from "commander";
-import { CREDITS_MAX } from "../domain/credit-packages.ts";
-import type { Limits } from "../domain/limits.ts";
+import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { changeKey, type KeyChanges } from "../operations/keys/change-key.ts";
 import { issueKey } from "../operations/keys/issue-key.ts";
@@ -10,33 +9,22 @@ import { OperatorError } from "../records/operator-error.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
-import {
-  dailyLimit,
-  keyOptions,
-  maxConcurrent,
-  type NewKeyFlags,
-  newKey,
-  rateLimit,
-  requireTier,
-  withKeyStore,
-} from "./keys-new.ts";
+import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
 import { rotateCommand } from "./keys-rotate.ts";
 import { refusalsJson, refusalsText, shown } from "./keys-shown.ts";
+import { limitIn, limitOptions } from "./limit-options.ts";
 import { requireConfig } from "./local-config.ts";
-import { type ActorFlags, actorOf, changing, command, futureMs, whole } from "./options.ts";
+import { type ActorFlags, actorOf, changing, command, futureMs } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { listing, paint } from "./terminal.ts";
 
-interface SetFlags extends ActorFlags, Partial<Record<keyof Limits, number | "default">> {
+interface SetFlags extends ActorFlags {
   tier?: string;
   expires?: number | "never";
   label?: string;
-  monthlyCredits?: number | "none";
   json?: boolean;
 }
-
-/** As much as a grant may have. */
 
 /** `tollgate keys ...` */
 export function keysCommand(): Command {
@@ -101,22 +89,19 @@ function revokeCommand(): Command {
 }
 
 function setCommand(): Command {
-  return onKeyToChange("set", "change what a key may do, from its next request on")
-    .option("--tier <name>", "a tier of the config")
-    .option("--rate-limit <n|default>", "requests per rolling 60 seconds", or("default", rateLimit))
-    .option("--max-concurrent <n|default>", "tasks at the same time", or("default", maxConcurrent))
-    .option("--daily-limit <n|default>", "requests per UTC day", or("default", dailyLimit))
-    .option(
-      "--monthly-credits <n|none>",
-      "credits that it may use in a UTC month",
-      or("none", whole(0, CREDITS_MAX)),
-    )
+  const set = onKeyToChange("set", "change what a key may do, from its next request on").option(
+    "--tier <name>",
+    "a tier of the config",
+  );
+  limitOptions(set, TIER_LIMITS, { word: "default" });
+  return limitOptions(set, CAPS, { word: "none", least: 0 })
     .option("--label <text>", "a name for it; empty takes it away")
     .option("--expires <iso|never>", "when it ends", or("never", futureMs))
     .action(async (id: string, flags: SetFlags) => {
       const changes = changesOf(flags);
-      if (Object.values(changes).every((change) => change === undefined)) {
-        throw new OperatorError("nothing to change; give an option such as --tier or --rate-limit");
+      const { limits, ...others } = changes;
+      if (Object.values({ ...others, ...limits }).every((change) => change === undefined)) {
+        throw new OperatorError("nothing to change; give an option such as --tier or --label");
       }
       if (changes.tier !== undefined) requireTier(changes.tier);
       const { result: key, confirmed } = await withRedisToWrite(async (nodes) => {
@@ -144,12 +129,9 @@ const or =
 const orNull = (value: number | string | undefined): number | null | undefined =>
   typeof value === "string" ? null : value;
 
-const changesOf = ({ tier, label, monthlyCredits, expires, ...limits }: SetFlags): KeyChanges => ({
+const changesOf = ({ tier, label, expires, ...flags }: SetFlags): KeyChanges => ({
   tier,
   label: label === "" ? null : label,
-  monthlyCredits: orNull(monthlyCredits),
-  rateLimit: orNull(limits.rateLimit),
-  maxConcurrent: orNull(limits.maxConcurrent),
-  dailyLimit: orNull(limits.dailyLimit),
+  limits: byLimit(LIMITS, ({ name }) => limitIn(flags, name)),
   expiresAtMs: orNull(expires),
 });

@@ -12,7 +12,7 @@ export interface Written {
 }
 
 export interface Difference {
-  /** Dotted, such as `tiers.standard.rate_limit`, or a price such as `gen2-pro/storyboard.by_n_frames.10`. */
+  /** Dotted, such as `server.port`, or a price such as `gen2-pro/storyboard.by_n_frames.10`. */
   readonly setting: string;
   readonly from: unknown;
   readonly to: unknown;

@@ -1,7 +1,7 @@
 export interface ConfigProblem {
   /** As an operator would type it, or `environment`. */
   readonly file: string;
-  /** Dotted, such as `tiers.standard.rate_limit`; the variable's name for the environment; "" for the whole file. */
+  /** Dotted, such as `server.port`; the variable's name for the environment; "" for the whole file. */
   readonly path: string;
   readonly line?: number;
   readonly message: string;

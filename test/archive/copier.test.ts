@@ -74,17 +74,14 @@ test("entries, ended requests, accounts and keys are copied once, as they are", 
   ]);
   const stored = await stage.redis.hgetall(keyNames(partitionOf("acme", PARTITIONS), key.keyId).key);
   expect(
-    await stage.database.query(
-      "SELECT key_id, account_id, sha256, tier, rate_limit::int, daily_limit FROM tollgate.api_keys",
-    ),
+    await stage.database.query("SELECT key_id, account_id, sha256, tier, limits FROM tollgate.api_keys"),
   ).toEqual([
     {
       key_id: key.keyId,
       account_id: "acme",
       sha256: stored.sha256,
       tier: "standard",
-      rate_limit: 1000,
-      daily_limit: null,
+      limits: { rate_limit: "1000", max_concurrent: "1000" },
     },
   ]);
   expect(await stage.database.query("SELECT balance::int FROM tollgate.balances")).toEqual([
@@ -134,14 +131,14 @@ test("a change of a key is a new version, and the views show the latest", async 
   await changeKey(
     stage.nodes,
     await findKey(stage.nodes, keyId),
-    { tier: "enterprise", dailyLimit: 7 },
+    { tier: "enterprise", limits: { daily_limit: 7 } },
     cliActor(),
   );
   await copier.copy();
   await revokeKey(stage.nodes, await findKey(stage.nodes, keyId), cliActor());
   await copier.copy();
   const keys = await stage.database.query(
-    "SELECT tier, daily_limit::int, revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys",
+    "SELECT tier, (limits->>'daily_limit')::int AS daily_limit, revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys",
   );
   expect(keys).toEqual([{ tier: "enterprise", daily_limit: 7, revoked: true }]);
   expect(await stage.database.query("SELECT FROM tollgate.api_key_versions")).toHaveLength(3);

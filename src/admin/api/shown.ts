@@ -1,6 +1,7 @@
+import { byLimit, CAPS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
-import type { AccountLimits, AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
 import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
@@ -16,11 +17,7 @@ export const isoTimeOrNull = (atMs: number | undefined): string | null =>
 
 const textOrNull = (text: string | undefined): string | null => text || null;
 
-const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits>) => ({
-  rate_limit: rateLimit ?? null,
-  max_concurrent: maxConcurrent ?? null,
-  daily_limit: dailyLimit ?? null,
-});
+const limitsShown = (limits: LimitChanges) => byLimit(TIER_LIMITS, ({ name }) => limits[name] ?? null);
 
 export const accountShown = (account: AccountObject) => ({
   account_id: account.accountId,
@@ -41,12 +38,8 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   account_id: key.accountId,
   label: key.label ?? null,
   tier: key.tier,
-  limits: limitsShown({
-    rateLimit: key.limits.rateLimit ?? null,
-    maxConcurrent: key.limits.maxConcurrent ?? null,
-    dailyLimit: key.limits.dailyLimit ?? null,
-  }),
-  monthly_credits: key.monthlyCredits ?? null,
+  limits: limitsShown(key.limits),
+  ...byLimit(CAPS, ({ name }) => key.limits[name] ?? null),
   spent_this_month: key.spentThisMonth,
   created_at: isoTimeOrNull(key.createdAtMs),
   expires_at: isoTimeOrNull(key.expiresAtMs),

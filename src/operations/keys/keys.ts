@@ -1,4 +1,4 @@
-import type { OwnLimits } from "../../domain/limits.ts";
+import { byLimit, LIMITS, type OwnLimits } from "../../domain/limits.ts";
 import { monthOf } from "../../domain/months.ts";
 import { digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -13,7 +13,7 @@ import {
 } from "../../redis/partition-reads.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
-/** One key as operators see it. Times are Unix ms; limits are the key's own, beyond those of its tier. */
+/** One key as operators see it. Times are Unix ms; limits are the key's own. */
 export interface KeyRecord {
   keyId: string;
   accountId: string;
@@ -21,8 +21,6 @@ export interface KeyRecord {
   tier: string;
   label: string | undefined;
   limits: OwnLimits;
-  /** Credits that its requests of one UTC month may hold and consume together; undefined: no cap. */
-  monthlyCredits: number | undefined;
   /**
    * Credits held and consumed by requests that were admitted in this UTC month, by this machine's clock; of a key that replaces
    * another, those of both.
@@ -122,17 +120,12 @@ function keyRecord(
     partition,
     accountId,
     tier,
-    limits: {
-      rateLimit: number("rate_limit"),
-      maxConcurrent: number("max_concurrent"),
-      dailyLimit: number("daily_limit"),
-    },
+    limits: byLimit(LIMITS, ({ name }) => number(name)),
     createdAtMs: number("created_at"),
     expiresAtMs: number("expires_at"),
     revokedAtMs: number("revoked_at"),
     rotatedTo: fields.rotated_to,
     label: fields.label,
-    monthlyCredits: number("monthly_credits"),
     spentThisMonth: Number(counted.month ?? -1) === monthOf(Date.now()) ? Number(counted.spent ?? 0) : 0,
     spendsIn: fields.spends_in,
     revision: number("revision") ?? 0,

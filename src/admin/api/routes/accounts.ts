@@ -130,16 +130,7 @@ const changeRoute = ({ session }: Services) =>
     refusals: [404, 412],
     async run({ params, body, ifRevisions, grantee, actor }) {
       const { label, metadata, status, limits } = body;
-      const changes = {
-        label,
-        metadata,
-        status,
-        limits: limits && {
-          rateLimit: limits.rate_limit,
-          maxConcurrent: limits.max_concurrent,
-          dailyLimit: limits.daily_limit,
-        },
-      };
+      const changes = { label, metadata, status, limits };
       const mayReinstate = grantee.scopes.includes("accounts:reinstate");
       const { result, confirmed } = await session.write((nodes) =>
         patchAccount(nodes, params.account!, changes, actor, { ifRevisions, mayReinstate }),

@@ -1,4 +1,5 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
+import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { changeKey } from "../../../operations/keys/change-key.ts";
 import { issueKeyOnce } from "../../../operations/keys/issue-key.ts";
@@ -33,6 +34,11 @@ const shown = (key: KeyRecord, more: Partial<Answer> = {}, secret?: string): Ans
 
 const timeOf = (text: string | null | undefined): number | null | undefined =>
   typeof text === "string" ? Date.parse(text) : text;
+
+const limitsIn = ({ limits, ...body }: Static<typeof KeyChanges>): LimitChanges => ({
+  ...limits,
+  ...byLimit(CAPS, ({ name }) => body[name]),
+});
 
 /** API keys of an account. */
 export const keyRoutes = (services: Services) => [
@@ -73,16 +79,10 @@ const createRoute = (services: Services) =>
     },
     refusals: [404, 409],
     async run({ params, body, idempotencyKey, actor }) {
-      const { limits, monthly_credits: monthlyCredits } = body;
       const options = {
         accountId: params.account!,
         idempotencyKey: idempotencyKey!,
-        limits: {
-          rateLimit: limits?.rate_limit ?? undefined,
-          maxConcurrent: limits?.max_concurrent ?? undefined,
-          dailyLimit: limits?.daily_limit ?? undefined,
-        },
-        monthlyCredits: monthlyCredits ?? undefined,
+        limits: byLimit(LIMITS, ({ name }) => limitsIn(body)[name] ?? undefined),
         expiresAtMs: timeOf(body.expires_at) ?? undefined,
         ...(body.tier !== undefined && { tier: body.tier }),
         ...(body.label !== undefined && { label: body.label }),
@@ -149,10 +149,7 @@ const oneKeyRoutes = (services: Services) => [
       const { body, ifRevisions, actor } = call;
       const changes = {
         label: body.label,
-        monthlyCredits: body.monthly_credits,
-        rateLimit: body.limits?.rate_limit,
-        maxConcurrent: body.limits?.max_concurrent,
-        dailyLimit: body.limits?.daily_limit,
+        limits: limitsIn(body),
         expiresAtMs: timeOf(body.expires_at),
       };
       const { result, confirmed } = await services.session.write(async (nodes) => {
