@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const PAGE = join(import.meta.dirname, "page");
-/** uPlot's files lie beside the one that it names as its main. */
-const UPLOT = fileURLToPath(new URL(".", import.meta.resolve("uplot")));
+/** A package's files lie beside the one that it names as its main. */
+const folderOf = (name: string): string => fileURLToPath(new URL(".", import.meta.resolve(name)));
+const UPLOT = folderOf("uplot");
 
 const SCRIPT = "text/javascript; charset=utf-8";
 const STYLE = "text/css; charset=utf-8";
@@ -17,8 +18,10 @@ const FILES: Readonly<Record<string, { file: string; type: string }>> = {
   "console.css": { file: join(PAGE, "console.css"), type: STYLE },
   "uplot.css": { file: join(UPLOT, "uPlot.min.css"), type: STYLE },
   "uplot.js": { file: join(UPLOT, "uPlot.esm.js"), type: SCRIPT },
+  "preact.js": { file: join(folderOf("preact"), "preact.mjs"), type: SCRIPT },
+  "htm.js": { file: join(folderOf("htm"), "htm.mjs"), type: SCRIPT },
   ...Object.fromEntries(
-    readdirSync(PAGE)
+    readdirSync(PAGE, { recursive: true, encoding: "utf8" })
       .filter((name) => name.endsWith(".js"))
       .map((name) => [name, { file: join(PAGE, name), type: SCRIPT }]),
   ),

@@ -1,40 +1,69 @@
-/** @import { Limits } from "./objects.d.ts" */
+/** @import { Limits, Use } from "./objects.d.ts" */
 /** @import { Field } from "./fields.js" */
+/** @import { Column } from "./table.js" */
+import { usage } from "./dom.js";
 import { numberOrNull, wholeOrEmpty } from "./fields.js";
+
+/** Limits that a tier, a key and an account have, as the views name them. */
+export const TIER_LIMITS = /** @type {const} */ ([
+  {
+    name: "rate_limit",
+    used: "window_used",
+    title: "Last 60 s",
+    unit: "requests",
+    of: "requests per 60 s",
+    label: "Requests per 60 s",
+  },
+  {
+    name: "max_concurrent",
+    used: "active",
+    title: "Slots",
+    unit: "tasks at a time",
+    of: "slots",
+    label: "Slots: tasks at a time",
+  },
+  {
+    name: "daily_limit",
+    used: "day_count",
+    title: "Today",
+    unit: "requests",
+    of: "requests per day",
+    label: "Requests per UTC day",
+  },
+]);
+
+/**
+ * Columns with what is used of each limit.
+ * @template Row
+ * @param {(row: Row) => Use | undefined} useOf
+ * @returns {Column<Row>[]}
+ */
+export const useColumns = (useOf) =>
+  TIER_LIMITS.map(({ name, used, title }) => ({
+    title,
+    numeric: true,
+    cell: (row) => usage(useOf(row)?.[used], useOf(row)?.[name], title.toLowerCase()),
+    of: (row) => useOf(row)?.[used],
+  }));
 
 /**
  * @param {Limits | undefined} limits
  * @param {string} none what an empty one means
  * @returns {Field[]}
  */
-export const limitFields = (limits, none) => [
-  limitField("rate_limit", "Requests per 60 s", limits?.rate_limit, none),
-  limitField("max_concurrent", "Slots: tasks at a time", limits?.max_concurrent, none),
-  limitField("daily_limit", "Requests per UTC day", limits?.daily_limit, none),
-];
-
-/**
- * @param {string} name
- * @param {string} label
- * @param {number | null | undefined} value
- * @param {string} none
- * @returns {Field}
- */
-const limitField = (name, label, value, none) => ({
-  name,
-  label,
-  hint: `Empty: ${none}.`,
-  type: "number",
-  value: value === null || value === undefined ? "" : String(value),
-  check: wholeOrEmpty,
-});
+export const limitFields = (limits, none) =>
+  TIER_LIMITS.map(({ name, label }) => ({
+    name,
+    label,
+    hint: `Empty: ${none}.`,
+    type: "number",
+    value: String(limits?.[name] ?? ""),
+    check: wholeOrEmpty,
+  }));
 
 /** @param {Record<string, string>} values */
-export const limitsOf = ({ rate_limit, max_concurrent, daily_limit }) => ({
-  rate_limit: numberOrNull(rate_limit),
-  max_concurrent: numberOrNull(max_concurrent),
-  daily_limit: numberOrNull(daily_limit),
-});
+export const limitsOf = (values) =>
+  Object.fromEntries(TIER_LIMITS.map(({ name }) => [name, numberOrNull(values[name])]));
 
 /**
  * @param {string | null | undefined} value
