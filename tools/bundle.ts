@@ -23,8 +23,8 @@ rmSync(into, { recursive: true, force: true });
 const bundle = await rolldown({
   input: { main: join(SRC, "main.ts"), cli: join(SRC, "cli.ts") },
   platform: "node",
-  // uPlot's files are served, not run. pg would use pg-native if somebody had installed it.
-  external: ["uplot", "pg-native"],
+  // The console's packages are served, not run. pg would use pg-native if somebody had installed it.
+  external: ["htm", "preact", "uplot", "pg-native"],
   plugins: [ownFolders],
 });
 await bundle.write({
@@ -46,4 +46,5 @@ for (const name of readdirSync(SRC, { recursive: true, encoding: "utf8" })) {
   mkdirSync(dirname(join(into, "src", name)), { recursive: true });
   cpSync(join(SRC, name), join(into, "src", name));
 }
-cpSync(join(ROOT, "node_modules/uplot"), join(into, "node_modules/uplot"), { recursive: true });
+for (const name of ["htm", "preact", "uplot"])
+  cpSync(join(ROOT, "node_modules", name), join(into, "node_modules", name), { recursive: true });

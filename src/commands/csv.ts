@@ -4,7 +4,7 @@ export const csvLine = (cells: readonly (string | number | null)[]): string =>
 
 /**
  * Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. The
- * console's files are made alike (console/page/csv.js).
+ * console's files are made alike (console/page/views/account-lists.js).
  */
 const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
 

@@ -5,8 +5,9 @@ import { fileURLToPath } from "node:url";
 import { CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 
 const PAGE = join(import.meta.dirname, "page");
-/** uPlot's files lie beside the one that it names as its main. */
-const UPLOT = fileURLToPath(new URL(".", import.meta.resolve("uplot")));
+/** A package's files lie beside the one that it names as its main. */
+const folderOf = (name: string): string => fileURLToPath(new URL(".", import.meta.resolve(name)));
+const UPLOT = folderOf("uplot");
 
 /** What the page says of limits, as a module. */
 const LIMITS = Object.entries({ TIER_LIMITS, CAPS })
@@ -27,8 +28,10 @@ const FILES: Readonly<Record<string, ({ file: string } | { body: string }) & { t
   "uplot.css": { file: join(UPLOT, "uPlot.min.css"), type: STYLE },
   "limits.js": { body: LIMITS, type: SCRIPT },
   "uplot.js": { file: join(UPLOT, "uPlot.esm.js"), type: SCRIPT },
+  "preact.js": { file: join(folderOf("preact"), "preact.mjs"), type: SCRIPT },
+  "htm.js": { file: join(folderOf("htm"), "htm.mjs"), type: SCRIPT },
   ...Object.fromEntries(
-    readdirSync(PAGE)
+    readdirSync(PAGE, { recursive: true, encoding: "utf8" })
       .filter((name) => name.endsWith(".js"))
       .map((name) => [name, { file: join(PAGE, name), type: SCRIPT }]),
   ),

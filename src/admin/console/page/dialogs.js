@@ -1,6 +1,9 @@
-import { button, byId, el, say } from "./dom.js";
+/** @import { Field } from "./fields.js" */
+/** @import { Content } from "./dom.js" */
+import { actions, button, byId, html, say } from "./dom.js";
 import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
-import { capitalized } from "./format.js";
+import { capitalized, wordsOf } from "./format.js";
+import { Component, render } from "./preact.js";
 import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
@@ -9,14 +12,12 @@ const NOT_CONFIRMED =
 /** Of the fields of a form only a moment can be half filled; numbers are text that is checked. */
 const INCOMPLETE = "must have a date and a time, or be empty";
 
-/** @import { Field } from "./fields.js" */
 /** @typedef {Record<string, string>} Values */
-/** @typedef {string | (Node | string)[]} Words a sentence; what it names may be links */
 
 /**
  * What was done: a sentence for the status line, and perhaps a secret that is shown this once.
  * @typedef {object} Done
- * @property {Words} said
+ * @property {Content} said
  * @property {boolean | undefined} [confirmed]
  * @property {{ label: string, value: string, hint: string } | undefined} [secret]
  */
@@ -34,187 +35,178 @@ const INCOMPLETE = "must have a date and a time, or be empty";
  */
 
 /**
- * Asks before something is done, does it, and says in the page's status line what came of it. What the gateway refuses is
- * said in the dialog, which stays open with what was typed; so does it when the token is lost.
+ * Asks before something is done, does it, and tells in the page's status line what came of it. What the gateway refuses is
+ * told in the dialog, which stays open with what was typed; so does it when the token is lost.
  * @param {Question} question
- * @returns {Promise<boolean>} whether it was done
+ * @returns {Promise<boolean>} true if it was done
  */
 export function ask(question) {
   const dialog = byId("dialog", HTMLDialogElement);
   // Another button was pressed while what its question needs was read.
   if (dialog.open) return Promise.resolve(false);
-  const form = byId("dialog-form", HTMLFormElement);
-  const ending = new AbortController();
-  const { signal } = ending;
-  const state = { done: false, sure: "" };
-  fill(question);
-
+  const asked = { isDone: false, hasSecret: false };
+  render(html`<${Form} question=${question} asked=${asked} close=${() => dialog.close()} />`, dialog);
+  dialog.showModal();
+  const [first] = question.fields ?? [];
+  byId(first ? `field-${first.name}` : "dialog-cancel").focus();
+  // Escape must not lose a secret that is shown this once: a false answer keeps the dialog open.
+  dialog.oncancel = () => !asked.hasSecret;
   return new Promise((resolve) => {
-    byId("dialog-cancel").addEventListener("click", () => dialog.close(), { signal });
-    // Escape must not lose a secret that is shown this once.
-    dialog.addEventListener("cancel", (event) => form.querySelector(".secret") && event.preventDefault(), {
-      signal,
-    });
-    dialog.addEventListener("close", () => end(state.done), { signal });
-    form.addEventListener("input", () => showPreview(question, form), { signal });
-    form.addEventListener("submit", (event) => void submit(event), { signal });
-    dialog.showModal();
-    showPreview(question, form);
-    const [first] = question.fields ?? [];
-    byId(first ? `field-${first.name}` : "dialog-cancel").focus();
-
-    /** @param {boolean} done */
-    function end(done) {
-      ending.abort();
-      byId("dialog-body").replaceChildren();
-      resolve(done);
+    dialog.onclose = () => {
+      render(null, dialog);
+      resolve(asked.isDone);
       if (!token.get()) dispatchEvent(new CustomEvent("token-needed", { detail: "" }));
-    }
-
-    /** @param {SubmitEvent} event */
-    async function submit(event) {
-      event.preventDefault();
-      const ok = byId("dialog-ok", HTMLButtonElement);
-      // Enter twice must not do it twice.
-      if (ok.disabled) return;
-      if (state.done) return dialog.close();
-      const values = valuesOf(form);
-      if (complain(question, values) || !takeToken() || !isSure(question, values, state)) return;
-      ok.disabled = true;
-      byId("dialog-error").textContent = "";
-      try {
-        const { said, confirmed, secret } = await question.run(values);
-        state.done = true;
-        say(...[said].flat(), confirmed === false ? ` ${NOT_CONFIRMED}` : "");
-        if (secret) showSecret(secret);
-        else dialog.close();
-      } catch (failure) {
-        byId("dialog-error").textContent = capitalized(
-          failure instanceof Error ? failure.message : String(failure),
-        );
-        if (failure instanceof ApiError && failure.status === 401) askToken();
-      } finally {
-        ok.disabled = false;
-      }
-    }
+    };
   });
 }
 
-/** @param {Question} question */
-function fill({ title, lines = [], fields = [], verb, danger }) {
-  byId("dialog-body").replaceChildren(
-    el("h2", { id: "dialog-title" }, title),
-    ...lines.map((line) => el("p", {}, line)),
-    ...fields.map(fieldOf),
-  );
-  const ok = byId("dialog-ok");
-  ok.textContent = verb;
-  ok.className = danger ? "danger" : "primary";
-  byId("dialog-cancel").hidden = false;
-  byId("dialog-token").hidden = true;
-  byId("dialog-token-field", HTMLInputElement).value = "";
-  for (const id of ["dialog-error", "dialog-preview", "dialog-doubt"]) byId(id).textContent = "";
-}
-
 /**
- * @param {Question} question
- * @param {HTMLFormElement} form
+ * @typedef {object} State
+ * @property {string} preview
+ * @property {string} doubt
+ * @property {string} error
+ * @property {boolean} tokenLost
+ * @property {{ said: string, secret: NonNullable<Done["secret"]> }} [secret]
+ * @extends {Component<{ question: Question, asked: { isDone: boolean, hasSecret: boolean }, close: () => void }, State>}
  */
-function showPreview({ preview, verb }, form) {
-  byId("dialog-preview").textContent = preview?.(valuesOf(form)) ?? "";
-  // Another amount is another question.
-  byId("dialog-doubt").textContent = "";
-  if (byId("dialog-body").childElementCount > 0 && !form.querySelector(".secret"))
-    byId("dialog-ok").textContent = verb;
-}
+class Form extends Component {
+  /** @type {State} */
+  state = { preview: this.props.question.preview?.({}) ?? "", doubt: "", error: "", tokenLost: false };
 
-/**
- * @param {Question} question
- * @param {Values} values
- * @returns {boolean} whether something is wrong
- */
-function complain({ fields = [] }, values) {
-  for (const field of fields) {
-    const { name, label, check } = field;
-    const wrong = isIncomplete(field) ? INCOMPLETE : check?.(values[name] ?? "", values);
-    if (wrong === undefined) continue;
-    byId("dialog-error").textContent = `${label} ${wrong}.`;
-    byId(`field-${name}`).focus();
-    return true;
-  }
-  return false;
-}
+  /** Another amount is another question. @param {{ currentTarget: HTMLFormElement }} event */
+  typed = ({ currentTarget }) => {
+    if (this.props.asked.isDone) return;
+    this.setState({ doubt: "", preview: this.props.question.preview?.(valuesOf(currentTarget)) ?? "" });
+  };
 
-/**
- * @param {Question} question
- * @param {Values} values
- * @param {{ sure: string }} state what was asked again about, and came again unchanged
- */
-function isSure({ doubt, verb }, values, state) {
-  const words = doubt?.(values);
-  if (words === undefined || (state.sure === words && byId("dialog-doubt").textContent === words))
-    return true;
-  state.sure = words;
-  byId("dialog-error").textContent = "";
-  byId("dialog-doubt").textContent = words;
-  byId("dialog-ok").textContent = `Yes, ${verb.toLowerCase()}`;
-  return false;
-}
+  /** @param {SubmitEvent & { currentTarget: HTMLFormElement }} event */
+  submit = async (event) => {
+    event.preventDefault();
+    const ok = byId("dialog-ok", HTMLButtonElement);
+    // Enter twice must not do it twice.
+    if (ok.disabled) return;
+    const { question, asked, close } = this.props;
+    if (asked.isDone) return close();
+    const values = valuesOf(event.currentTarget);
+    if (this.complains(values) || !this.takesToken() || this.doubts(values)) return;
+    ok.disabled = true;
+    this.setState({ error: "" });
+    try {
+      const { said, confirmed, secret } = await question.run(values);
+      asked.isDone = true;
+      asked.hasSecret = secret !== undefined;
+      say([said, confirmed === false && ` ${NOT_CONFIRMED}`]);
+      if (secret) this.setState({ secret: { secret, said: byId("result").textContent ?? "" } });
+      else close();
+    } catch (failure) {
+      this.setState({ error: capitalized(wordsOf(failure)) });
+      if (failure instanceof ApiError && failure.status === 401) this.losesToken();
+    } finally {
+      ok.disabled = false;
+    }
+  };
 
-/** The token was lost: what was typed stays, and another one is asked for beside it. */
-function askToken() {
-  token.forget();
-  byId("dialog-token").hidden = false;
-  byId("dialog-token-field").focus();
-}
-
-/** @returns {boolean} whether there is a token to go on with */
-function takeToken() {
-  const field = byId("dialog-token-field", HTMLInputElement);
-  if (byId("dialog-token").hidden) return true;
-  const value = field.value.trim();
-  if (!value) {
-    byId("dialog-error").textContent = "Give a token to go on; what you typed is kept.";
-    field.focus();
+  /** @param {Values} values */
+  complains(values) {
+    for (const field of this.props.question.fields ?? []) {
+      const { name, label, check } = field;
+      const wrong = isIncomplete(field) ? INCOMPLETE : check?.(values[name] ?? "", values);
+      if (wrong === undefined) continue;
+      this.setState({ error: `${label} ${wrong}.` });
+      byId(`field-${name}`).focus();
+      return true;
+    }
     return false;
   }
-  token.set(value);
-  field.value = "";
-  byId("dialog-token").hidden = true;
-  return true;
+
+  /** Asks again, unless it did with these words before. @param {Values} values */
+  doubts(values) {
+    const doubt = this.props.question.doubt?.(values);
+    if (doubt === undefined || doubt === this.state.doubt) return false;
+    this.setState({ doubt, error: "" });
+    return true;
+  }
+
+  /** What was typed stays, and another token is asked for beside it. */
+  losesToken() {
+    token.forget();
+    this.setState({ tokenLost: true }, () => byId("dialog-token-field").focus());
+  }
+
+  /** True if there is a token to go on with. */
+  takesToken() {
+    if (!this.state.tokenLost) return true;
+    const field = byId("dialog-token-field", HTMLInputElement);
+    const value = field.value.trim();
+    if (!value) {
+      this.setState({ error: "Give a token to go on; what you typed is kept." });
+      field.focus();
+      return false;
+    }
+    token.set(value);
+    this.setState({ tokenLost: false });
+    return true;
+  }
+
+  render() {
+    const { question, close } = this.props;
+    const { preview, doubt, error, secret } = this.state;
+    const { title, lines = [], fields = [], verb, danger } = question;
+    const body = secret
+      ? html`<${Secret} ...${secret} />`
+      : html`<h2 id="dialog-title">${title}</h2>${lines.map((line) => html`<p>${line}</p>`)}${fields.map(fieldOf)}`;
+    const kind = secret ? "" : danger ? "danger" : "primary";
+    const does = secret ? "I have it" : doubt ? `Yes, ${verb.toLowerCase()}` : verb;
+    return html`<form method="dialog" id="dialog-form" novalidate onInput=${this.typed} onSubmit=${this.submit}>
+      <div id="dialog-body">${body}</div>
+      <p id="dialog-preview" class="preview" aria-live="polite">${!secret && preview}</p>
+      <p id="dialog-doubt" class="doubt" role="alert">${doubt}</p>
+      <p id="dialog-error" class="error" role="alert">${error}</p>
+      ${this.state.tokenLost && TOKEN_FIELD}
+      <div class="buttons">
+        ${button("Cancel", close, { id: "dialog-cancel", hidden: Boolean(secret) })}
+        <button type="submit" id="dialog-ok" class=${kind}>${does}</button>
+      </div>
+    </form>`;
+  }
 }
 
-/** @param {{ label: string, value: string, hint: string }} secret */
-function showSecret({ label, value, hint }) {
-  const shown = el("output", { className: "secret", tabIndex: 0, "aria-label": label }, value);
-  const copied = el("span", { role: "status", className: "hint" });
-  const copy = button("Copy", () => void copyText(shown, copied), { className: "primary" });
-  byId("dialog-body").replaceChildren(
-    el("h2", { id: "dialog-title" }, label),
-    // Without its links: nobody leaves before the secret is kept.
-    el("p", {}, byId("result").textContent),
-    shown,
-    el("p", { className: "actions" }, copy, copied),
-    el("p", {}, hint),
-  );
-  byId("dialog-preview").textContent = "";
-  byId("dialog-cancel").hidden = true;
-  byId("dialog-ok").textContent = "I have it";
-  byId("dialog-ok").className = "";
-  copy.focus();
-}
+const TOKEN_FIELD = html`<div id="dialog-token" class="field">
+  <label for="dialog-token-field">Token</label>
+  <input id="dialog-token-field" type="password" autocomplete="current-password" maxlength="256" />
+  <p class="hint">The token is not valid any more. Give another one; what you typed is kept.</p>
+</div>`;
 
-/**
- * @param {HTMLElement} shown
- * @param {HTMLElement} copied says what came of it
- */
-async function copyText(shown, copied) {
-  try {
-    // Only there over HTTPS and on this machine.
-    await navigator.clipboard.writeText(shown.textContent ?? "");
-    copied.textContent = "Copied.";
-  } catch {
-    getSelection()?.selectAllChildren(shown);
-    copied.textContent = "It is selected: copy it with Ctrl+C.";
+/** @extends {Component<{ said: string, secret: NonNullable<Done["secret"]> }, { copied: string }>} */
+class Secret extends Component {
+  state = { copied: "" };
+
+  componentDidMount() {
+    byId("dialog-copy").focus();
+  }
+
+  copy = async () => {
+    const shown = byId("dialog-secret");
+    try {
+      // Only there over HTTPS and on this machine.
+      await navigator.clipboard.writeText(shown.textContent ?? "");
+      this.setState({ copied: "Copied." });
+    } catch {
+      getSelection()?.selectAllChildren(shown);
+      this.setState({ copied: "It is selected: copy it with Ctrl+C." });
+    }
+  };
+
+  render() {
+    const { said, secret } = this.props;
+    const copied = html`<span role="status" class="hint">${this.state.copied}</span>`;
+    // `said` is without its links: nobody leaves before the secret is kept.
+    return html`<h2 id="dialog-title">${secret.label}</h2><p>${said}</p>
+      <output id="dialog-secret" class="secret" tabindex="0" aria-label=${secret.label}>${secret.value}</output>
+      ${actions(
+        button("Copy", () => void this.copy(), { id: "dialog-copy", class: "primary" }),
+        copied,
+      )}
+      <p>${secret.hint}</p>`;
   }
 }

@@ -1,29 +1,13 @@
-import { capitalized, count, momentText } from "./format.js";
+import { may } from "./api.js";
+import { capitalized, count, momentText, wordsOf } from "./format.js";
+import htm from "./htm.js";
 import { hrefTo } from "./location.js";
-import { may } from "./session.js";
+import { h, render } from "./preact.js";
 
-/** @typedef {Node | string | number | undefined | null} Child */
+/** @typedef {import("./preact.js").ComponentChildren} Content */
 
-/**
- * Makes an element. Text is only ever set as text: what comes from the store is never markup.
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Record<string, unknown>} [props] properties; names with a dash and `role`, `scope` go in as attributes
- * @param {...Child} children
- * @returns {HTMLElementTagNameMap[Tag]}
- */
-export function el(tag, props = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(props)) {
-    if (value === undefined) continue;
-    if (name.includes("-") || name === "role" || name === "scope") element.setAttribute(name, String(value));
-    else Reflect.set(element, name, value);
-  }
-  for (const child of children) {
-    if (child !== undefined && child !== null) element.append(child instanceof Node ? child : String(child));
-  }
-  return element;
-}
+/** Markup as a template. Text is only ever set as text: what comes from the store is never markup. */
+export const html = htm.bind(h);
 
 /**
  * An element that is there.
@@ -38,67 +22,64 @@ export function byId(id, kind) {
   return /** @type {Kind} */ (element);
 }
 
-/**
- * Says something to whoever looks or listens.
- * @param {...(Node | string)} words
- */
-export function say(...words) {
-  byId("result").replaceChildren(...words);
-}
+/** Tells whoever looks or listens. @param {Content} words */
+export const say = (words) => render(words, byId("result"));
 
-/** @param {unknown} error what stands where something could not be read */
-export const failureNote = (error) =>
-  el(
-    "p",
-    { className: "error", role: "alert" },
-    capitalized(error instanceof Error ? error.message : String(error)),
-  );
+/** Stands in place of something that could not be read. @param {unknown} error */
+export const failureNote = (error) => html`<p class="error" role="alert">${capitalized(wordsOf(error))}</p>`;
 
-/** @param {string} text */
-export const hint = (text) => el("p", { className: "hint" }, text);
+/** @param {Content} text */
+export const hint = (text) => html`<p class="hint">${text}</p>`;
 
-/** @param {string} text something to know before what follows is trusted */
-export const note = (text) => el("p", { className: "note" }, text);
+/** Something to know before what follows is trusted. @param {Content} text */
+export const note = (text) => html`<p class="note">${text}</p>`;
 
 /**
- * Says which partitions what is shown does not cover; nothing if it covers all.
+ * Tells which partitions are not in what is shown.
  * @param {{ unread?: { partitions: number[], why: string } | null | undefined }} answer
  */
-export const unreadNotes = ({ unread }) =>
-  unread
-    ? [
-        note(
-          `${count(unread.partitions.length)} partitions could not be read, and nothing of them is shown: ${unread.why}`,
-        ),
-      ]
-    : [];
+export const unreadNote = ({ unread }) =>
+  unread &&
+  note(
+    `${count(unread.partitions.length)} partitions could not be read, and nothing of them is shown: ${unread.why}`,
+  );
 
 /**
- * A button that does something.
  * @param {string} label
- * @param {() => void} press
+ * @param {(event: MouseEvent) => void} press
  * @param {Record<string, unknown>} [props]
  */
-export function button(label, press, props = {}) {
-  const made = el("button", { type: "button", ...props }, label);
-  made.addEventListener("click", press);
-  return made;
-}
+export const button = (label, press, props = {}) =>
+  html`<button type="button" onClick=${press} ...${props}>${label}</button>`;
 
 /**
- * The buttons of a view; none where nothing may be done.
- * @param {(HTMLElement | false | undefined)[]} buttons
+ * A button that asks something; where it was done, the view is read anew.
+ * @param {string} label
+ * @param {() => Promise<boolean>} ask
+ * @param {() => void} again
+ * @param {string} [kind]
  */
-export function actions(...buttons) {
-  const offered = buttons.filter((one) => one instanceof HTMLElement);
-  return offered.length > 0 ? [el("p", { className: "actions" }, ...offered)] : [];
-}
+export const asking = (label, ask, again, kind) =>
+  button(label, () => void ask().then((done) => done && again()), { class: kind });
+
+/** The buttons of a view; none where nothing may be done. @param {Content[]} buttons */
+export const actions = (...buttons) => buttons.some(Boolean) && html`<p class="actions">${buttons}</p>`;
 
 /**
  * @param {string} href
- * @param {Child} text
+ * @param {Content} text
  */
-export const link = (href, text) => el("a", { href }, text);
+export const link = (href, text) => html`<a href=${href}>${text}</a>`;
+
+/**
+ * Links of which one is where one is.
+ * @param {{ href: string, text: string, current: boolean }[]} links
+ * @param {string} [as]
+ */
+export const choices = (links, as = "page") =>
+  links.map(
+    ({ href, text, current }) => html`<a href=${href} aria-current=${current ? as : undefined}>${text}</a>`,
+  );
 
 // An id leads to what it names where the token may read that; elsewhere it is text.
 
@@ -112,7 +93,7 @@ export const accountLink = (id) =>
  */
 export function keyLink(account, key) {
   if (!key) return "–";
-  const id = el("code", { className: "whole" }, key);
+  const id = html`<code class="whole">${key}</code>`;
   return account && may("keys:read") ? link(hrefTo(["key", account, key]), id) : id;
 }
 
@@ -123,7 +104,7 @@ export function taskLink(id) {
 }
 
 /** @param {string} text an id or another name of the machine's */
-export const code = (text) => el("code", {}, text);
+export const code = (text) => html`<code>${text}</code>`;
 
 const BADGES = {
   good: ["active", "completed", "in use", "ready", "good"],
@@ -134,7 +115,7 @@ const BADGES = {
 /** @param {string} text a state */
 export function badge(text) {
   const kind = Object.entries(BADGES).find(([, words]) => words.includes(text))?.[0] ?? "plain";
-  return el("span", { className: `badge ${kind}` }, text);
+  return html`<span class=${`badge ${kind}`}>${text}</span>`;
 }
 
 /**
@@ -147,20 +128,9 @@ export function usage(used, limit, what) {
   if (used === undefined || used === null) return "–";
   if (limit === undefined || limit === null) return count(used);
   const share = limit > 0 ? used / limit : 1;
-  const className = `use ${share >= 1 ? "full" : share >= 0.8 ? "near" : ""}`;
-  return el(
-    "span",
-    { className },
-    `${count(used)} / ${count(limit)} `,
-    el("meter", {
-      max: 1,
-      low: 0.8,
-      high: 0.999,
-      optimum: 0,
-      value: Math.min(1, share),
-      "aria-label": `${what}: share of the limit`,
-    }),
-  );
+  const kind = `use ${share >= 1 ? "full" : share >= 0.8 ? "near" : ""}`;
+  return html`<span class=${kind}>${count(used)} / ${count(limit)} <meter max="1" low="0.8" high="0.999"
+    optimum="0" value=${Math.min(1, share)} aria-label=${`${what}: share of the limit`} /></span>`;
 }
 
 /**
@@ -169,63 +139,51 @@ export function usage(used, limit, what) {
  * @param {number} most
  */
 export function bar(number, most) {
-  const length = el("i", { className: "bar-length" });
-  length.style.width = `${most > 0 ? (100 * number) / most : 0}%`;
-  return el(
-    "span",
-    { className: "use" },
-    count(number),
-    el("span", { className: "bar-box", "aria-hidden": "true" }, length),
-  );
+  const style = { width: `${most > 0 ? (100 * number) / most : 0}%` };
+  return html`<span class="use">${count(number)}<span class="bar-box" aria-hidden="true"><i class="bar-length" style=${style} /></span></span>`;
 }
 
 /** @param {string | null | undefined} iso */
-export const moment = (iso) => (iso ? el("time", { dateTime: iso }, momentText(iso)) : "–");
+export const moment = (iso) => (iso ? html`<time datetime=${iso}>${momentText(iso)}</time>` : "–");
 
-/** @param {[string, Node | string, ...string[]][]} facts label, value and perhaps lines below */
-export const tiles = (facts) =>
-  el(
-    "dl",
-    { className: "tiles" },
-    ...facts.map(([label, value, ...below]) =>
-      el(
-        "div",
-        { className: "tile" },
-        el("dt", {}, label),
-        typeof value === "string" ? figure(value) : el("dd", {}, value),
-        ...below.map((line) => el("dd", { className: "unit" }, line)),
-      ),
-    ),
-  );
+/** @param {Content[]} list of `tile` */
+export const tiles = (...list) => html`<dl class="tiles">${list}</dl>`;
+
+/**
+ * @param {string} label
+ * @param {Content} value
+ * @param {string | string[]} [below]
+ * @param {boolean} [alarm]
+ */
+export const tile = (label, value, below = [], alarm = false) =>
+  html`<div class=${alarm ? "tile alarm" : "tile"}>
+    <dt>${label}</dt>
+    ${typeof value === "string" ? figure(value) : html`<dd>${value}</dd>`}
+    ${[below].flat().map((line) => html`<dd class="unit">${line}</dd>`)}
+  </div>`;
 
 /** @param {string} text a number that may have many digits: it is cut after a comma, if at all */
-function figure(text) {
-  const parts = text.split(/(?<=,)/).flatMap((part) => [el("wbr"), part]);
-  return el("dd", { className: text.length > 9 ? "long" : undefined }, ...parts);
-}
+const figure = (text) =>
+  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part) => [html`<wbr />`, part])}</dd>`;
 
-/** @param {[string, Child | Child[]][]} facts label and value; those whose value is undefined are left out */
+/** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>
-  el(
-    "dl",
-    { className: "facts" },
-    ...facts
-      .filter(([, value]) => value !== undefined && value !== null && value !== "")
-      .flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, ...[value].flat())]),
-  );
+  html`<dl class="facts">${facts
+    .filter(([, value]) => value !== undefined && value !== null && value !== "")
+    .map(([label, value]) => html`<dt>${label}</dt><dd>${value}</dd>`)}</dl>`;
 
 /**
  * The heading of a view, with a button that reads it anew.
- * @param {Child | Child[]} title
+ * @param {Content} title
  * @param {() => void} [refresh]
- * @param {...Child} more beside it
+ * @param {Content} [more] beside it
  */
-export function heading(title, refresh, ...more) {
-  const made = el("h2", { id: "view-title", tabIndex: -1 }, ...[title].flat());
-  const now = new Date().toISOString().slice(11, 19);
-  const again = refresh && [
-    el("p", { className: "asof" }, `as of ${now} UTC`),
-    button("Read again", refresh, { className: "quiet" }),
-  ];
-  return el("div", { className: "heading" }, made, ...more, ...(again ?? []));
-}
+export const heading = (title, refresh, more) =>
+  html`<div class="heading"><h2 id="view-title" tabindex="-1">${title}</h2>${more}
+    ${
+      refresh && [
+        html`<p class="asof">as of ${new Date().toISOString().slice(11, 19)} UTC</p>`,
+        button("Read again", refresh, { class: "quiet" }),
+      ]
+    }
+  </div>`;

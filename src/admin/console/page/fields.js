@@ -1,4 +1,5 @@
-import { el } from "./dom.js";
+import { html } from "./dom.js";
+import { optionList } from "./table.js";
 
 /**
  * A field of a form.
@@ -16,76 +17,36 @@ import { el } from "./dom.js";
 export function fieldOf(field) {
   const { name, label, hint, type } = field;
   const id = `field-${name}`;
-  const describedBy = hint ? `${id}-hint dialog-error` : "dialog-error";
-  const below = hint ? el("p", { id: `${id}-hint`, className: "hint" }, hint) : undefined;
-  if (type === "checks") return checks(field, below);
-  const control = controlOf(field, id);
-  control.setAttribute("aria-describedby", describedBy);
-  return el("div", { className: "field" }, el("label", { htmlFor: id }, label), control, below);
+  const hinted = hint && html`<p id=${`${id}-hint`} class="hint">${hint}</p>`;
+  if (type === "checks")
+    return html`<fieldset class="field"><legend>${label}</legend>${hinted}<div class="checks">${checks(field, id)}</div></fieldset>`;
+  return html`<div class="field"><label for=${id}>${label}</label>${controlOf(field, id)}${hinted}</div>`;
+}
+
+/**
+ * What it begins with is its default, so that a form that is drawn anew keeps what was typed.
+ * @param {Field} field
+ * @param {string} id
+ */
+function controlOf({ name, type, value = "", hint, options = [] }, id) {
+  const props = { id, name, "aria-describedby": hint ? `${id}-hint dialog-error` : "dialog-error" };
+  if (type === "select") return html`<select ...${props}>${optionList(options, value)}</select>`;
+  const text = { ...props, autocomplete: "off", spellcheck: false, defaultValue: value };
+  if (type === "lines") return html`<textarea ...${text} rows="5" maxlength="10000" />`;
+  return html`<input ...${text} type=${type === "moment" ? "datetime-local" : "text"} maxlength="300"
+    inputmode=${type === "number" ? "numeric" : "text"} />`;
 }
 
 /**
  * @param {Field} field
  * @param {string} id
  */
-function controlOf(field, id) {
-  if (field.type === "select") return select(field, id);
-  return field.type === "lines" ? lines(field, id) : input(field, id);
-}
-
-/**
- * @param {Field} field
- * @param {string} id
- */
-const lines = ({ name, value = "" }, id) =>
-  el("textarea", { id, name, value, rows: 5, autocomplete: "off", spellcheck: false, maxLength: 10_000 });
-
-/**
- * @param {Field} field
- * @param {string} id
- */
-const select = ({ name, value, options = [] }, id) =>
-  el(
-    "select",
-    { id, name },
-    ...options.map(([of, label]) => el("option", { value: of, selected: of === value }, label)),
-  );
-
-/**
- * @param {Field} field
- * @param {string} id
- */
-const input = ({ name, type, value = "" }, id) =>
-  el("input", {
-    id,
-    name,
-    type: type === "moment" ? "datetime-local" : "text",
-    value,
-    autocomplete: "off",
-    spellcheck: false,
-    maxLength: 300,
-    inputMode: type === "number" ? "numeric" : "text",
+const checks = ({ name, value = "", options = [] }, id) =>
+  options.map(([of, text], at) => {
+    const own = at === 0 ? id : `${id}-${at}`;
+    return html`<label class="check" for=${own}><input id=${own} name=${name} type="checkbox" value=${of}
+      defaultChecked=${value.split(",").includes(of)} /> ${text}</label>`;
   });
-
-/**
- * @param {Field} field
- * @param {HTMLElement | undefined} below
- */
-function checks({ name, label, value = "", options = [] }, below) {
-  const ticked = value.split(",");
-  const boxes = options.map(([of, text], at) => {
-    const id = at === 0 ? `field-${name}` : `field-${name}-${at}`;
-    const box = el("input", { id, name, type: "checkbox", value: of, checked: ticked.includes(of) });
-    return el("label", { className: "check", htmlFor: id }, box, " ", text);
-  });
-  return el(
-    "fieldset",
-    { className: "field" },
-    el("legend", {}, label),
-    below,
-    el("div", { className: "checks" }, ...boxes),
-  );
-}
 
 /**
  * Whether something was typed that is no value of its field, such as a date without a time. To the form such a field is empty.

@@ -53,3 +53,6 @@ export const momentText = (iso) => (iso ? `${iso.slice(0, 10)} ${iso.slice(11, 1
 
 /** @param {string | null | undefined} endpoint as its path or its name */
 export const endpointName = (endpoint) => (endpoint ?? "").replace("/api/v1/", "");
+
+/** @param {unknown} error */
+export const wordsOf = (error) => (error instanceof Error ? error.message : String(error));

@@ -1,6 +1,8 @@
 /** @import { Live } from "./objects.d.ts" */
-import { badge, code, el } from "./dom.js";
-import { age, count } from "./format.js";
+import { may, ownAccounts, readLive } from "./api.js";
+import { badge, byId, code, html } from "./dom.js";
+import { age, count, wordsOf } from "./format.js";
+import { ApiError } from "./transport.js";
 
 /** @typedef {"good" | "warn" | "bad" | "unknown" | "none"} Level */
 /** @typedef {{ name: string, level: Level, words: string }} Finding one sentence: what is so, and what to do */
@@ -31,23 +33,17 @@ export const findings = ({ gateway, health }) => [
 export const unanswered = (error) => ({
   name: "Gateway",
   level: "bad",
-  words: `No answer: ${error instanceof Error ? error.message : error}. See whether it runs; the figures below are from before.`,
+  words: `No answer: ${wordsOf(error)}. See whether it runs; the figures below are from before.`,
 });
 
 /** @param {Finding[]} found */
 export const healthStrip = (found) =>
-  el(
-    "dl",
-    { className: "health", "aria-label": "What this gateway needs" },
-    ...found.map(({ name, level, words }) =>
-      el(
-        "div",
-        { className: `finding ${level}` },
-        el("dt", {}, name, " ", badge(WORDS[level])),
-        el("dd", {}, ...words.split("`").map((part, at) => (at % 2 === 1 ? code(part) : part))),
-      ),
-    ),
-  );
+  html`<dl class="health" aria-label="What this gateway needs">${found.map(
+    ({ name, level, words }) => html`<div class=${`finding ${level}`}>
+      <dt>${name} ${badge(WORDS[level])}</dt>
+      <dd>${words.split("`").map((part, at) => (at % 2 === 1 ? code(part) : part))}</dd>
+    </div>`,
+  )}</dl>`;
 
 /** @param {Level} level @param {string} words */
 const is = (level, words) => ({ level, words });
@@ -149,3 +145,46 @@ function journalOf({ usable, waiting, of_other_stores, unconfirmed }) {
 
 /** @param {string} iso */
 const secondsSince = (iso) => age((Date.now() - Date.parse(iso)) / 1000);
+
+/** No sample is later: the gateway is asked for without its samples. */
+const LATER_THAN_ALL_MS = 1e14;
+
+/** Says at the top whether this gateway is ready. */
+export async function showState() {
+  if (!may("usage:read") || ownAccounts() !== null) {
+    byId("state").textContent = "";
+    return;
+  }
+  try {
+    showGateway(await readLive(LATER_THAN_ALL_MS));
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) throw error;
+    showTrouble(error);
+  }
+}
+
+/** @param {Pick<Live, "gateway" | "health">} live */
+export function showGateway({ gateway, health }) {
+  const { host, pid, uptime_seconds, not_ready, primaries } = gateway;
+  const state = byId("state");
+  const away = primaries.filter(({ usable }) => !usable).map(({ name }) => name);
+  const bad = findings({ gateway, health }).filter(({ level }) => level === "bad");
+  state.className = bad.length > 0 ? "state bad" : "state good";
+  state.title = primaries.map(({ name, usable }) => `Redis ${name}${usable ? "" : ", away"}`).join("\n");
+  const names = bad.map(({ name }) => name).filter((name) => name !== "Redis" || away.length === 0);
+  const but = [
+    ...(away.length > 0 ? [`Redis is away at ${away.join(", ")}`] : []),
+    ...(names.length > 0 ? [`mend: ${names.join(", ")}`] : []),
+  ];
+  const ready = but.length > 0 ? `Ready, but ${but.join("; ")}` : "Ready";
+  const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
+  const text = `${not_ready ? `Not ready: ${not_ready}` : ready} · ${where}`;
+  if (state.textContent !== text) state.textContent = text;
+}
+
+/** @param {unknown} error */
+export function showTrouble(error) {
+  const state = byId("state");
+  state.className = "state bad";
+  state.textContent = `No data: ${wordsOf(error)}`;
+}

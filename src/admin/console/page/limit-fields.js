@@ -1,9 +1,36 @@
+/** @import { Content } from "./dom.js" */
 /** @import { Key, Limits, Use } from "./objects.d.ts" */
 /** @import { Field } from "./fields.js" */
-import { usage } from "./dom.js";
+/** @import { Column } from "./table.js" */
+import { tile, usage } from "./dom.js";
 import { numberOrNull, wholeOrEmpty } from "./fields.js";
 import { capitalized } from "./format.js";
 import { CAPS, TIER_LIMITS } from "./limits.js";
+
+/**
+ * Columns with what is used of each limit.
+ * @template Row
+ * @param {(row: Row) => Partial<Use> | undefined} useOf
+ * @returns {Column<Row>[]}
+ */
+export const useColumns = (useOf) =>
+  TIER_LIMITS.map(({ name, used, title }) => ({
+    title,
+    numeric: true,
+    cell: (row) => usage(useOf(row)?.[used], useOf(row)?.[name], title.toLowerCase()),
+    of: (row) => useOf(row)?.[used],
+  }));
+
+/**
+ * @param {{ name: string, used: string, title: string }} limit
+ * @param {object | undefined} of has the limit and what is used of it
+ * @param {string} what it counts
+ * @returns {Content}
+ */
+export function limitTile({ name, used, title }, of, what) {
+  const values = /** @type {Record<string, number | null | undefined>} */ (of ?? {});
+  return tile(title, usage(values[used], values[name], title.toLowerCase()), what);
+}
 
 /**
  * @param {Limits | undefined} limits
@@ -29,9 +56,11 @@ export const capFields = (key) =>
  * @returns {Field}
  */
 const numberField = (name, label, value, hint) => ({
-  ...{ name, label, hint },
+  name,
+  label,
+  hint,
   type: "number",
-  value: value === null || value === undefined ? "" : String(value),
+  value: String(value ?? ""),
   check: wholeOrEmpty,
 });
 
@@ -43,30 +72,6 @@ const numbersOf = (limits) => (values) =>
   Object.fromEntries(limits.map(({ name }) => [name, numberOrNull(values[name])]));
 export const limitsOf = numbersOf(TIER_LIMITS);
 export const capsOf = numbersOf(CAPS);
-
-/**
- * @param {{ name: string, used: string, title: string }} limit
- * @param {object | undefined} of has the limit and what is used of it
- * @param {string} what it counts
- * @returns {[string, Node | string, string]}
- */
-export function limitTile({ name, used, title }, of, what) {
-  const values = /** @type {Record<string, number | null | undefined>} */ (of ?? {});
-  return [title, usage(values[used], values[name], title.toLowerCase()), what];
-}
-
-/**
- * Columns of what is used of each limit.
- * @template Row
- * @param {(row: Row) => Partial<Use> | undefined} useOf
- */
-export const useColumns = (useOf) =>
-  TIER_LIMITS.map(({ name, used, title }) => ({
-    title,
-    numeric: true,
-    cell: (/** @type {Row} */ row) => usage(useOf(row)?.[used], useOf(row)?.[name], title.toLowerCase()),
-    by: (/** @type {Row} */ row) => useOf(row)?.[used],
-  }));
 
 /**
  * @param {string | null | undefined} value

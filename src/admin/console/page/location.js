@@ -36,6 +36,9 @@ export function hrefHere(changes) {
   return hrefTo([view, ...args], { ...rest, ...changes });
 }
 
+/** Tells that a view is to be looked at elsewhere. @param {string} href */
+export const placeAt = (href) => new URL(href, location.href);
+
 /**
  * Notes in the address what changes how this view looks, without a step of its own for Back.
  * @param {Record<string, string | number | undefined>} changes
@@ -44,6 +47,17 @@ export function noteHere(changes) {
   const { view, args, query } = here();
   history.replaceState(null, "", hrefTo([view, ...args], { ...Object.fromEntries(query), ...changes }));
 }
+
+/**
+ * A page of a list as the address names it.
+ * @param {URLSearchParams} query
+ * @param {string[]} names of filters
+ * @param {number} limit
+ */
+export const pageOf = (query, names, limit = 50) => ({
+  ...Object.fromEntries([...names, "cursor"].map((name) => [name, query.get(name) ?? ""])),
+  limit,
+});
 
 /**
  * @param {string} text

@@ -1,12 +1,13 @@
 /** @import { Place } from "./location.js" */
 /** @import { View } from "./views.js" */
-import { byId, el, failureNote, heading, say } from "./dom.js";
-import { capitalized } from "./format.js";
+import { forgetSession, may, signedIn } from "./api.js";
+import { byId, choices, failureNote, heading, say } from "./dom.js";
+import { capitalized, wordsOf } from "./format.js";
+import { showState, showTrouble } from "./health.js";
 import { here, hrefTo } from "./location.js";
-import { isSecret, SECRET_SEARCHED } from "./search.js";
-import { forgetSession, may, signedIn } from "./session.js";
-import { showState, showTrouble } from "./state.js";
+import { Fragment, h, render } from "./preact.js";
 import { token } from "./transport.js";
+import { isSecret, SECRET_SEARCHED } from "./views/search.js";
 import { isOffered, NOTHING, VIEWS } from "./views.js";
 
 const box = byId("view");
@@ -34,19 +35,15 @@ async function show({ focus = true } = {}) {
     unlock();
     const made = await view.show({ place, signal, again: () => void show() });
     if (mine !== turn) return;
-    if (typeof made === "string") return location.replace(made);
-    box.replaceChildren(...made.nodes);
-    made.shown?.();
+    if (made instanceof URL) return location.replace(made);
+    render(h(Fragment, { key: mine }, made), box);
   } catch (error) {
     if (mine !== turn) return;
     // What stands above the form is all that is in sight.
     if (!byId("sign-in").hidden) return void signInFailed(error);
     unlock();
     const { title } = VIEWS[here().view] ?? { title: "Console" };
-    box.replaceChildren(
-      heading(title, () => void show()),
-      failureNote(error),
-    );
+    render([heading(title, () => void show()), failureNote(error)], box);
   }
   settle(here());
   if (focus) document.getElementById("view-title")?.focus();
@@ -79,10 +76,8 @@ function settle({ view, args }) {
 function offerViews(current) {
   const links = Object.entries(VIEWS)
     .filter(([, view]) => isOffered(view) && !view.under)
-    .map(([name, { title }]) =>
-      el("a", { href: hrefTo([name]), "aria-current": name === current ? "page" : undefined }, title),
-    );
-  byId("nav").replaceChildren(...links);
+    .map(([name, { title }]) => ({ href: hrefTo([name]), text: title, current: name === current }));
+  render(choices(links), byId("nav"));
   byId("find").hidden = !may("accounts:read");
 }
 
@@ -103,9 +98,9 @@ function lock(why) {
   byId("find").hidden = true;
   byId("who").textContent = "";
   byId("state").textContent = "";
-  byId("nav").replaceChildren();
+  render(null, byId("nav"));
   box.hidden = true;
-  box.replaceChildren();
+  render(null, box);
   byId("sign-in").hidden = false;
   byId("token").focus();
 }
@@ -126,9 +121,8 @@ function signInFailed(error) {
   byId("token", HTMLInputElement).value = token.get() ?? "";
   forgetSession();
   token.forget();
-  const why = error instanceof Error ? error.message : String(error);
   byId("sign-in-error").textContent =
-    `${capitalized(why)}. Nobody was signed in; once that is mended, press the button again.`;
+    `${capitalized(wordsOf(error))}. Nobody was signed in; once that is mended, press the button again.`;
   byId("token").focus();
 }
 

@@ -1,4 +1,5 @@
-import { el, hint } from "./dom.js";
+import { hint, html } from "./dom.js";
+import { Component, createRef } from "./preact.js";
 import uPlot from "./uplot.js";
 
 const HEIGHT = 210;
@@ -21,70 +22,75 @@ const DAY_SECONDS = 86_400;
  * @property {boolean} [days] bars, one for each UTC day; the legend then has their sums
  */
 
+/** @typedef {Record<string, readonly (number | null)[]>} Series */
+
 /**
- * A plot over time with a legend that says in words what the lines say now, or where the pointer is.
- * @param {PlotOptions} options
+ * A plot over time with a legend that tells in words what the lines are now, or where the pointer is. What is drawn changes
+ * only with another array of `seconds`.
+ * @extends {Component<{ options: PlotOptions, seconds: number[], series: Series }, { at?: number | null | undefined }>}
  */
-export function createPlot(options) {
-  const { title, note, lines, format, days = false } = options;
-  const values = lines.map(() => el("output", {}, "–"));
-  const legend = el(
-    "ul",
-    { className: "legend" },
-    ...lines.map(({ label, color, dash }, at) => el("li", {}, swatch(color, dash), `${label} `, values[at])),
-  );
-  const box = el("div", {
-    className: "plot",
-    role: "img",
-    "aria-label": `Plot: ${title}. The legend has the ${days ? "sums" : "latest values"}.`,
-  });
-  const caption = el("figcaption", {}, el("h3", {}, title), hint(note));
+export class Plot extends Component {
+  box = /** @type {{ current: HTMLElement }} */ (createRef());
   /** @type {uPlot | undefined} */
-  let plot;
-  /** @type {uPlot.AlignedData} */
-  let data = [[], ...lines.map(() => [])];
+  plot;
+  themed = matchMedia("(prefers-color-scheme: dark)");
+  resized = new ResizeObserver(() => this.plot?.setSize(this.size()));
 
-  /** @param {number | null | undefined} index the latest, or the sum of days, where there is none */
-  const showValues = (index) => {
-    lines.forEach((_, at) => {
-      const line = data[at + 1] ?? [];
-      const whole = days ? sumOf(line) : line.at(-1);
-      const text = format(index === null || index === undefined ? whole : line[index]);
-      const output = values[at];
-      if (output && output.textContent !== text) output.textContent = text;
-    });
-  };
-  const size = () => ({ width: Math.max(240, box.clientWidth), height: HEIGHT });
-  const draw = () => {
-    plot?.destroy();
-    plot = new uPlot({ ...size(), ...drawing(options, showValues) }, data, box);
-  };
-  const resized = new ResizeObserver(() => plot?.setSize(size()));
-  const themed = matchMedia("(prefers-color-scheme: dark)");
-  themed.addEventListener("change", draw);
+  size = () => ({ width: Math.max(240, this.box.current.clientWidth), height: HEIGHT });
 
-  return {
-    figure: el("figure", {}, caption, legend, box),
-    /** To be called once the figure is in the page: it has no width before. */
-    show() {
-      draw();
-      resized.observe(box);
-    },
-    /**
-     * @param {number[]} seconds Unix
-     * @param {Record<string, (number | null)[]>} series
-     */
-    update(seconds, series) {
-      data = [seconds, ...lines.map(({ name }) => series[name] ?? seconds.map(() => null))];
-      plot?.setData(data);
-      showValues(plot?.cursor.idx);
-    },
-    destroy() {
-      resized.disconnect();
-      themed.removeEventListener("change", draw);
-      plot?.destroy();
-    },
+  /** @returns {uPlot.AlignedData} */
+  data() {
+    const { options, seconds, series } = this.props;
+    return [seconds, ...options.lines.map(({ name }) => [...(series[name] ?? seconds.map(() => null))])];
+  }
+
+  draw = () => {
+    this.plot?.destroy();
+    const pointed = (/** @type {number | null | undefined} */ at) => {
+      if (at !== this.state.at) this.setState({ at });
+    };
+    const size = this.size();
+    this.plot = new uPlot(
+      { ...size, ...drawing(this.props.options, pointed) },
+      this.data(),
+      this.box.current,
+    );
   };
+
+  componentDidMount() {
+    this.draw();
+    this.resized.observe(this.box.current);
+    this.themed.addEventListener("change", this.draw);
+  }
+
+  /** @param {{ seconds: number[] }} before */
+  componentDidUpdate({ seconds }) {
+    if (seconds !== this.props.seconds) this.plot?.setData(this.data());
+  }
+
+  componentWillUnmount() {
+    this.resized.disconnect();
+    this.themed.removeEventListener("change", this.draw);
+    this.plot?.destroy();
+  }
+
+  render() {
+    const { options, series } = this.props;
+    const { title, note, lines, format, days } = options;
+    const { at } = this.state;
+    const isLatest = at === null || at === undefined;
+    /** @param {readonly (number | null)[]} line */
+    const figureOf = (line) => (isLatest ? (days ? sumOf(line) : line.at(-1)) : line[at]);
+    return html`<figure>
+      <figcaption><h3>${title}</h3>${hint(note)}</figcaption>
+      <ul class="legend">${lines.map(
+        ({ name, label, color, dash }) =>
+          html`<li>${swatch(color, dash)}${label} <output>${format(figureOf(series[name] ?? []))}</output></li>`,
+      )}</ul>
+      <div class="plot" role="img" ref=${this.box}
+        aria-label=${`Plot: ${title}. The legend has the ${days ? "sums" : "latest values"}.`} />
+    </figure>`;
+  }
 }
 
 /**
@@ -172,27 +178,21 @@ export const dateOf = (seconds) => new Date(seconds * 1000).toISOString().slice(
  */
 const wholeDays = (min, max) => [min - DAY_SECONDS / 2, max + DAY_SECONDS / 2];
 
-/** A short piece of the line, so that it is known by its dashes too. */
-function swatch(/** @type {string} */ color, /** @type {number[] | undefined} */ dash) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  for (const [name, value] of Object.entries({ width: "22", height: "8", "aria-hidden": "true" }))
-    svg.setAttribute(name, value);
-  const line = document.createElementNS(space, "path");
-  line.setAttribute("d", "M0 4h22");
-  line.setAttribute("class", "line");
-  line.style.stroke = `var(${color})`;
-  if (dash) line.setAttribute("stroke-dasharray", dash.join(" "));
-  svg.append(line);
-  return svg;
-}
+/**
+ * A short piece of the line, so that it is known by its dashes too.
+ * @param {string} color
+ * @param {number[] | undefined} dash
+ */
+const swatch = (color, dash) =>
+  html`<svg width="22" height="8" aria-hidden="true"><path d="M0 4h22" class="line"
+    style=${{ stroke: `var(${color})` }} stroke-dasharray=${dash?.join(" ")} /></svg>`;
 
 /**
  * A colour of the style sheet as the canvas wants it, in the theme of the moment.
  * @param {string} expression
  */
 function colorOf(expression) {
-  const probe = el("i");
+  const probe = document.createElement("i");
   probe.style.color = expression;
   document.body.append(probe);
   const { color } = getComputedStyle(probe);

@@ -1,14 +1,18 @@
-import { el, link } from "./dom.js";
+/** @import { Content } from "./dom.js" */
+import { failureNote, html, link } from "./dom.js";
 import { here, hrefHere, noteHere } from "./location.js";
+import { Component, h } from "./preact.js";
 
-/** @import { Child } from "./dom.js" */
+/** @typedef {string | number | boolean | null | undefined} Value */
 
 /**
+ * A column shows a value, by which it can be sorted, or else a cell of its own.
  * @template Row
  * @typedef {object} Column
  * @property {string} title
- * @property {(row: Row) => Child | Child[]} cell
- * @property {(row: Row) => string | number | null | undefined} [by] what the rows can be sorted by
+ * @property {(row: Row) => Value} [of]
+ * @property {(value: any) => Content} [as] how the value is shown
+ * @property {(row: Row) => Content} [cell]
  * @property {boolean} [numeric]
  * @property {boolean} [header] it names the row
  * @property {boolean} [wrap]
@@ -23,33 +27,34 @@ import { here, hrefHere, noteHere } from "./location.js";
  * @param {string} caption
  * @param {Column<Row>[]} columns
  * @param {readonly Row[]} rows
- * @param {string} empty what to say when there are none
+ * @param {string} empty tells that there are none
  * @param {string} [sortedAs] name in the address of what it is sorted by, where a view has several
  */
-export function table(caption, columns, rows, empty, sortedAs = "sort") {
-  const head = el("tr", { role: "row" });
-  const body = el("tbody", { role: "rowgroup" });
-  const draw = () => {
+export const table = (caption, columns, rows, empty, sortedAs = "sort") =>
+  h(Table, { caption, columns, rows, empty, sortedAs });
+
+/** @extends {Component<{ caption: string, columns: Column<any>[], rows: readonly any[], empty: string, sortedAs: string }>} */
+class Table extends Component {
+  render() {
+    const { caption, columns, rows, empty, sortedAs } = this.props;
     const order = orderOf(here().query.get(sortedAs) ?? "");
-    head.replaceChildren(...columns.map((column) => titleOf(column, order, sortBy)));
-    const shown = sorted(rows, columns, order).map((row) => rowOf(columns, row));
-    const none = el("td", { colSpan: columns.length, className: "empty", role: "cell" }, empty);
-    body.replaceChildren(...(shown.length > 0 ? shown : [el("tr", { role: "row" }, none)]));
-  };
-  /** @param {string} name */
-  const sortBy = (name) => {
-    const order = orderOf(here().query.get(sortedAs) ?? "");
-    noteHere({ [sortedAs]: order.name === name && !order.down ? `-${name}` : name });
-    draw();
-    const pressed = head.querySelector("[aria-sort] button");
-    if (pressed instanceof HTMLElement) pressed.focus();
-  };
-  draw();
-  return el(
-    "div",
-    { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-    el("table", { role: "table" }, el("caption", {}, caption), el("thead", { role: "rowgroup" }, head), body),
-  );
+    /** @param {string} name */
+    const sortBy = (name) => {
+      noteHere({ [sortedAs]: order.name === name && !order.down ? `-${name}` : name });
+      this.forceUpdate();
+    };
+    const body = sorted(rows, columns, order).map(
+      (row) => html`<tr role="row">${columns.map((column) => cellOf(column, row))}</tr>`,
+    );
+    const none = html`<tr role="row"><td colspan=${columns.length} class="empty" role="cell">${empty}</td></tr>`;
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
+      <table role="table">
+        <caption>${caption}</caption>
+        <thead role="rowgroup"><tr role="row">${columns.map((one) => titleOf(one, order, sortBy))}</tr></thead>
+        <tbody role="rowgroup">${body.length > 0 ? body : none}</tbody>
+      </table>
+    </div>`;
+  }
 }
 
 /** @param {string} text such as `balance` or `-balance` @returns {Order} */
@@ -59,53 +64,39 @@ const orderOf = (text) => ({ name: text.replace(/^-/, ""), down: text.startsWith
 const nameOf = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
 
 /**
- * @template Row
- * @param {Column<Row>} column
+ * @param {Column<any>} column
  * @param {Order} order
  * @param {(name: string) => void} sortBy
  */
 function titleOf(column, order, sortBy) {
-  const { title, by } = column;
+  const { title, of } = column;
   const name = nameOf(title);
-  const isOrder = by !== undefined && order.name === name;
-  const press = el("button", { type: "button", className: "sort" }, title);
-  if (isOrder) press.append(el("span", { "aria-hidden": "true" }, order.down ? " ▼" : " ▲"));
-  press.addEventListener("click", () => sortBy(name));
-  return el(
-    "th",
-    {
-      scope: "col",
-      role: "columnheader",
-      className: kindOf(column),
-      "aria-sort": isOrder ? (order.down ? "descending" : "ascending") : undefined,
-    },
-    by ? press : title,
-  );
+  const way = of && order.name === name ? (order.down ? "descending" : "ascending") : undefined;
+  const arrow = way && html`<span aria-hidden="true">${order.down ? " ▼" : " ▲"}</span>`;
+  return html`<th scope="col" role="columnheader" class=${kindOf(column)} aria-sort=${way}>${
+    of
+      ? html`<button type="button" class="sort" onClick=${() => sortBy(name)}>${title}${arrow}</button>`
+      : title
+  }</th>`;
 }
 
-/** @param {{ numeric?: boolean, wrap?: boolean, wide?: boolean }} column */
+/** @param {Column<any>} column */
 const kindOf = ({ numeric, wrap, wide }) =>
   numeric ? "number" : wide ? "wrap wide" : wrap ? "wrap" : undefined;
 
 /**
- * @template Row
- * @param {Column<Row>[]} columns
- * @param {Row} row
+ * @param {Column<any>} column
+ * @param {any} row
  */
-const rowOf = (columns, row) =>
-  el(
-    "tr",
-    { role: "row" },
-    ...columns.map((column) => {
-      const content = [column.cell(row)].flat();
-      const props = { className: kindOf(column), "data-label": column.title };
-      if (column.header) return el("th", { scope: "row", role: "rowheader", ...props }, ...content);
-      const cell = el("td", { role: "cell", ...props }, el("div", {}, ...content));
-      // A card has no line for what is not there.
-      cell.classList.toggle("none", ["–", ""].includes(cell.textContent ?? ""));
-      return cell;
-    }),
-  );
+function cellOf(column, row) {
+  const { title, header, of = () => undefined, as = (value) => value ?? "–", cell } = column;
+  const content = cell ? cell(row) : as(of(row));
+  const kind = kindOf(column);
+  if (header) return html`<th scope="row" role="rowheader" class=${kind} data-label=${title}>${content}</th>`;
+  // A card has no line for what is not there.
+  const none = ["–", "", undefined].includes(content) ? "none" : "";
+  return html`<td role="cell" class=${`${kind ?? ""} ${none}`.trim()} data-label=${title}><div>${content}</div></td>`;
+}
 
 /**
  * @template Row
@@ -114,13 +105,13 @@ const rowOf = (columns, row) =>
  * @param {Order} order
  */
 function sorted(rows, columns, { name, down }) {
-  const by = columns.find((column) => nameOf(column.title) === name)?.by;
-  if (!by) return rows;
+  const of = columns.find((column) => nameOf(column.title) === name)?.of;
+  if (!of) return rows;
   const before = down ? 1 : -1;
   return [...rows].sort((a, b) => {
-    const [one, two] = [by(a) ?? "", by(b) ?? ""];
+    const [one, two] = [of(a) ?? "", of(b) ?? ""];
     if (one === two) return 0;
-    // What is not known comes last, whichever way.
+    // Unknown values come last, whichever way.
     if (one === "" || two === "") return one === "" ? 1 : -1;
     return one < two ? before : -before;
   });
@@ -133,11 +124,62 @@ function sorted(rows, columns, { name, down }) {
  */
 export function paging({ next_cursor: next }, order) {
   const cursor = here().query.get("cursor");
-  return el(
-    "p",
-    { className: "paging" },
-    cursor ? link(hrefHere({}), "First page") : undefined,
-    next ? link(hrefHere({ cursor: next }), "Next page") : undefined,
-    el("span", { className: "hint" }, order + (next || cursor ? " Sorting is of this page." : "")),
-  );
+  return html`<p class="paging">
+    ${cursor && link(hrefHere({}), "First page")}
+    ${next && link(hrefHere({ cursor: next }), "Next page")}
+    <span class="hint">${order + (next || cursor ? " Sorting is of this page." : "")}</span>
+  </p>`;
+}
+
+/**
+ * @typedef {object} Filter
+ * @property {string} name in the address
+ * @property {string} label
+ * @property {"search" | "date"} [type] a date is a UTC day
+ * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
+ */
+
+/**
+ * A form whose values stand in the address, so that Back undoes a filter, and below it what the filter lets through. Where
+ * that cannot be read, the form stays beside the reason, and may be mended.
+ * @param {Filter[]} filters
+ * @param {() => Promise<Content>} read
+ * @param {Content} [more] beside the form's button
+ */
+export async function filtered(filters, read, more) {
+  const { query } = here();
+  const form = html`<search><form class="filter" onSubmit=${showFiltered}>
+    ${filters.map((filter) => filterField(filter, query.get(filter.name) ?? ""))}
+    <button type="submit">Show</button>${more}
+  </form></search>`;
+  return [form, await read().catch(failureNote)];
+}
+
+/**
+ * @param {Filter} filter
+ * @param {string} value
+ */
+function filterField({ name, label, type = "search", options }, value) {
+  const id = `filter-${name}`;
+  const control = options
+    ? html`<select id=${id} name=${name}>${optionList(options, value)}</select>`
+    : html`<input id=${id} name=${name} type=${type} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" />`;
+  return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
+}
+
+/**
+ * @param {readonly (readonly [value: string, label: string])[]} options
+ * @param {string | undefined} value
+ */
+export const optionList = (options, value) =>
+  options.map(([of, label]) => html`<option value=${of} defaultSelected=${of === value}>${label}</option>`);
+
+/** @param {SubmitEvent & { currentTarget: HTMLFormElement }} event */
+function showFiltered(event) {
+  event.preventDefault();
+  const given = [...new FormData(event.currentTarget)].map(([name, value]) => [name, String(value).trim()]);
+  const href = hrefHere(Object.fromEntries(given));
+  // Filters that did not change are read again.
+  if (href === location.hash) dispatchEvent(new Event("hashchange"));
+  else location.hash = href;
 }

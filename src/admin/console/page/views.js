@@ -1,19 +1,18 @@
-import { showAccount } from "./account.js";
-import { showAccounts } from "./accounts.js";
-import { showAudit } from "./audit.js";
-import { showConfiguration } from "./configuration.js";
-import { heading, note } from "./dom.js";
-import { showKey } from "./key.js";
-import { showKeys } from "./keys-today.js";
-import { showOpenTasks } from "./open-tasks.js";
-import { showOverview } from "./overview.js";
-import { showSearch } from "./search.js";
-import { may, ownAccounts, ownScopes } from "./session.js";
-import { showTask } from "./task.js";
-import { showTokens } from "./tokens.js";
-
-/** @import { Scope } from "./objects.d.ts" */
+/** @import { Content } from "./dom.js" */
 /** @import { Place } from "./location.js" */
+/** @import { Scope } from "./objects.d.ts" */
+import { may, ownAccounts, ownScopes } from "./api.js";
+import { heading, note } from "./dom.js";
+import { showAccount } from "./views/account.js";
+import { showAccounts } from "./views/accounts.js";
+import { showAudit } from "./views/audit.js";
+import { showConfiguration } from "./views/configuration.js";
+import { showKey } from "./views/key.js";
+import { showKeys } from "./views/keys-today.js";
+import { showOverview } from "./views/overview.js";
+import { showSearch } from "./views/search.js";
+import { showOpenTasks, showTask } from "./views/tasks.js";
+import { showTokens } from "./views/tokens.js";
 
 /**
  * @typedef {object} Context
@@ -22,15 +21,13 @@ import { showTokens } from "./tokens.js";
  * @property {() => void} again reads the view anew
  */
 
-/** @typedef {{ nodes: Node[], shown?: () => void }} Made `shown` runs once the nodes are in the page and have a size */
-
 /**
  * @typedef {object} View
  * @property {string} title
  * @property {Scope} [scope] the right that it needs to be offered
  * @property {boolean} [ofAll] it is about all accounts: not for a token that may use some only
  * @property {string} [under] the view that it belongs to in the navigation
- * @property {(context: Context) => Promise<Made | string>} show a text is where to look instead
+ * @property {(context: Context) => Promise<Content | URL>} show an address is where to look instead
  */
 
 /** By name in the address, in the order of the navigation. @type {Record<string, View>} */
@@ -54,16 +51,11 @@ export const NOTHING = {
   async show() {
     const accounts = ownAccounts();
     const only = accounts ? `, for ${accounts.join(", ")} only` : "";
-    const has = note(
-      `This token can read nothing that a view shows. It has ${ownScopes().join(", ")}${only}.`,
-    );
-    return { nodes: [heading("Nothing to show"), has] };
+    const has = `It has ${ownScopes().join(", ")}${only}.`;
+    return [heading("Nothing to show"), note(`This token can read nothing that a view shows. ${has}`)];
   },
 };
 
-/**
- * Whether the token may see a view.
- * @param {View} view
- */
+/** True if the token may see the view. @param {View} view */
 export const isOffered = ({ scope, ofAll = false }) =>
   scope !== undefined && may(scope) && !(ofAll && ownAccounts() !== null);

@@ -9,6 +9,8 @@ import { createConsole } from "../../../../src/admin/console/console.ts";
 
 const PAGE = join(import.meta.dirname, "../../../../src/admin/console/page");
 const TOKEN = "correct-horse-battery";
+/** Modules that are served from packages, and import nothing. */
+const PACKAGES = ["htm.js", "preact.js", "uplot.js"];
 let url: string;
 const made = createConsole({
   access: createAccess({ token: TOKEN, host: "127.0.0.1" }),
@@ -23,7 +25,7 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 describe("the page", () => {
-  test.each(["", "main.js", "console.css", "icon.svg", "uplot.js", "uplot.css"])(
+  test.each(["", "main.js", "console.css", "icon.svg", "uplot.js", "uplot.css", "preact.js", "htm.js"])(
     "/console/%s goes out with no way to run or frame anything else, and is kept by nobody",
     async (path) => {
       const answer = await fetch(`${url}/console/${path}`);
@@ -46,13 +48,15 @@ describe("the page", () => {
       const answer = await fetch(`${url}/console/${name}`);
       expect(answer.status, name).toBe(200);
       const source = await answer.text();
-      if (name !== "uplot.js")
+      if (!PACKAGES.includes(name))
         expect(source, name).not.toMatch(/innerHTML|insertAdjacentHTML|document\.write|eval\(/);
-      for (const [, next = ""] of source.matchAll(/^(?:import|\}) .*from "\.\/(.+)";$/gm)) seen.add(next);
+      for (const [, next = ""] of source.matchAll(/^(?:import|\}) .*from "(\..+)";$/gm))
+        seen.add(new URL(next, `${url}/console/${name}`).pathname.replace("/console/", ""));
     }
-    // A module that nothing imports serves nobody. Two are no files of the page.
-    const modules = readdirSync(PAGE).filter((name) => name.endsWith(".js"));
-    expect([...seen].sort()).toEqual([...modules, "limits.js", "uplot.js"].sort());
+    // A module that nothing imports serves nobody. limits.js is no file of the page.
+    const files = readdirSync(PAGE, { recursive: true, encoding: "utf8" });
+    const modules = files.filter((name) => name.endsWith(".js"));
+    expect([...seen].sort()).toEqual([...modules, "limits.js", ...PACKAGES].sort());
     expect(page).not.toMatch(/https?:|<script>|style=| on[a-z]+=/);
   });
 
@@ -60,6 +64,7 @@ describe("the page", () => {
     for (const path of [
       "tsconfig.json",
       "uplot.d.ts",
+      "views",
       "../admin.ts",
       "%2e%2e/admin.ts",
       "constructor",

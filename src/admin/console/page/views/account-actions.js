@@ -1,5 +1,5 @@
-/** @import { Account, AccountStatus } from "./objects.d.ts" */
-/** @import { Booked } from "./api.js" */
+/** @import { Account, AccountStatus } from "../objects.d.ts" */
+/** @import { Booked } from "../api.js" */
 import {
   adjustCredits,
   createAccount,
@@ -7,8 +7,8 @@ import {
   listPackages,
   patchAccount,
   readAccount,
-} from "./api.js";
-import { ask } from "./dialogs.js";
+} from "../api.js";
+import { ask } from "../dialogs.js";
 import {
   credits,
   creditsUpOrDown,
@@ -17,14 +17,14 @@ import {
   reference,
   required,
   textOrNull,
-} from "./fields.js";
-import { count, signed } from "./format.js";
-import { labelField, limitFields, limitsOf } from "./limit-fields.js";
+} from "../fields.js";
+import { count, signed } from "../format.js";
+import { labelField, limitFields, limitsOf } from "../limit-fields.js";
 
 /** From so many credits on the console asks again. */
 const MANY_CREDITS = 10_000;
 
-/** @import { Field } from "./fields.js" */
+/** @import { Field } from "../fields.js" */
 
 /** @returns {Promise<string | undefined>} the id of the account that was made */
 export async function askCreateAccount() {

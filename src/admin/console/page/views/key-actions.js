@@ -1,12 +1,13 @@
-/** @import { Account, Key } from "./objects.d.ts" */
-/** @import { Field } from "./fields.js" */
-/** @import { Done } from "./dialogs.js" */
-import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "./api.js";
-import { ask } from "./dialogs.js";
-import { keyLink } from "./dom.js";
-import { given, momentOrNull, momentValue, textOrNull } from "./fields.js";
-import { momentText } from "./format.js";
-import { capFields, capsOf, labelField, limitFields, limitsOf } from "./limit-fields.js";
+/** @import { Content } from "../dom.js" */
+/** @import { Account, Key } from "../objects.d.ts" */
+/** @import { Field } from "../fields.js" */
+/** @import { Done } from "../dialogs.js" */
+import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "../api.js";
+import { ask } from "../dialogs.js";
+import { keyLink } from "../dom.js";
+import { given, momentOrNull, momentValue, textOrNull } from "../fields.js";
+import { momentText } from "../format.js";
+import { capFields, capsOf, labelField, limitFields, limitsOf } from "../limit-fields.js";
 
 const WHERE = "where it is used";
 const KEEP_IT =
@@ -70,22 +71,20 @@ export async function askCreateKey(account) {
         expires_at: momentOrNull(values.expires_at),
       });
       const key = await createKey(account.account_id, body, idempotencyKey);
-      return keyMade(
-        key,
-        "Key ",
-        keyLink(key.account_id, key.key_id),
-        ` of account ${key.account_id} is created.`,
-      );
+      return keyMade(key, ["Key ", linkTo(key), ` of account ${key.account_id} is created.`]);
     },
   });
 }
 
+/** @param {Key} made */
+const linkTo = ({ account_id, key_id }) => keyLink(account_id, key_id);
+
 /**
  * @param {Key} made
- * @param {...(Node | string)} said with a link to its page: in the list it may be on the last one
+ * @param {Content[]} said with a link to its page: in the list it may be on the last one
  * @returns {Done}
  */
-function keyMade({ key, confirmed }, ...said) {
+function keyMade({ key, confirmed }, said) {
   if (key) return { said, confirmed, secret: { label: "The new key", value: key, hint: KEEP_IT } };
   const why = " An earlier try had made it, and its secret cannot be shown again: rotate it.";
   return { said: [...said, why], confirmed };
@@ -145,7 +144,7 @@ export const askRotate = (key) =>
     danger: true,
     async run({ overlap }) {
       const made = await rotateKey(key, { overlap });
-      return keyMade(made, `Key ${key.key_id} is followed by `, keyLink(made.account_id, made.key_id), ".");
+      return keyMade(made, [`Key ${key.key_id} is followed by `, linkTo(made), "."]);
     },
   });
 

@@ -1,58 +1,50 @@
-/** @import { AuditRecord } from "./objects.d.ts" */
-/** @import { Context, Made } from "./views.js" */
-import { listAudit } from "./api.js";
-import { accountLink, code, el, heading, hint, keyLink, moment, taskLink } from "./dom.js";
-import { filtered, filterForm } from "./filters.js";
-import { count, momentText } from "./format.js";
-import { hrefHere } from "./location.js";
-import { ownAccounts } from "./session.js";
-import { paging, table } from "./table.js";
+/** @import { Content } from "../dom.js" */
+/** @import { AuditRecord } from "../objects.d.ts" */
+/** @import { Context } from "../views.js" */
+import { listAudit, ownAccounts } from "../api.js";
+import { accountLink, code, heading, hint, html, keyLink, moment, taskLink } from "../dom.js";
+import { count, momentText } from "../format.js";
+import { hrefHere, pageOf, placeAt } from "../location.js";
+import { filtered, paging, table } from "../table.js";
 
-const PER_PAGE = 50;
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
 /**
  * What operators changed: who, when, what it was before and after. A token for some accounts reads that of one at a time.
  * @param {Context} context
- * @returns {Promise<Made | string>}
+ * @returns {Promise<Content | URL>}
  */
 export async function showAudit({ place: { query }, again }) {
   const own = ownAccounts();
   const isNamed = own === null || Boolean(query.get("account_id"));
-  if (!isNamed && own.length === 1) return hrefHere({ account_id: own[0] });
-  const options = own?.map((id) => /** @type {const} */ ([id, id]));
-  const form = filterForm([
-    { name: "account_id", label: "Account", ...(options && { options: [["", "choose one"], ...options] }) },
+  if (!isNamed && own.length === 1) return placeAt(hrefHere({ account_id: own[0] }));
+  const options = own?.map((id) => /** @type {[string, string]} */ ([id, id]));
+  const filters = [
+    {
+      name: "account_id",
+      label: "Account",
+      ...(options && { options: [/** @type {[string, string]} */ (["", "choose one"]), ...options] }),
+    },
     { name: "audit_id", label: "Record" },
-  ]);
+  ];
   const read = async () =>
-    isNamed ? auditPage(query) : [hint("This token is for some accounts: choose one of them.")];
-  return { nodes: [heading("Audit", again), ...(await filtered(form, read))] };
+    isNamed ? auditPage(query) : hint("This token is for some accounts: choose one of them.");
+  return [heading("Audit", again), await filtered(filters, read)];
 }
 
 /** @param {URLSearchParams} query */
 async function auditPage(query) {
-  const auditId = query.get("audit_id") ?? "";
-  const page = await listAudit({
-    audit_id: auditId,
-    account_id: query.get("account_id") ?? "",
-    cursor: query.get("cursor") ?? "",
-    limit: PER_PAGE,
-  });
+  const auditId = query.get("audit_id");
+  const page = await listAudit(pageOf(query, ["audit_id", "account_id"]));
   return [
     table(
       "What operators changed (UTC)",
       [
-        { title: "When", header: true, cell: (one) => moment(one.at), by: (one) => one.at },
-        { title: "Who", wrap: true, cell: (one) => one.by, by: (one) => one.by },
-        { title: "What", cell: (one) => code(one.action), by: (one) => one.action },
-        {
-          title: "Account",
-          wrap: true,
-          cell: (one) => accountLink(one.account_id),
-          by: (one) => one.account_id,
-        },
-        { title: "To what", wrap: true, cell: targetOf, by: (one) => one.target },
+        { title: "When", header: true, of: (one) => one.at, as: moment },
+        { title: "Who", wrap: true, of: (one) => one.by },
+        { title: "What", of: (one) => one.action, as: code },
+        { title: "Account", wrap: true, of: (one) => one.account_id, as: accountLink },
+        { title: "To what", wrap: true, cell: targetOf, of: (one) => one.target },
         { title: "Changed", wide: true, cell: changes },
       ],
       page.data,
@@ -76,13 +68,11 @@ function targetOf({ action, account_id, target }) {
 /** @param {AuditRecord} record */
 function changes({ audit_id, before, after, request_id }) {
   const [first = "no fields", ...more] = changesBetween(objectOf(before), objectOf(after));
-  return el(
-    "details",
-    {},
-    el("summary", {}, more.length > 0 ? `${first}, and ${more.length} more` : first),
-    ...more.map((line) => el("div", {}, line)),
-    el("div", { className: "hint" }, `record ${audit_id}, request ${request_id ?? "–"}`),
-  );
+  return html`<details>
+    <summary>${more.length > 0 ? `${first}, and ${more.length} more` : first}</summary>
+    ${more.map((line) => html`<div>${line}</div>`)}
+    <div class="hint">record ${audit_id}, request ${request_id ?? "–"}</div>
+  </details>`;
 }
 
 /** @param {unknown} value as it is stored: an object, its JSON, or nothing */

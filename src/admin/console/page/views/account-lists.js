@@ -1,0 +1,244 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Account, Transaction } from "../objects.d.ts" */
+/** @import { Context } from "../views.js" */
+import { listPrices, listRefusals, listTasks, listTransactions } from "../api.js";
+import { badge, bar, button, code, hint, keyLink, moment, say, taskLink } from "../dom.js";
+import { count, endpointName, signed, wordsOf } from "../format.js";
+import { here, pageOf } from "../location.js";
+import { filtered, paging, table } from "../table.js";
+
+const CSV_PER_PAGE = 100;
+const CSV_ROWS_MAX = 20_000;
+
+const FROM = /** @type {const} */ ({ name: "from", label: "From", type: "date" });
+const TO = /** @type {const} */ ({ name: "to", label: "to", type: "date" });
+
+const KINDS = /** @type {const} */ ([
+  ["", "all"],
+  ["charge", "charges"],
+  ["refund", "refunds"],
+  ["purchase", "purchases"],
+  ["adjustment", "adjustments"],
+]);
+
+const TRANSACTION_FILTERS = [
+  { name: "kind", label: "Kind", options: KINDS },
+  FROM,
+  TO,
+  { name: "reference", label: "Reference" },
+  { name: "id", label: "Id" },
+];
+const TRANSACTION_FILTER_NAMES = TRANSACTION_FILTERS.map(({ name }) => name);
+
+/**
+ * The ledger of an account, latest first.
+ * @param {Account} account
+ * @param {Context} context
+ * @returns {Promise<Content>}
+ */
+export async function showTransactions({ account_id: id }, { place: { query } }) {
+  const csv = button("Download CSV", (event) => {
+    if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
+  });
+  return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query), csv);
+}
+
+/**
+ * @param {string} id
+ * @param {URLSearchParams} query
+ */
+async function transactionsPage(id, query) {
+  const page = await listTransactions(id, pageOf(query, TRANSACTION_FILTER_NAMES));
+  return [
+    table(
+      "Transactions (UTC)",
+      [
+        { title: "When", header: true, of: (one) => one.created_at, as: moment },
+        { title: "What", of: ({ kind, type }) => kind ?? type },
+        { title: "Credits", numeric: true, of: (one) => one.amount, as: signed },
+        { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
+        { title: "Reason", wrap: true, cell: reasonOf },
+        { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
+        { title: "By", wrap: true, of: (one) => one.by },
+      ],
+      page.data,
+      "There are none.",
+    ),
+    paging(page, "Latest first."),
+  ];
+}
+
+/** @param {Transaction} transaction */
+function reasonOf({ endpoint, reason, reference }) {
+  const parts = [endpoint ? endpointName(endpoint) : "", reason, reference ? `reference ${reference}` : ""];
+  return parts.filter(Boolean).join(", ") || "–";
+}
+
+/**
+ * All that the filters let through, page by page.
+ * @param {string} id
+ * @param {HTMLButtonElement} pressed
+ */
+async function download(id, pressed) {
+  pressed.disabled = true;
+  try {
+    /** @type {Transaction[]} */
+    const rows = [];
+    let cursor = "";
+    do {
+      const page = await listTransactions(id, {
+        ...pageOf(here().query, TRANSACTION_FILTER_NAMES, CSV_PER_PAGE),
+        cursor,
+      });
+      rows.push(...page.data);
+      cursor = page.next_cursor ?? "";
+      say(`${count(rows.length)} transactions are read …`);
+    } while (cursor && rows.length < CSV_ROWS_MAX);
+    downloadCsv(`${id}-transactions.csv`, CSV_TITLES, rows);
+    const more = cursor ? ` There are more: choose a range of days, or use the command line's export.` : "";
+    say(`${count(rows.length)} transactions are in the file.${more}`);
+  } catch (error) {
+    say(`No file: ${wordsOf(error)}`);
+  } finally {
+    pressed.disabled = false;
+  }
+}
+
+const CSV_TITLES = [
+  "created_at",
+  "id",
+  "type",
+  "kind",
+  "amount",
+  "balance_after",
+  "endpoint",
+  "reason",
+  "reference",
+  "task_id",
+  "request_id",
+  "key_id",
+  "by",
+];
+
+const STATUSES = /** @type {const} */ ([
+  ["", "all"],
+  ["held", "held"],
+  ["processing", "processing"],
+  ["completed", "completed"],
+  ["failed", "failed"],
+  ["void", "void"],
+]);
+
+/**
+ * The requests of an account, latest first; what can be done to one is on its own page.
+ * @param {Account} account
+ * @param {Context} context
+ * @returns {Promise<Content>}
+ */
+export async function showAccountTasks({ account_id: id }, { place: { query } }) {
+  const prices = await listPrices().catch(() => ({ data: [] }));
+  const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
+  const filters = [
+    { name: "status", label: "Status", options: STATUSES },
+    { name: "endpoint", label: "Endpoint", options: [/** @type {const} */ (["", "all"]), ...names] },
+    FROM,
+  ];
+  return filtered(filters, () => tasksPage(id, query));
+}
+
+/**
+ * @param {string} id
+ * @param {URLSearchParams} query
+ */
+async function tasksPage(id, query) {
+  const page = await listTasks(id, pageOf(query, ["status", "endpoint", "from"]));
+  return [
+    table(
+      "Tasks (UTC)",
+      [
+        { title: "When", header: true, of: (one) => one.created_at, as: moment },
+        { title: "Status", of: (one) => one.status, as: badge },
+        { title: "Credits", numeric: true, of: (one) => one.price, as: count },
+        { title: "Refunded", of: (one) => one.refunded, as: (is) => (is ? "yes" : "no") },
+        { title: "Endpoint", of: (one) => one.endpoint, as: endpointName },
+        { title: "Task or request", wrap: true, cell: (one) => taskLink(one.task_id ?? one.request_id) },
+        { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id) },
+        { title: "Finished", of: (one) => one.finished_at, as: moment },
+      ],
+      page.data,
+      "There are none.",
+    ),
+    paging(page, "Open ones first, then the latest. To find one, search for its id."),
+  ];
+}
+
+/**
+ * How often an account's keys were refused, and why, hour by hour.
+ * @param {Account} account
+ * @param {Context} context
+ * @returns {Promise<Content>}
+ */
+export const showAccountRefusals = ({ account_id: id }, { place: { query } }) =>
+  filtered([{ name: "key_id", label: "Key" }, FROM, TO], () => refusalsPage(id, query));
+
+/**
+ * @param {string} id
+ * @param {URLSearchParams} query
+ */
+async function refusalsPage(id, query) {
+  const page = await listRefusals(id, pageOf(query, ["key_id", "from", "to"], 100));
+  const { data, uncounted } = page;
+  const most = Math.max(0, ...data.map((row) => row.count));
+  const keyCell = (/** @type {string} */ key) => (key === "*" ? "further keys" : keyLink(id, key));
+  return [
+    table(
+      "Refused in the last eight days, by hour (UTC)",
+      [
+        { title: "In the hour of", header: true, of: (row) => row.hour, as: moment },
+        { title: "Reason", of: (row) => row.outcome, as: code },
+        { title: "Times", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
+        { title: "Key", wrap: true, of: (row) => row.key_id, as: keyCell },
+      ],
+      data,
+      "There are none.",
+    ),
+    paging(page, "Latest first."),
+    Boolean(uncounted) &&
+      hint(`${count(uncounted)} refusals of this and other accounts had no room in these counts.`),
+    hint(
+      "Gateways add their refusals every 5 s. The log's line of a refusal has the limit and what was used of it.",
+    ),
+  ];
+}
+
+/** Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. */
+const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
+
+/**
+ * A value as RFC 4180 has it. A text is quoted, and an apostrophe leads what could be a formula.
+ * @param {string | number | null | undefined} value
+ */
+function cell(value) {
+  if (value === null || value === undefined || value === "") return "";
+  if (typeof value === "number") return String(value);
+  const lead = /^[\t\r\n]/.test(value) ? "'" : "";
+  return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
+}
+
+/**
+ * Hands a table to the browser as a file.
+ * @param {string} name of the file
+ * @param {string[]} titles of columns: each row's properties
+ * @param {object[]} rows
+ */
+function downloadCsv(name, titles, rows) {
+  const lineOf = (/** @type {object} */ row) =>
+    titles.map((title) => cell(Reflect.get(row, title))).join(",");
+  const lines = [titles.join(","), ...rows.map(lineOf)].map((line) => `${line}\r\n`);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(lines, { type: "text/csv;charset=utf-8" }));
+  link.download = name;
+  link.click();
+  // The browser has begun to read it when this runs.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

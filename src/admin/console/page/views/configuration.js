@@ -1,0 +1,154 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Configuration, Tiers } from "../objects.d.ts" */
+/** @import { Context } from "../views.js" */
+import { listPackages, listPrices, listTiers, readConfiguration } from "../api.js";
+import { badge, code, heading, hint, html, note } from "../dom.js";
+import { capitalized, count, endpointName } from "../format.js";
+import { TIER_LIMITS } from "../limits.js";
+import { table } from "../table.js";
+
+/**
+ * Tiers, prices, packages and the configuration in force, with what differs from the file and between gateways.
+ * @param {Context} context
+ * @returns {Promise<Content>}
+ */
+export async function showConfiguration({ again }) {
+  const [tiers, prices, packages, configuration] = await Promise.all([
+    listTiers(),
+    listPrices(),
+    listPackages(),
+    readConfiguration(),
+  ]);
+  return [
+    heading("Configuration", again),
+    differences(configuration),
+    tiersTable(tiers),
+    missingTiers(tiers),
+    table(
+      "Prices",
+      [
+        { title: "Endpoint", header: true, wrap: true, of: (one) => one.endpoint, as: endpointName },
+        { title: "Credits", wrap: true, cell: (one) => priceText(one.price) },
+      ],
+      prices.data,
+      "There are none.",
+      "prices-by",
+    ),
+    table(
+      "Packages",
+      [
+        { title: "Package", header: true, of: (one) => one.package },
+        { title: "Credits", numeric: true, of: (one) => one.credits, as: count },
+      ],
+      packages.data,
+      "There are none.",
+      "packages-by",
+    ),
+    gatewaysTable(configuration),
+    html`<details><summary>All settings in force, without secrets</summary>
+      <pre tabindex="0">${JSON.stringify(configuration.config, undefined, 2)}</pre></details>`,
+  ];
+}
+
+/** @param {Tiers} tiers */
+const tiersTable = (tiers) =>
+  table(
+    "Tiers",
+    [
+      { title: "Tier", header: true, of: (one) => one.tier },
+      ...TIER_LIMITS.map(({ name, short }) => ({
+        title: capitalized(short),
+        numeric: true,
+        of: (/** @type {Tiers["data"][number]} */ one) => one[name],
+        as: count,
+      })),
+      { title: "Keys", numeric: true, of: (one) => one.keys, as: count },
+      { title: "New keys", of: (one) => one.deprecated, as: (is) => (is ? "no: deprecated" : "yes") },
+    ],
+    tiers.data,
+    "There are none.",
+    "tiers-by",
+  );
+
+/** @param {Tiers} tiers */
+function missingTiers({ missing }) {
+  if (missing === null || missing.length === 0) return undefined;
+  return [
+    note("Keys use tiers that the configuration does not name. They have the limits of standard."),
+    table(
+      "Tiers in use that are not in the configuration",
+      [
+        { title: "Tier", header: true, wrap: true, of: (one) => one.tier },
+        { title: "Keys", numeric: true, of: (one) => one.keys, as: count },
+      ],
+      missing,
+      "",
+      "missing-by",
+    ),
+  ];
+}
+
+/** @param {number | object} price credits, or credits by what is asked for, as the price file has it */
+function priceText(price) {
+  if (typeof price === "number") return count(price);
+  return Object.entries(price).map(([by, prices]) => [
+    html`<div class="hint">${by.replaceAll("_", " ")}</div>`,
+    leavesOf(prices).map((line) => html`<div>${line}</div>`),
+  ]);
+}
+
+/**
+ * @param {unknown} prices
+ * @param {string[]} path
+ * @returns {string[]} such as `10, high: 330`
+ */
+function leavesOf(prices, path = []) {
+  if (typeof prices !== "object" || prices === null) return [`${path.join(", ")}: ${prices}`];
+  return Object.entries(prices).flatMap(([name, more]) => leavesOf(more, [...path, name]));
+}
+
+/** @param {Configuration} configuration */
+function differences({ file }) {
+  const waiting =
+    file.awaiting_signal &&
+    note("The files have changed. This gateway reads them at SIGHUP (reload: signal).");
+  if (file.problem)
+    return [waiting, note(`The file cannot be used, and the settings before stay in force: ${file.problem}`)];
+  if (file.differs.length === 0)
+    return waiting || hint("This gateway's file and the settings in force are the same.");
+  return [
+    waiting,
+    note("The files differ from what is in force."),
+    table(
+      "In force and in the file",
+      [
+        { title: "Setting", header: true, wrap: true, of: (one) => one.path, as: code },
+        { title: "In force", wrap: true, cell: (one) => code(JSON.stringify(one.in_force) ?? "none") },
+        { title: "In the file", wrap: true, cell: (one) => code(JSON.stringify(one.in_file) ?? "none") },
+        {
+          title: "Takes effect at",
+          of: (one) => one.needs_restart,
+          as: (is) => (is ? "a restart" : "SIGHUP"),
+        },
+      ],
+      file.differs,
+      "",
+      "differs-by",
+    ),
+  ];
+}
+
+/** @param {Configuration} configuration */
+const gatewaysTable = ({ gateways, config_hash }) =>
+  table(
+    "Gateways by the hash of their settings",
+    [
+      { title: "Gateway", header: true, cell: (one) => code(one.gateway_id) },
+      { title: "Host", of: (one) => one.host },
+      { title: "Hash", wrap: true, of: (one) => one.config_hash, as: code },
+      { title: "Settings", cell: (one) => badge(one.config_hash === config_hash ? "in use" : "differs") },
+    ],
+    gateways,
+    "No gateway has named itself yet.",
+    "gateways-by",
+  );

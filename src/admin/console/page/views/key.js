@@ -1,0 +1,136 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Account, AccountUse, Key, List } from "../objects.d.ts" */
+/** @import { Context } from "../views.js" */
+import { may, readKey, readUse } from "../api.js";
+import {
+  accountLink,
+  actions,
+  asking,
+  badge,
+  code,
+  factList,
+  heading,
+  html,
+  keyLink,
+  moment,
+  tiles,
+  usage,
+} from "../dom.js";
+import { count, momentText } from "../format.js";
+import { limitTile, useColumns } from "../limit-fields.js";
+import { CAPS, TIER_LIMITS } from "../limits.js";
+import { paging, table } from "../table.js";
+import { askCreateKey, askEditKey, askRevoke, askRotate } from "./key-actions.js";
+
+/**
+ * One key: its limits, what is used of them, and what can be done to it.
+ * @param {Context} context
+ * @returns {Promise<Content>}
+ */
+export async function showKey({ place, again }) {
+  const [account = "", id = ""] = place.args;
+  const [{ value: key, etag }, use] = await Promise.all([
+    readKey(account, id),
+    may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
+  ]);
+  return [
+    heading(["Key ", code(key.key_id)], again),
+    key.label && html`<p class="subtitle">${key.label}</p>`,
+    useTiles(key, use),
+    actionsOf(key, etag, again),
+    factList([
+      ["Account", accountLink(key.account_id)],
+      ["Tier", key.tier],
+      ["Limits of its own", ownLimits(key)],
+      ...CAPS.map(
+        ({ name, short }) =>
+          /** @type {[string, string]} */ ([`Cap: ${short}`, key[name] === null ? "none" : count(key[name])]),
+      ),
+      ["State", keyState(key)],
+      ["Replaced by", key.rotated_to && keyLink(key.account_id, key.rotated_to)],
+      ["Created", moment(key.created_at)],
+      ["Expires", key.expires_at ? moment(key.expires_at) : "never"],
+      ["Revoked", key.revoked_at && moment(key.revoked_at)],
+    ]),
+  ];
+}
+
+/**
+ * @param {Key} key
+ * @param {AccountUse | undefined} use nothing where the token may not read it
+ */
+const useTiles = (key, use) =>
+  tiles(
+    use && TIER_LIMITS.map((limit) => limitTile(limit, use.keys[0], limit.unit)),
+    CAPS.map((limit) => limitTile(limit, key, limit.short)),
+  );
+
+/** @param {Key} key */
+function ownLimits({ limits }) {
+  const own = TIER_LIMITS.filter(({ name }) => limits[name] !== null);
+  return (
+    own.map(({ name, short }) => `${count(limits[name])} ${short}`).join(", ") || "none: those of its tier"
+  );
+}
+
+/**
+ * @param {Key} key
+ * @param {string | null} etag
+ * @param {() => void} again
+ */
+function actionsOf(key, etag, again) {
+  if (!may("keys:write") || key.revoked_at) return undefined;
+  // A key is rotated once, and only while it works.
+  const canRotate = !key.rotated_to && stateOf(key) === "active";
+  return actions(
+    asking("Edit …", () => askEditKey(key, etag), again),
+    canRotate && asking("Rotate …", () => askRotate(key), again),
+    asking("Revoke …", () => askRevoke(key), again, "quiet-danger"),
+  );
+}
+
+/**
+ * The keys of an account with what is used of their limits; an action is on a key's own page.
+ * @param {Account} account
+ * @param {List<Key>} keys
+ * @param {AccountUse} use of these keys
+ * @param {() => void} again
+ */
+export function keysPart(account, keys, use, again) {
+  const used = new Map(use.keys.map((one) => [one.key_id, one]));
+  return [
+    actions(may("keys:write") && asking("Create key …", () => askCreateKey(account), again)),
+    table(
+      "Keys",
+      [
+        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
+        { title: "Label", wrap: true, of: (key) => key.label },
+        { title: "Tier", of: (key) => key.tier },
+        ...useColumns((/** @type {Key} */ key) => used.get(key.key_id)),
+        ...CAPS.map(({ name, title, used: spent }) => ({
+          title,
+          numeric: true,
+          cell: (/** @type {Key} */ key) => usage(key[spent], key[name], title.toLowerCase()),
+          of: (/** @type {Key} */ key) => key[spent],
+        })),
+        { title: "State", cell: keyState, of: stateOf },
+      ],
+      keys.data,
+      "It has no keys.",
+    ),
+    paging(keys, `${count(keys.data.length)} keys are shown.`),
+  ];
+}
+
+/** @param {{ revoked_at?: string | null, expires_at?: string | null }} of a key or a token */
+export function stateOf({ revoked_at, expires_at }) {
+  if (revoked_at) return "revoked";
+  return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
+}
+
+/** @param {Key} key */
+function keyState(key) {
+  const state = stateOf(key);
+  const until = state === "active" && key.expires_at && momentText(key.expires_at).slice(0, 10);
+  return [badge(state), until && html`<div class="hint">until ${until}</div>`];
+}

@@ -1,0 +1,75 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Found } from "../objects.d.ts" */
+/** @import { Context } from "../views.js" */
+import { search } from "../api.js";
+import { accountLink, code, heading, hint, link, note } from "../dom.js";
+import { hrefTo, placeAt } from "../location.js";
+import { table } from "../table.js";
+
+/** @param {string} q what is searched for */
+export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
+
+export const SECRET_SEARCHED =
+  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
+
+/**
+ * What an id, a reference or the beginning of an account's label names; one alone is opened at once.
+ * @param {Context} context
+ * @returns {Promise<Content | URL>}
+ */
+export async function showSearch({ place, again }) {
+  const q = place.query.get("q") ?? "";
+  if (isSecret(q)) {
+    // It came by a link. It stays neither in the address nor in the history of this tab.
+    history.replaceState(null, "", hrefTo(["search"]));
+    return [heading("Search", again), note(SECRET_SEARCHED)];
+  }
+  if (!q)
+    return [heading("Search"), hint("The field above takes an id, a reference or the beginning of a label.")];
+  const { data, complete } = await search(q);
+  const [only] = data;
+  if (only && data.length === 1 && complete) return placeAt(placeOf(only));
+  const accounts = link(hrefTo(["accounts"], { label: q }), "list of accounts");
+  return [
+    heading(["Search for ", code(q)], again),
+    table(
+      "Found",
+      [
+        { title: "What", of: (one) => one.kind },
+        {
+          title: "Id",
+          header: true,
+          wrap: true,
+          cell: (one) => link(placeOf(one), one.id),
+          of: (one) => one.id,
+        },
+        { title: "Label", wrap: true, of: (one) => one.label },
+        { title: "Account", wrap: true, of: (one) => one.account_id, as: accountLink },
+      ],
+      data,
+      complete
+        ? `No id is ${q}, no account has a label that begins with it, and no grant, adjustment or refund has this reference.`
+        : "Nothing was found.",
+    ),
+    !complete &&
+      note([
+        "More accounts than are shown may have this label or reference. All with the label are in the ",
+        accounts,
+        ". For a reference, open the account and look among its transactions.",
+      ]),
+    hint(
+      "An id or a reference must be whole; of an account's label the beginning is enough. Keys and tokens are not found by their labels: a key is on the page of its account, a token under Tokens.",
+    ),
+  ];
+}
+
+/** @param {Found} found */
+function placeOf({ kind, id, account_id }) {
+  if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
+  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
+  if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });
+  if (kind === "audit") return hrefTo(["audit"], { audit_id: id, account_id: account_id ?? "" });
+  if (kind === "token") return hrefTo(["tokens"], { token_id: id });
+  if (kind === "task" || kind === "request") return hrefTo(["task", id]);
+  return hrefTo(["account", account_id ?? id]);
+}

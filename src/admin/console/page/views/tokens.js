@@ -1,0 +1,100 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Token } from "../objects.d.ts" */
+/** @import { Context } from "../views.js" */
+import { createToken, listTokens, ownScopes, revokeToken } from "../api.js";
+import { ask } from "../dialogs.js";
+import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";
+import { given, momentOrNull, required } from "../fields.js";
+import { hrefTo, pageOf } from "../location.js";
+import { paging, table } from "../table.js";
+import { stateOf } from "./key.js";
+
+/**
+ * Tokens of the management API: made with scopes, shown once, revoked.
+ * @param {Context} context
+ * @returns {Promise<Content>}
+ */
+export async function showTokens({ place: { query }, again }) {
+  const tokenId = query.get("token_id");
+  const page = await listTokens(pageOf(query, ["token_id"]));
+  const revoke = (/** @type {Token} */ one) => {
+    const press = () => void askRevokeToken(one).then((done) => done && again());
+    return stateOf(one) === "active"
+      ? button("Revoke …", press, { "aria-label": `Revoke token ${one.label}` })
+      : "";
+  };
+  return [
+    heading("Tokens", again),
+    actions(asking("Create token …", askCreateToken, again, "primary")),
+    table(
+      "Tokens of the management API",
+      [
+        { title: "Label", header: true, wrap: true, of: (one) => one.label },
+        { title: "Token", of: (one) => one.token_id, as: code },
+        { title: "Scopes", wrap: true, cell: (one) => one.scopes.join(", ") },
+        { title: "Made with", cell: (one) => one.parent ?? "" },
+        { title: "Accounts", wrap: true, cell: (one) => one.accounts?.join(", ") ?? "all" },
+        { title: "Created", of: (one) => one.created_at, as: moment },
+        { title: "Expires", cell: (one) => (one.expires_at ? moment(one.expires_at) : "never") },
+        { title: "State", of: stateOf, as: badge },
+        { title: "Action", cell: revoke },
+      ],
+      page.data,
+      tokenId ? `There is no token ${tokenId}.` : "There is none: only ADMIN_TOKEN opens the management API.",
+    ),
+    tokenId && html`<p>${link(hrefTo(["tokens"]), "All tokens")}</p>`,
+    paging(page, "Latest first."),
+  ];
+}
+
+const askCreateToken = () =>
+  ask({
+    title: "Create a token",
+    lines: ["For a program or a person. It can have no right that you do not have."],
+    fields: [
+      {
+        name: "label",
+        label: "Label",
+        hint: "Whose it is; it stands beside all that is done with it.",
+        check: required,
+      },
+      {
+        name: "scopes",
+        label: "Scopes",
+        type: "checks",
+        options: ownScopes().map((scope) => [scope, scope]),
+        check: (value) => (value ? undefined : "are missing: tick at least one"),
+      },
+      { name: "accounts", label: "Accounts", hint: "Ids with commas between them. Empty: all." },
+      { name: "expires_at", label: "Expires (UTC)", hint: "Empty: never.", type: "moment" },
+    ],
+    verb: "Create it",
+    async run(values) {
+      const accounts = (values.accounts ?? "").split(",").map((id) => id.trim());
+      const made = await createToken(
+        given({
+          label: values.label,
+          scopes: (values.scopes ?? "").split(","),
+          accounts: values.accounts ? accounts.filter(Boolean) : undefined,
+          expires_at: momentOrNull(values.expires_at),
+        }),
+      );
+      const said = `Token ${made.token_id}, ${made.label}, is created.`;
+      const hint = "It is shown this once and kept nowhere. If it is lost, revoke it and create another one.";
+      const secret = made.token ? { label: "The new token", value: made.token, hint } : undefined;
+      return { said, secret, confirmed: made.confirmed };
+    },
+  });
+
+/** @param {Token} token */
+const askRevokeToken = ({ token_id, label }) =>
+  ask({
+    title: "Revoke this token?",
+    lines: [`Token ${token_id}, ${label}, ends at once and for good: its next request is answered 401.`],
+    verb: "Revoke it",
+    danger: true,
+    async run() {
+      const { confirmed } = await revokeToken(token_id);
+      return { said: `Token ${token_id} is revoked.`, confirmed };
+    },
+  });
