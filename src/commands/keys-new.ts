@@ -2,19 +2,14 @@ import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import type { OwnLimits } from "../domain/limits.ts";
-import { nearest } from "../domain/suggest.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
-import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readFacts } from "../redis/store-facts.ts";
-import { requireConfig } from "./local-config.ts";
+import { LIMITS } from "./limit-options.ts";
 import { type ActorFlags, changing, futureMs, whole } from "./options.ts";
 import { withRedisToWrite } from "./redis.ts";
 
-export const rateLimit = whole(1, 100_000);
-export const maxConcurrent = whole(1, 10_000);
-export const dailyLimit = whole(1, 1_000_000_000);
 const credits = whole(1, CREDITS_MAX);
 
 export interface NewKeyFlags extends OwnLimits, ActorFlags {
@@ -28,17 +23,18 @@ export interface NewKeyFlags extends OwnLimits, ActorFlags {
 }
 
 /** A command that makes keys. */
-export const newKey = (name: string, description: string): Command =>
-  changing(name, description)
+export function newKey(name: string, description: string): Command {
+  const command = changing(name, description)
     .option("--account <id>", "its account; made when missing, generated when left out")
     .option("--tier <name>", "a tier of the config", "standard")
-    .option("--credits <n>", "credits to grant to the account along with it", credits)
-    .option("--rate-limit <n>", "requests per rolling 60 seconds, instead of the tier's", rateLimit)
-    .option("--max-concurrent <n>", "tasks at the same time, instead of the tier's", maxConcurrent)
-    .option("--daily-limit <n>", "requests per UTC day, instead of the tier's", dailyLimit)
+    .option("--credits <n>", "credits to grant to the account along with it", credits);
+  for (const [limit, { parse, counts }] of Object.entries(LIMITS))
+    command.option(`--${limit} <n>`, `${counts.join(" ")}, instead of the tier's`, parse);
+  return command
     .option("--monthly-credits <n>", "credits that it may use in a UTC month", credits)
     .option("--label <text>", "a name for it")
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
+}
 
 /** What the flags say of a new key. */
 export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
@@ -57,18 +53,4 @@ export function withKeyStore<T>(
     await readFacts(nodes, { ...config.store, allowNoPersistence: true });
     return work(nodes);
   });
-}
-
-/** @throws OperatorError for a tier that the config does not have, or that no new key gets */
-export function requireTier(tier: string, config: Config = requireConfig()): void {
-  const tiers = Object.keys(config.tiers).filter((name) => !config.tiers[name]?.deprecated);
-  if (tiers.includes(tier)) return;
-  if (Object.hasOwn(config.tiers, tier)) {
-    throw new OperatorError(
-      `the tier ${tier} is deprecated: no new key gets it; there is ${tiers.join(", ")}`,
-    );
-  }
-  const meant = nearest(tier, tiers);
-  const hint = meant === undefined ? `it has ${tiers.join(", ")}` : `did you mean ${meant}?`;
-  throw new OperatorError(`the config has no tier ${tier}; ${hint}`);
 }

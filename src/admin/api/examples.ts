@@ -20,6 +20,7 @@ export const EXAMPLES = {
     account_id: "acme",
     label: "backend",
     tier: "standard",
+    status: "active",
     limits: { rate_limit: null, max_concurrent: 5, daily_limit: null },
     monthly_credits: 10_000,
     spent_this_month: 1050,

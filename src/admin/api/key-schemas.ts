@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { OVERLAP } from "../../domain/operator-texts.ts";
+import { KEY_STATUSES } from "../../operations/keys/keys.ts";
 import { accountId, closed, label, limits, newLimits, nullable, text, time } from "./field-schemas.ts";
 
 const OF_KEY = "Requests per 60 s, tasks at a time, requests per UTC day. null: that of the tier.";
@@ -17,6 +18,7 @@ export const Key = Type.Object(
     account_id: accountId,
     label: nullable<string>(label),
     tier: text,
+    status: Type.Enum([...KEY_STATUSES], { description: "By the clock of Redis." }),
     limits: limits(OF_KEY),
     monthly_credits: nullable<number>(monthlyCredits),
     spent_this_month: Type.Integer({

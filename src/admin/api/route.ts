@@ -1,7 +1,9 @@
 import { type Static, type TObject, type TSchema, Type } from "typebox";
 import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Grantee } from "./authorize.ts";
+import type { Services, Settings } from "./services.ts";
 
 /** What the paths are about, in the order of the description. */
 export const TAGS = {
@@ -17,8 +19,8 @@ export type Tag = keyof typeof TAGS;
 
 export type Method = "GET" | "POST" | "PATCH";
 
-/** One call of a route, with everything in it validated. */
-export interface Call<Query = unknown, Body = unknown> {
+/** One call of an operation, by HTTP or by the command line. */
+export interface ApiCall<Query = unknown, Body = unknown> {
   /** Parts of the path by name, decoded. */
   params: Readonly<Record<string, string>>;
   query: Query;
@@ -41,6 +43,12 @@ export interface Answer {
   /** Whether replicas have what was written, where that is asked of them. */
   confirmed?: boolean | undefined;
 }
+
+/** A page of a list. */
+export const page = (data: readonly object[], next?: string, more: object = {}): Answer => ({
+  status: 200,
+  body: { data, next_cursor: next ?? null, ...more },
+});
 
 /** An answer as the description has it. */
 interface DescribedAnswer {
@@ -73,12 +81,18 @@ export interface Route {
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
   /** Further statuses that it may answer, beside those of all routes. */
   refusals: readonly (404 | 409 | 412)[];
-  run(call: Call): Promise<Answer>;
+  run(call: ApiCall, services: Services): Promise<Answer>;
+}
+
+/** A route to the store. The command line calls `operate` in its own process. */
+export interface Operation<Result> extends Route {
+  operate(nodes: RedisNodes, call: ApiCall, settings: Settings): Promise<Result>;
+  answer(result: Result, call: ApiCall, settings: Settings): Answer;
 }
 
 const NO_QUERY = Type.Object({}, { additionalProperties: false });
 
-type Definition<Query extends TObject, Body extends TObject> = Omit<
+type Declared<Query extends TObject, Body extends TObject> = Omit<
   Route,
   "query" | "body" | "needsIdempotencyKey" | "takesIfMatch" | "refusals" | "run"
 > & {
@@ -87,21 +101,45 @@ type Definition<Query extends TObject, Body extends TObject> = Omit<
   needsIdempotencyKey?: boolean;
   takesIfMatch?: boolean;
   refusals?: Route["refusals"];
-  run(call: Call<Static<Query>, Static<Body>>): Promise<Answer>;
 };
 
-/** A route whose `run` gets query and body in the types of its schemas. */
-export function route<Query extends TObject, Body extends TObject>(
-  definition: Definition<Query, Body>,
-): Route {
+const declared = <Query extends TObject, Body extends TObject>(given: Declared<Query, Body>) => ({
+  needsIdempotencyKey: false,
+  takesIfMatch: false,
+  refusals: [],
+  ...given,
+  query: given.query ?? NO_QUERY,
+  body: given.body,
+});
+
+/** A route whose `run` gets query and body in the types of their schemas: the server has validated both. */
+export const route = <Query extends TObject, Body extends TObject>(
+  given: Declared<Query, Body> & {
+    run(call: ApiCall<Static<Query>, Static<Body>>, services: Services): Promise<Answer>;
+  },
+): Route => ({ ...declared(given), run: given.run as Route["run"] });
+
+/** A route to the store: a GET reads, all others write where nothing is lost, and say whether replicas have it. */
+export function operation<Query extends TObject, Body extends TObject, Result>(
+  given: Declared<Query, Body> & {
+    operate(
+      nodes: RedisNodes,
+      call: ApiCall<Static<Query>, Static<Body>>,
+      settings: Settings,
+    ): Promise<Result>;
+    answer(result: NoInfer<Result>, call: ApiCall<Static<Query>, Static<Body>>, settings: Settings): Answer;
+  },
+): Operation<Result> {
+  const { operate, answer } = given as Pick<Operation<Result>, "operate" | "answer">;
   return {
-    needsIdempotencyKey: false,
-    takesIfMatch: false,
-    refusals: [],
-    ...definition,
-    query: definition.query ?? NO_QUERY,
-    body: definition.body,
-    // The server has validated both before it calls.
-    run: definition.run as Route["run"],
+    ...declared(given),
+    operate,
+    answer,
+    async run(call, services) {
+      const work = (nodes: RedisNodes) => operate(nodes, call, services);
+      if (given.method === "GET") return answer(await services.session.run(work), call, services);
+      const { result, confirmed } = await services.session.write(work);
+      return { ...answer(result, call, services), confirmed };
+    },
   };
 }

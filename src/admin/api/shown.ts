@@ -1,6 +1,8 @@
+import type { OwnLimits } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
 import type { AccountLimits, AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
@@ -14,9 +16,13 @@ export const isoTime = (atMs: number): string => new Date(atMs).toISOString();
 export const isoTimeOrNull = (atMs: number | undefined): string | null =>
   atMs === undefined || Number.isNaN(atMs) ? null : isoTime(atMs);
 
+/** How far back a list reaches, where that is not to the first one. */
+export const reachShown = (reachesBackToMs: number | undefined) =>
+  reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
+
 const textOrNull = (text: string | undefined): string | null => text || null;
 
-const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits>) => ({
+const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits> | OwnLimits) => ({
   rate_limit: rateLimit ?? null,
   max_concurrent: maxConcurrent ?? null,
   daily_limit: dailyLimit ?? null,
@@ -41,11 +47,8 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   account_id: key.accountId,
   label: key.label ?? null,
   tier: key.tier,
-  limits: limitsShown({
-    rateLimit: key.limits.rateLimit ?? null,
-    maxConcurrent: key.limits.maxConcurrent ?? null,
-    dailyLimit: key.limits.dailyLimit ?? null,
-  }),
+  status: key.status,
+  limits: limitsShown(key.limits),
   monthly_credits: key.monthlyCredits ?? null,
   spent_this_month: key.spentThisMonth,
   created_at: isoTimeOrNull(key.createdAtMs),
@@ -110,4 +113,11 @@ export const auditShown = (record: AuditRecord) => ({
   before: record.before,
   after: record.after,
   request_id: textOrNull(record.requestId),
+});
+
+export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) => ({
+  hour: isoTime(atMs),
+  key_id: keyId,
+  outcome,
+  count,
 });

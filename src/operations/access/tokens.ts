@@ -178,7 +178,7 @@ export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Act
   );
 }
 
-const noToken = (tokenId: string): OperatorError =>
+export const noToken = (tokenId: string): OperatorError =>
   new OperatorError(`there is no token ${tokenId}`, "not_found");
 
 /** The record of one token by its id; undefined for an unknown one. */

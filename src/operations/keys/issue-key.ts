@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
-import type { OwnLimits } from "../../domain/limits.ts";
+import type { OwnLimits, Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { shown } from "../../domain/problems.ts";
+import { nearest } from "../../domain/suggest.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
@@ -280,6 +282,20 @@ async function ownIndex(
     );
   }
   return { keyId: earlierId, accountId };
+}
+
+/** @throws OperatorError for a tier that the configuration does not have, or that no new key gets */
+export function requireNewKeysTier(tiers: () => Tiers, tier: string | undefined): void {
+  if (tier === undefined) return;
+  const known = tiers();
+  const names = Object.keys(known).filter((name) => !known[name]?.deprecated);
+  if (names.includes(tier)) return;
+  const refused = (why: string): OperatorError => new OperatorError(why, "invalid", "tier");
+  if (Object.hasOwn(known, tier))
+    throw refused(`the tier ${tier} is deprecated: no new key gets it; there is ${names.join(", ")}`);
+  const meant = nearest(tier, names);
+  const hint = meant === undefined ? `it has ${names.join(", ")}` : `did you mean ${meant}?`;
+  throw refused(`the config has no tier ${shown(tier)}; ${hint}`);
 }
 
 const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;

@@ -14,8 +14,7 @@ import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
 import { Problem } from "../problems.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { operation, page } from "../route.ts";
 import { SearchResults } from "../view-schemas.ts";
 import { isSeenBy } from "./tokens.ts";
 
@@ -30,8 +29,8 @@ interface Found {
 }
 
 /** What an id names, of whatever kind. */
-export const searchRoutes = ({ session }: Services) => [
-  route({
+export const searchRoutes = [
+  operation({
     method: "GET",
     path: "/search",
     tag: "Accounts",
@@ -45,20 +44,17 @@ export const searchRoutes = ({ session }: Services) => [
       { additionalProperties: false },
     ),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
-    async run({ query, grantee }) {
+    async operate(nodes, { query, grantee }, { lookUps }) {
       const q = query.q.trim();
       if (/^(sk|tgm)_/.test(q)) {
         throw new Problem("invalid", "this is a secret and has no place here: look for a key by its id");
       }
-      const { found, complete } = await session.run((nodes) =>
-        find(nodes, q, grantee, session.archive.findEntry),
-      );
-      const data = found.filter(
-        ({ kind, account_id: id }) =>
-          kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
-      );
-      return { status: 200, body: { data, next_cursor: null, complete } };
+      const { found, complete } = await find(nodes, q, grantee, lookUps.findEntry);
+      const isSeen = ({ kind, account_id: id }: Found): boolean =>
+        kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id));
+      return { data: found.filter(isSeen), complete };
     },
+    answer: ({ data, complete }) => page(data, undefined, { complete }),
   }),
 ];
 

@@ -16,7 +16,7 @@ import {
 } from "./dom.js";
 import { count } from "./format.js";
 import { askEditKey, askRevoke, askRotate } from "./key-actions.js";
-import { keyState, stateOf } from "./keys.js";
+import { keyState } from "./keys.js";
 import { may } from "./session.js";
 
 /**
@@ -94,7 +94,7 @@ function actionsOf(key, etag, again) {
   if (!may("keys:write") || key.revoked_at) return [];
   const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
   // A key is rotated once, and only while it works.
-  const canRotate = !key.rotated_to && stateOf(key) === "active";
+  const canRotate = !key.rotated_to && key.status === "active";
   return actions(
     button("Edit …", () => then(askEditKey(key, etag))),
     canRotate && button("Rotate …", () => then(askRotate(key))),

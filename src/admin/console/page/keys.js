@@ -49,7 +49,7 @@ export function keysPart(account, keys, use, again) {
           cell: (key) => usage(key.spent_this_month, key.monthly_credits, "credits this month"),
           by: (key) => key.spent_this_month,
         },
-        { title: "State", cell: keyState, by: (key) => stateOf(key) },
+        { title: "State", cell: keyState, by: (key) => key.status },
       ],
       keys.data,
       "It has no keys.",
@@ -59,15 +59,10 @@ export function keysPart(account, keys, use, again) {
 }
 
 /** @param {Key} key */
-export function stateOf({ revoked_at, expires_at }) {
-  if (revoked_at) return "revoked";
-  return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
-}
-
-/** @param {Key} key */
 export function keyState(key) {
-  const state = stateOf(key);
-  if (state !== "active") return badge(state);
-  if (!key.expires_at) return badge(state);
-  return [badge(state), el("div", { className: "hint" }, `until ${momentText(key.expires_at).slice(0, 10)}`)];
+  if (key.status !== "active" || !key.expires_at) return badge(key.status);
+  return [
+    badge(key.status),
+    el("div", { className: "hint" }, `until ${momentText(key.expires_at).slice(0, 10)}`),
+  ];
 }
