@@ -235,7 +235,7 @@ async function main(): Promise<boolean> {
   const group = createMemoryGroup(LIMIT_MIB);
   let gateway: Gateway | undefined;
   try {
-    const limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 };
+    const limits = { rate_limit: 1_000_000, max_concurrent: 1_000_000, daily_limit: 1_000_000 };
     const keys: string[] = [];
     for (let n = 0; n < KEYS; n++)
       keys.push((await issueKey(oneNode(redis), { credits: 1_000_000, limits }, cliActor())).key);

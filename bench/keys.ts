@@ -8,7 +8,11 @@ import type { World } from "./world.ts";
 const BATCH = 100;
 
 /** Room for anything that a run may send. */
-export const GENEROUS: Limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000_000 };
+export const GENEROUS: Limits = {
+  rate_limit: 1_000_000,
+  max_concurrent: 1_000_000,
+  daily_limit: 1_000_000_000,
+};
 
 /**
  * Forgets everything but the scripts. The turn to check the ledger is taken, as if by another gateway: that check is a

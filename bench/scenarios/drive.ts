@@ -8,8 +8,8 @@ import { GENERATION } from "../requests.ts";
 
 /** The tiers of config/tollgate.yaml. */
 export const TIERS: Tiers = {
-  standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
-  enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
+  standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
+  enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
 };
 
 /** As many as a busy gateway has under way. */

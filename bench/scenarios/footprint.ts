@@ -51,7 +51,7 @@ export const footprint: Scenario = {
 async function live(world: Context["world"], tree: Tree, { store }: OpenStore): Promise<void> {
   const { keyId, accountId } = await tree.issueKey(world.redis, {
     credits: 100_000,
-    limits: { maxConcurrent: 20 },
+    limits: { max_concurrent: 20 },
   });
   const key = tree.keyRef(keyId, accountId, tree.partitionOf(accountId, await partitions(world)));
   for (let n = 0; n < REFUSED; n++) await store.voidHold(await admit(store, key), TIERS);

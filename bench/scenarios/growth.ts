@@ -99,7 +99,7 @@ async function byLimit(
 ): Promise<number> {
   const [tree] = trees as [Tree];
   await emptyStore(world);
-  const issued = await issueKeys(tree, world.redis, keys, { ...GENEROUS, rateLimit: limit });
+  const issued = await issueKeys(tree, world.redis, keys, { ...GENEROUS, rate_limit: limit });
   const parts = await partitions(world);
   const refs = issued.map(({ keyId, accountId }) =>
     tree.keyRef(keyId, accountId, tree.partitionOf(accountId, parts)),

@@ -20,7 +20,7 @@ export const refusalEntry = (subject: Subject, tree: Tree): Entry => ({
   subject,
   tree,
   keys: KEYS,
-  limits: { ...GENEROUS, rateLimit: 1 },
+  limits: { ...GENEROUS, rate_limit: 1 },
   async targets(keys, { url }) {
     await each(keys, async ({ key }) => {
       const response = await fetch(url + GENERATION.path, generationInit(key));

@@ -1,8 +1,8 @@
-import manifest from "../../package.json" with { type: "json" };
+import { jsonContent, openApiDocument, reference } from "./builder.ts";
 import { type ErrorCase, errorCases, KINDS, type Kind } from "./errors.ts";
 import { COMMON_HEADERS, FURTHER_HEADERS, headersOf } from "./headers.ts";
 import { INTRODUCTION, TAGS } from "./introduction.ts";
-import { jsonContent, OPERATIONS, type Operation, PARAMETERS } from "./operations.ts";
+import { OPERATIONS, type Operation, PARAMETERS } from "./operations.ts";
 import { componentSchemas } from "./schemas.ts";
 
 /**
@@ -15,47 +15,30 @@ export function openApiText(): string {
 
 function openApi() {
   const { named, references } = errorResponses();
-  return {
-    openapi: "3.1.1",
-    info: {
-      title: "Video generation through Tollgate",
-      version: manifest.version,
-      summary: "Asynchronous video generation with API keys, limits and credits.",
-      description: INTRODUCTION,
-      contact: { name: "The operator of this gateway, who gave you the key" },
-      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
+  return openApiDocument({
+    title: "Video generation through Tollgate",
+    summary: "Asynchronous video generation with API keys, limits and credits.",
+    description: INTRODUCTION,
+    contact: "The operator of this gateway, who gave you the key",
+    server: {
+      url: "/",
+      description: "The public port of the gateway: put its address, as you were given it, in front.",
     },
-    servers: [
-      {
-        url: "/",
-        description: "The public port of the gateway: put its address, as you were given it, in front.",
-      },
+    token: [
+      "apiKey",
+      "sk_…",
+      "`Authorization: Bearer sk_…`, on every request. Keys begin with `sk_` and are shown once, when they are made. " +
+        "Send them from servers only.",
     ],
-    security: [{ apiKey: [] }],
     tags: TAGS,
-    paths: Object.fromEntries(
-      OPERATIONS.map((operation) => [
-        operation.path,
-        { [operation.method]: described(operation, references[operation.kind]) },
-      ]),
-    ),
+    operations: OPERATIONS.map((one) => ({ ...one, operation: described(one, references[one.kind]) })),
     components: {
-      securitySchemes: {
-        apiKey: {
-          type: "http",
-          scheme: "bearer",
-          bearerFormat: "sk_…",
-          description:
-            "`Authorization: Bearer sk_…`, on every request. Keys begin with `sk_` and are shown once, when they are made. " +
-            "Send them from servers only.",
-        },
-      },
       parameters: PARAMETERS,
       headers: { ...COMMON_HEADERS, ...FURTHER_HEADERS },
       schemas: componentSchemas(),
       responses: named,
     },
-  };
+  });
 }
 
 function described(operation: Operation, errors: Record<string, unknown>) {
@@ -66,7 +49,7 @@ function described(operation: Operation, errors: Record<string, unknown>) {
       "200": {
         description,
         headers: headersOf(operation.headers),
-        content: jsonContent(schema, examples),
+        content: jsonContent(reference("schemas", schema), { examples }),
         ...(operation.links && { links: operation.links }),
       },
       ...errors,
@@ -120,7 +103,7 @@ function errorResponses() {
       const taken = title in named && JSON.stringify(named[title]) !== text;
       const name = (alike.length > 1 || alone) && !taken ? title : pascalCase(kind) + title;
       named[name] = response;
-      references[kind][status] = { $ref: `#/components/responses/${name}` };
+      references[kind][status] = reference("responses", name);
     }
   }
   return { named, references };
@@ -147,10 +130,11 @@ function responseOf(status: string, cases: readonly ErrorCase[]) {
   return {
     description: [`${TITLES[status]}.`, "", ...list].join("\n"),
     headers: headersOf(further),
-    content: jsonContent(
-      "Error",
-      Object.fromEntries(cases.map((each) => [each.name, { summary: codeOf(each), value: each.example }])),
-    ),
+    content: jsonContent(reference("schemas", "Error"), {
+      examples: Object.fromEntries(
+        cases.map((each) => [each.name, { summary: codeOf(each), value: each.example }]),
+      ),
+    }),
   };
 }
 

@@ -1,4 +1,5 @@
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
+import { byLimit, TIER_LIMITS } from "../domain/limits.ts";
 import type { Kind } from "./errors.ts";
 
 /** Examples of requests and of successes. A test sends each to a running gateway and holds its answers against these. */
@@ -113,7 +114,7 @@ export const ANSWERS: Readonly<Record<Kind, Examples>> = {
       total_used: 10,
       total_requests: 2,
       tier: "standard",
-      limits: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
+      limits: byLimit(TIER_LIMITS, ({ tiers }) => tiers.standard),
       recent_transactions: [
         {
           id: "txn_7_1795275660000-0",

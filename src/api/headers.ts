@@ -1,3 +1,5 @@
+import { reference } from "./builder.ts";
+
 /** Headers of answers, by name. */
 
 const count = (description: string, example: number) => ({
@@ -75,10 +77,8 @@ export const FURTHER_HEADERS = {
   ),
 } as const;
 
-const ref = (name: string) => ({ $ref: `#/components/headers/${name}` });
-
 /** References to the headers of one answer: the common ones, and these. */
 export function headersOf(further: Iterable<string>): Record<string, { $ref: string }> {
   const names = [...Object.keys(COMMON_HEADERS), "X-Gateway-Request-Id", ...new Set(further)];
-  return Object.fromEntries(names.map((name) => [name, ref(name)]));
+  return Object.fromEntries(names.map((name) => [name, reference("headers", name)]));
 }

@@ -1,6 +1,7 @@
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
 import { TASK_ID } from "../domain/task-states.ts";
+import { jsonContent, reference } from "./builder.ts";
 import type { Kind } from "./errors.ts";
 import { ANSWERS, REQUESTS } from "./examples.ts";
 import { bodyName, camelCase } from "./schemas.ts";
@@ -19,11 +20,6 @@ export interface Operation {
   /** What can be done with a 200. */
   links?: object;
 }
-
-/** The content of a request or an answer. */
-export const jsonContent = (schema: string, examples: Readonly<Record<string, object>>) => ({
-  "application/json": { schema: { $ref: `#/components/schemas/${schema}` }, examples },
-});
 
 const IDEMPOTENCY = {
   name: "Idempotency-Key",
@@ -75,8 +71,11 @@ function generation(endpoint: GenerationEndpoint): Operation {
       tags: ["Generation"],
       summary,
       description: `${description} Answers with a task to poll. Charged when the task is made; counts toward all limits.`,
-      parameters: [{ $ref: "#/components/parameters/IdempotencyKey" }],
-      requestBody: { required: true, content: jsonContent(bodyName(endpoint), REQUESTS[endpoint]) },
+      parameters: [reference("parameters", "IdempotencyKey")],
+      requestBody: {
+        required: true,
+        content: jsonContent(reference("schemas", bodyName(endpoint)), { examples: REQUESTS[endpoint] }),
+      },
     },
     answer: {
       schema: "GenerationAnswer",

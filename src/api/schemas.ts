@@ -11,9 +11,9 @@ import {
   UPLOADED_IMAGE,
 } from "../domain/answers.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { isObject } from "../domain/json.ts";
 import { BODIES, SHOT } from "../domain/schemas.ts";
 import { HTTPS_URL_PATTERN, WEB_URL_PATTERN } from "../domain/urls.ts";
+import { schemaWriter } from "./builder.ts";
 
 /** `gen2-pro/text-to-video` as an identifier: `gen2ProTextToVideo`. */
 export const camelCase = (endpoint: GenerationEndpoint): string =>
@@ -73,29 +73,20 @@ function withNulls(schema: Record<string, unknown>): Record<string, unknown> {
   return { ...schema, properties: Object.fromEntries(nullable) };
 }
 
-function described(schema: unknown): unknown {
-  const name = NAMES.get(schema);
-  if (name !== undefined) return { $ref: `#/components/schemas/${name}` };
-  if (Array.isArray(schema)) return schema.map(described);
-  return isObject(schema) ? members(schema) : schema;
-}
-
 /**
- * A schema's keywords as the document has them. A default is put into words: generators of types take a parameter with a
- * `default` for one that is always there (openapi-typescript, by default), and its users could not leave it out.
+ * A keyword as the document has it. A default is put into words: generators of types take a parameter with a `default` for one that
+ * is always there (openapi-typescript, by default), and its users could not leave it out.
  */
-function members(schema: object): Record<string, unknown> {
-  const plain: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(schema)) {
-    if (name === "format" && typeof value === "string" && FORMATS[value])
-      Object.assign(plain, FORMATS[value]);
-    else if (name === "enum" && Array.isArray(value))
-      Object.assign(plain, { type: typeOf(value), enum: value });
-    else if (name !== "default") plain[name] = described(value);
-  }
-  if ("default" in schema) plain.description = `${plain.description} Left out, it is \`${schema.default}\`.`;
-  return plain;
-}
+const { members } = schemaWriter(
+  (schema) => NAMES.get(schema),
+  (name, value, schema) => {
+    if (name === "format") return FORMATS[String(value)];
+    if (name === "enum" && Array.isArray(value)) return { type: typeOf(value), enum: value };
+    if (name === "default") return {};
+    if (name !== "description" || !("default" in schema)) return undefined;
+    return { description: `${value} Left out, it is \`${schema.default}\`.` };
+  },
+);
 
 /** typebox leaves the type of an enumeration to its values; generators of clients want it said. */
 const typeOf = (values: readonly unknown[]): string =>

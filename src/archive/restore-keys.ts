@@ -27,12 +27,13 @@ export async function copyKeys(query: ArchiveQuery, nodes: RedisNodes, partition
 }
 
 function keyOf(row: KeyRow, partitions: number, { month, byKey, firstOf }: Spent): RestoredKey {
-  const { account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, rotated_to } = row;
+  const { account_id, sha256, tier, limits, rotated_to } = row;
   const first = firstOf(row.key_id);
   const moment = (at: Date | null): string | null => at && String(at.getTime());
   const fields = {
     ...row.settings,
-    ...{ account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, rotated_to },
+    ...limits,
+    ...{ account_id, sha256, tier, rotated_to },
     created_at: moment(row.created_at),
     expires_at: moment(row.expires_at),
     revoked_at: moment(row.revoked_at),

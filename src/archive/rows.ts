@@ -1,3 +1,4 @@
+import { byLimit, LIMITS, type LimitName, TIER_LIMITS } from "../domain/limits.ts";
 import type { AuditRecord } from "../operations/access/audit.ts";
 import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../records/records.ts";
@@ -13,9 +14,8 @@ export interface KeyRow {
   account_id: string;
   sha256: string;
   tier: string;
-  rate_limit: string | null;
-  max_concurrent: string | null;
-  daily_limit: string | null;
+  /** Its own, as its record has them. */
+  limits: Partial<Record<LimitName, string>>;
   created_at: Date | null;
   expires_at: Date | null;
   revoked_at: Date | null;
@@ -78,10 +78,10 @@ function moment(ms: string | number | undefined): string | null {
 
 /** Fields that people set and that have no column of their own. */
 const ACCOUNT_SETTINGS: readonly string[] = [
-  ...["label", "metadata", "status", "revision"],
-  ...["rate_limit", "max_concurrent", "daily_limit", "limited"],
+  ...["label", "metadata", "status", "revision", "limited"],
+  ...TIER_LIMITS.map(({ name }) => name),
 ];
-const KEY_SETTINGS: readonly string[] = ["label", "monthly_credits", "revision", "fingerprint"];
+const KEY_SETTINGS: readonly string[] = ["label", "revision", "fingerprint"];
 
 /** Fields with a column of their own, and those that change with requests. */
 const apartFrom = (fields: object, settings: readonly string[]): ReadonlySet<string> =>
@@ -149,9 +149,7 @@ const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["account_id", "text", ({ record }) => record.account_id ?? ""],
   ["sha256", "text", ({ record }) => record.sha256 ?? ""],
   ["tier", "text", ({ record }) => record.tier ?? ""],
-  ["rate_limit", "bigint", ({ record }) => text(record.rate_limit)],
-  ["max_concurrent", "bigint", ({ record }) => text(record.max_concurrent)],
-  ["daily_limit", "bigint", ({ record }) => text(record.daily_limit)],
+  ["limits", "jsonb", ({ record }) => jsonOf(byLimit(LIMITS, ({ name }) => record[name]))],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
   ["expires_at", "timestamptz", ({ record }) => moment(record.expires_at)],
   ["revoked_at", "timestamptz", ({ record }) => moment(record.revoked_at)],

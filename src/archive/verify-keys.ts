@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { LIMITS } from "../domain/limits.ts";
 import type { Report } from "../ledger/fold.ts";
 import { accountNames, archiveNames, keyNames, partitionNames } from "../records/names.ts";
 import type { KeyFields } from "../records/records.ts";
@@ -15,7 +16,7 @@ const PAGE = 500;
 type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
 
 const KEYS = `
-  SELECT key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, expires_at, revoked_at, rotated_to
+  SELECT key_id, account_id, sha256, tier, limits, expires_at, revoked_at, rotated_to
   FROM tollgate.api_keys WHERE key_id = ANY($1)`;
 
 /** Keys that the archive has of a partition, by their ids. */
@@ -92,13 +93,14 @@ async function findLostKeys(
 function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string | undefined {
   if (fields.account_id === undefined) return undefined;
   if (!row) return "is not in the archive";
-  const pairs: [name: string, stored: string | undefined, archived: string | null][] = [
+  const pairs: [name: string, stored: string | undefined, archived: string | null | undefined][] = [
     ["account", fields.account_id, row.account_id],
     ["sha256", fields.sha256, row.sha256],
     ["tier", archivableText(fields.tier ?? ""), row.tier],
-    ["rate_limit", fields.rate_limit, row.rate_limit],
-    ["max_concurrent", fields.max_concurrent, row.max_concurrent],
-    ["daily_limit", fields.daily_limit, row.daily_limit],
+    ...LIMITS.map(
+      ({ name }) =>
+        [name, fields[name], row.limits[name]] as [string, string | undefined, string | undefined],
+    ),
     ["expires_at", momentText(fields.expires_at), row.expires_at && String(row.expires_at.getTime())],
     ["revoked_at", momentText(fields.revoked_at), row.revoked_at && String(row.revoked_at.getTime())],
     ["rotated_to", fields.rotated_to, row.rotated_to],

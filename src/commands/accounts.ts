@@ -7,6 +7,7 @@ import {
   listOfAccounts,
   readingOfAccount,
 } from "../admin/api/routes/accounts.ts";
+import { TIER_LIMITS } from "../domain/limits.ts";
 import { limitOptions } from "./limit-options.ts";
 import { operationCommand, pageOutput } from "./operation-command.ts";
 
@@ -69,6 +70,6 @@ const setCommand = (): Command =>
       "--label <text>": "a name for it; empty takes it away",
       "--metadata <json>": "a JSON object that is kept with it; empty takes it away",
       "--status <name>": "suspended: no generations and uploads; closed: nothing; active: everything",
-      ...limitOptions("none", " of all its keys"),
+      ...limitOptions(TIER_LIMITS, { word: "none", after: ", of all its keys together" }),
     },
   });

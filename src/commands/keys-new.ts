@@ -1,47 +1,52 @@
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
-import type { OwnLimits } from "../domain/limits.ts";
+import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readFacts } from "../redis/store-facts.ts";
-import { LIMITS } from "./limit-options.ts";
+import { limitOptions } from "./limit-options.ts";
 import { type ActorFlags, changing, futureMs, whole } from "./options.ts";
 import { withRedisToWrite } from "./redis.ts";
 
 const credits = whole(1, CREDITS_MAX);
 
-export interface NewKeyFlags extends OwnLimits, ActorFlags {
+export interface NewKeyFlags extends ActorFlags {
   account?: string;
   tier: string;
   credits?: number;
   expires?: number;
   label?: string;
-  monthlyCredits?: number;
   json?: boolean;
 }
 
 /** A command that makes keys. */
 export function newKey(name: string, description: string): Command {
-  const command = changing(name, description)
+  const made = changing(name, description)
     .option("--account <id>", "its account; made when missing, generated when left out")
     .option("--tier <name>", "a tier of the config", "standard")
     .option("--credits <n>", "credits to grant to the account along with it", credits);
-  for (const [limit, { parse, counts }] of Object.entries(LIMITS))
-    command.option(`--${limit} <n>`, `${counts.join(" ")}, instead of the tier's`, parse);
-  return command
-    .option("--monthly-credits <n>", "credits that it may use in a UTC month", credits)
+  const limits = {
+    ...limitOptions(TIER_LIMITS, { after: ", instead of the tier's" }),
+    ...limitOptions(CAPS),
+  };
+  for (const [form, { about, parse }] of Object.entries(limits)) made.option(form, about, parse);
+  return made
     .option("--label <text>", "a name for it")
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 }
 
 /** What the flags say of a new key. */
 export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
-  const { rateLimit, maxConcurrent, dailyLimit, label, monthlyCredits } = flags;
-  const limits = { rateLimit, maxConcurrent, dailyLimit };
-  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label, monthlyCredits };
+  const given = flags as Record<string, unknown>;
+  const limits = byLimit(LIMITS, ({ name }) => given[attributeOf(name)] as number | undefined);
+  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label: flags.label };
 }
+
+/** As Commander names an option. */
+const attributeOf = (name: string): string =>
+  name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 /** Work against a store that may keep keys: one that cannot evict money. */
 export function withKeyStore<T>(

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError } from "commander";
 import { changeOfKey, readingOfKey, revocationOfKey, rotationOfKey } from "../admin/api/routes/keys.ts";
 import { keyShown } from "../admin/api/shown.ts";
 import { durationMs } from "../config/setting-types.ts";
+import { CAPS, TIER_LIMITS } from "../domain/limits.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { issueKey, requireNewKeysTier } from "../operations/keys/issue-key.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
@@ -115,8 +116,8 @@ const setCommand = (): Command =>
     arguments: KEY,
     options: {
       "--tier <name>": "a tier of the config",
-      ...limitOptions("default"),
-      "--monthly-credits <n|none>": "credits that it may use in a UTC month",
+      ...limitOptions(TIER_LIMITS, { word: "default" }),
+      ...limitOptions(CAPS, { word: "none", least: 0 }),
       "--label <text>": "a name for it; empty takes it away",
       "--expires <iso|never>": "when it ends",
     },

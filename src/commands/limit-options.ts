@@ -1,23 +1,19 @@
+import type { LIMITS } from "../domain/limits.ts";
 import { orNull } from "./operation-command.ts";
 import { whole } from "./options.ts";
 
-/** What each limit counts, and the numbers that it may be. */
-export const LIMITS = {
-  "rate-limit": { parse: whole(1, 100_000), counts: ["requests", "per rolling 60 seconds"] },
-  "max-concurrent": { parse: whole(1, 10_000), counts: ["tasks", "at the same time"] },
-  "daily-limit": { parse: whole(1, 1_000_000_000), counts: ["requests", "per UTC day"] },
-} as const;
-
-/** Options that set limits. @param word takes a limit away @param whose whose requests and tasks count */
-export const limitOptions = (word: string, whose = "") =>
+/**
+ * Options that set these limits, by their flags.
+ * @param more.word what takes a limit away, beside a number
+ */
+export const limitOptions = (
+  limits: readonly (typeof LIMITS)[number][],
+  { word, least = 1, after = "" }: { word?: string; least?: number; after?: string } = {},
+) =>
   Object.fromEntries(
-    Object.entries(LIMITS).map(
-      ([
-        name,
-        {
-          parse,
-          counts: [what, when],
-        },
-      ]) => [`--${name} <n|${word}>`, { about: `${what}${whose} ${when}`, parse: orNull(word, parse) }],
-    ),
+    limits.map(({ name, unit, max }) => {
+      const parse = whole(least, max);
+      const form = `--${name.replaceAll("_", "-")} <n${word === undefined ? "" : `|${word}`}>`;
+      return [form, { about: unit + after, parse: word === undefined ? parse : orNull(word, parse) }];
+    }),
   );

@@ -15,7 +15,7 @@ export interface Written {
 
 /** A setting or price that differs between two configurations; undefined where it is missing. */
 export interface Difference {
-  /** Dotted, such as `tiers.standard.rate_limit`, or a price such as `gen2-pro/storyboard.by_n_frames.10`. */
+  /** Dotted, such as `server.port`, or a price such as `gen2-pro/storyboard.by_n_frames.10`. */
   readonly setting: string;
   readonly from: unknown;
   readonly to: unknown;

@@ -2,7 +2,7 @@
 export interface ConfigProblem {
   /** The file as an operator would type it, or `environment`. */
   readonly file: string;
-  /** Dotted, such as `tiers.standard.rate_limit`; the variable's name for the environment; "" for the whole file. */
+  /** Dotted, such as `server.port`; the variable's name for the environment; "" for the whole file. */
   readonly path: string;
   /** Counted from 1; absent if the problem has no place in the file. */
   readonly line?: number;

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { byLimit, TIER_LIMITS } from "./limits.ts";
 import { DETAILS_MAX } from "./problems.ts";
 import { TASK_ID, TASK_STATUSES } from "./task-states.ts";
 
@@ -93,14 +94,7 @@ export const TRANSACTION = Type.Object(
 export type Transaction = Static<typeof TRANSACTION>;
 
 export const KEY_LIMITS = Type.Object(
-  {
-    rate_limit: Type.Integer({ minimum: 0, description: "Generation requests in any 60 seconds." }),
-    max_concurrent: Type.Integer({ minimum: 0, description: "Tasks at the same time." }),
-    daily_limit: Type.Integer({
-      minimum: 0,
-      description: "Generation requests per day; midnight UTC starts a new one.",
-    }),
-  },
+  byLimit(TIER_LIMITS, ({ forCustomers }) => Type.Integer({ minimum: 0, description: forCustomers })),
   { description: "Limits as they are enforced for this key." },
 );
 

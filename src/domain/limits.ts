@@ -1,23 +1,143 @@
-/**
- * What a key may do: requests per rolling 60 s, tasks at a time, requests per UTC day. To add a limit, follow "A limit of a key"
- * in CONTRIBUTING.md, which lists every place; those of a process (connections, requests in flight) are in
- * config/sections/listeners.ts.
- */
-export interface Limits {
-  rateLimit: number;
-  maxConcurrent: number;
-  dailyLimit: number;
+import { CREDITS_MAX } from "./credit-packages.ts";
+import type { ErrorName } from "./errors.ts";
+
+/** Where a limit may stand: in a tier, with a key, and over all keys of an account; or with a key only. */
+const EVERYWHERE = ["tier", "key", "account"] as const;
+const OF_KEY = ["key"] as const;
+
+interface LimitDeclaration {
+  /** In the configuration, in records, on the wire, and with dashes on the command line. */
+  name: string;
+  /** What it counts, in full and in short. */
+  unit: string;
+  short: string;
+  /** The same for customers; undefined for what `GET /credits` does not show. */
+  forCustomers?: string;
+  /** Heading of what is used of it. */
+  title: string;
+  on: typeof EVERYWHERE | typeof OF_KEY;
+  /** The largest in a tier and on the command line. */
+  max: number;
+  /** The largest that a record may have. */
+  storedMax: number;
+  /** What the scripts call it in shadow mode; undefined for money, since a hold is a hold. */
+  shadow?: string;
+  /** The error of a request that it refuses. */
+  refusal: ErrorName;
+  /** Name of what is used of it. */
+  used: string;
+  /** The window and the slots are counted in lists of their own, a UTC period in two fields, the month with the money. */
+  counted: "window" | "slots" | "money" | { period: string; ms: number };
+  /** In the two tiers that there are without a configuration. */
+  tiers?: { standard: number; enterprise: number };
+  /** In examples: the limit of an account or key, and what is used of it. */
+  example: { limit: number; used: number };
 }
 
-/** The largest limit that a key or an account may have. Replies carry limits as integers, which are exact far beyond it. */
-export const LIMIT_MAX = 1_000_000_000;
+/** Replies carry limits as integers, which are exact far beyond it. */
+const STORED_MAX = 1_000_000_000;
 
-/** A key's own limits; those of its tier count where one is missing. */
-export type OwnLimits = { [Name in keyof Limits]?: Limits[Name] | undefined };
+/**
+ * Every limit of a key. Configuration, records, API, command line, archive and console follow from this list. The scripts check
+ * the limits and take them in this order; `src/ledger/key-check.ts` checks what they did, and shares nothing with this file.
+ * Limits of a process (connections, requests in flight) are in config/sections/listeners.ts.
+ */
+export const LIMITS = [
+  {
+    name: "rate_limit",
+    unit: "requests per rolling 60 seconds",
+    short: "requests per 60 s",
+    forCustomers: "Generation requests in any 60 seconds.",
+    title: "Last 60 s",
+    on: EVERYWHERE,
+    max: 100_000,
+    storedMax: STORED_MAX,
+    shadow: "r",
+    refusal: "rate_limited",
+    used: "window_used",
+    counted: "window",
+    tiers: { standard: 20, enterprise: 100 },
+    example: { limit: 60, used: 12 },
+  },
+  {
+    name: "max_concurrent",
+    unit: "tasks at the same time",
+    short: "tasks at a time",
+    forCustomers: "Tasks at the same time.",
+    title: "Slots",
+    on: EVERYWHERE,
+    max: 10_000,
+    storedMax: STORED_MAX,
+    shadow: "c",
+    refusal: "concurrency_limited",
+    used: "active",
+    counted: "slots",
+    tiers: { standard: 3, enterprise: 10 },
+    example: { limit: 5, used: 2 },
+  },
+  {
+    name: "daily_limit",
+    unit: "requests per UTC day",
+    short: "requests per UTC day",
+    forCustomers: "Generation requests per day; midnight UTC starts a new one.",
+    title: "Today",
+    on: EVERYWHERE,
+    max: STORED_MAX,
+    storedMax: STORED_MAX,
+    shadow: "d",
+    refusal: "daily_limited",
+    used: "day_count",
+    counted: { period: "day", ms: 86_400_000 },
+    tiers: { standard: 500, enterprise: 10_000 },
+    example: { limit: 1000, used: 310 },
+  },
+  {
+    name: "monthly_credits",
+    unit: "credits that requests of one UTC month may hold and consume together",
+    short: "credits per UTC month",
+    title: "This month",
+    on: OF_KEY,
+    max: CREDITS_MAX,
+    storedMax: CREDITS_MAX,
+    refusal: "spend_capped",
+    used: "spent_this_month",
+    counted: "money",
+    example: { limit: 10_000, used: 1050 },
+  },
+] as const satisfies readonly LimitDeclaration[];
 
-/** Limits that can be watched before they refuse, by their names in the config. Money never is: a hold is a hold. */
-export const SHADOW_LIMITS = ["rate_limit", "max_concurrent", "daily_limit"] as const;
-export type ShadowLimit = (typeof SHADOW_LIMITS)[number];
+type Limit = (typeof LIMITS)[number];
+type TierLimit = Extract<Limit, { on: typeof EVERYWHERE }>;
+export type LimitName = Limit["name"];
+
+type OfPeriod = Extract<Limit, { counted: object }>;
+/** Fields of a record in which the limits of a UTC period are counted: the period, and the count. */
+export type PeriodField = OfPeriod["counted"]["period"] | OfPeriod["used"];
+
+/** Those that a tier has, and that an account may have over all its keys. */
+export const TIER_LIMITS = LIMITS.filter((limit): limit is TierLimit => limit.on === EVERYWHERE);
+/** Spend caps, which only a key may have. A key that lacks one has no cap; of the other limits it then has that of its tier. */
+export const CAPS = LIMITS.filter((limit): limit is Exclude<Limit, TierLimit> => limit.on === OF_KEY);
+
+/** An object with a value for each of these limits. */
+export const byLimit = <One extends Limit, Value>(
+  limits: readonly One[],
+  value: (limit: One) => Value,
+): Record<One["name"], Value> =>
+  Object.fromEntries(limits.map((limit) => [limit.name, value(limit)])) as Record<One["name"], Value>;
+
+/** What a key may do by its tier. */
+export type Limits = Record<TierLimit["name"], number>;
+
+/** A key's own limits. */
+export type OwnLimits = { [Name in LimitName]?: number | undefined };
+
+/** Null takes a limit away, what is left out stays. */
+export type LimitChanges = { [Name in LimitName]?: number | null | undefined };
+
+/** Limits that can be watched before they refuse. */
+export const SHADOW_LIMITS = TIER_LIMITS.map(({ name }) => name);
+export type ShadowLimit = TierLimit["name"];
 
 /**
  * `shadow`: these count and are reported, for all keys of the tier, but refuse nothing. `deprecated`: no new key gets the tier.
@@ -29,15 +149,17 @@ export type Tiers = Readonly<Record<string, Readonly<TierLimits>>>;
 
 /** The five numbers behind the rate-limit headers, as the store reports them. */
 export interface LimitState {
-  rateLimit: number;
+  /** Of the window. */
+  limit: number;
   remaining: number;
   /** Redis time, Unix milliseconds, at which the oldest counted request leaves the window; now if none. */
   resetAtMs: number;
-  maxConcurrent: number;
+  /** Of slots. */
+  concurrentLimit: number;
   active: number;
 }
 
 /** What an unauthenticated answer carries: zeros, and Reset now. */
 export function noLimits(nowMs: number): LimitState {
-  return { rateLimit: 0, remaining: 0, resetAtMs: nowMs, maxConcurrent: 0, active: 0 };
+  return { limit: 0, remaining: 0, resetAtMs: nowMs, concurrentLimit: 0, active: 0 };
 }

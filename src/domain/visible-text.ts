@@ -8,5 +8,7 @@ const UNSEEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\
 export const visible = (text: string): string =>
   text.replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
+export const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** The same, line by line. */
 export const visibleLines = (text: string): string => text.split("\n").map(visible).join("\n");

@@ -90,7 +90,7 @@ export function refuseAdmission(
       return rateLimited({ state, limitOf, retryAfterSeconds: retrySeconds(waitMs) });
     }
     case "daily_limited": {
-      const { dailyLimit: limit, dayCount: used, limitOf } = admission;
+      const { limit, used, limitOf } = admission;
       return refuse("daily_limited", {
         retryAfterSeconds: retrySeconds(admission.retryAfterMs),
         limit,
@@ -99,7 +99,7 @@ export function refuseAdmission(
       });
     }
     case "concurrency_limited": {
-      const { maxConcurrent: limit, active: used } = admission.state;
+      const { concurrentLimit: limit, active: used } = admission.state;
       const { limitOf, clearedInMs } = admission;
       const common = { limit, used, limitOf };
       return clearedInMs === 0
@@ -139,7 +139,7 @@ const clearedUp = (waitMs: number) => ({
 });
 
 function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
-  const { rateLimit: limit, remaining } = state;
+  const { limit, remaining } = state;
   return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
 }
 

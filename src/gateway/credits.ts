@@ -17,11 +17,7 @@ export async function credits(call: Call): Promise<ApiAnswer> {
       total_used: account.totalUsed,
       total_requests: account.totalRequests,
       tier: account.tier,
-      limits: {
-        rate_limit: account.state.rateLimit,
-        max_concurrent: account.state.maxConcurrent,
-        daily_limit: account.dailyLimit,
-      },
+      limits: account.limits,
       recent_transactions: account.recent,
     }),
   );

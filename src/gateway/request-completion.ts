@@ -29,7 +29,7 @@ function complete(
   const outcome = answer?.outcome ?? "client_gone";
   const elapsedMs = performance.now() - startedMs;
   // A limit of zero means that no script has answered.
-  if (exchange.keyUsage && exchange.state.rateLimit > 0 && !exchange.degraded)
+  if (exchange.keyUsage && exchange.state.limit > 0 && !exchange.degraded)
     exchange.keyUsage.state = exchange.state;
   metrics.inFlight.dec();
   if (exchange.countedIn) exchange.countedIn.inFlight--;

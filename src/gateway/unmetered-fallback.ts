@@ -157,7 +157,7 @@ function countUnmetered({ gateway, config, exchange, key, usage }: Call, outage:
   if (valid?.terms) {
     const isSameMonth = monthOf(gateway.store.nowMs(key.partition)) === monthOf(valid.atMs);
     const spent = (isSameMonth ? valid.terms.spent : 0) + unmetered.credits;
-    if (spent + price > valid.terms.monthlyCredits) return false;
+    if (spent + price > valid.terms.cap) return false;
   }
   unmetered.requests++;
   unmetered.credits += price;
@@ -169,6 +169,6 @@ function countUnmetered({ gateway, config, exchange, key, usage }: Call, outage:
  * store is unavailable none applies.
  */
 export function showKnownLimits({ exchange, usage }: Call): void {
-  const { rateLimit = 0, maxConcurrent = 0 } = usage.valid?.state ?? {};
-  exchange.state = { rateLimit, remaining: rateLimit, resetAtMs: Date.now(), maxConcurrent, active: 0 };
+  const { limit = 0, concurrentLimit = 0 } = usage.valid?.state ?? {};
+  exchange.state = { limit, remaining: limit, resetAtMs: Date.now(), concurrentLimit, active: 0 };
 }

@@ -1,3 +1,5 @@
+import { byLimit, LIMITS, type PeriodField, TIER_LIMITS } from "../domain/limits.ts";
+
 /**
  * The fields of all records in the store; Lua headers and TypeScript refer to this file. All values are texts, times are
  * Unix ms by the store's clock, amounts are whole credits. A field is missing where it does not apply.
@@ -44,6 +46,17 @@ export const REQUEST_FIELDS = {
 } as const;
 export type RequestRecord = RecordOf<typeof REQUEST_FIELDS>;
 
+const PERIODS = Object.fromEntries(
+  TIER_LIMITS.flatMap(({ used, counted }) =>
+    typeof counted === "object"
+      ? [
+          [counted.period, `the UTC ${counted.period} of \`${used}\`, as ${counted.period}s since 1970`],
+          [used, `requests admitted in that ${counted.period}`],
+        ]
+      : [],
+  ),
+) as Record<PeriodField, string>;
+
 /** `tg:{pNN}:account:<account id>`. */
 export const ACCOUNT_FIELDS = {
   balance: "what the ledger sums to; what can be spent is that without `held`",
@@ -60,14 +73,11 @@ export const ACCOUNT_FIELDS = {
   metadata: "what operators keep with it, JSON",
   status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",
   revision: "how often operators changed it; missing before the first time",
-  rate_limit: "requests of all its keys per rolling 60 s",
-  max_concurrent: "tasks of all its keys at a time",
-  daily_limit: "requests of all its keys per UTC day",
+  ...byLimit(TIER_LIMITS, ({ unit }) => `${unit}, of all its keys together`),
   limited:
-    "its revision when it got limits over all its keys; missing while it has none, as are the next three",
+    "its revision when it got limits over all its keys; missing while it has none, as are the fields below",
   clock_ms: "the latest moment of an admission; never goes back",
-  day: "the UTC day of `day_count`, as days since 1970",
-  day_count: "requests admitted on that day",
+  ...PERIODS,
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
 export type BarredStatus = "suspended" | "closed";
@@ -82,28 +92,24 @@ export const KEY_FIELDS = {
   account_id: "whose key it is",
   tier: "a name in the configuration; an unknown one means `standard`",
   sha256: "of the key itself",
-  rate_limit: "requests per rolling 60 s",
-  max_concurrent: "tasks at a time",
-  daily_limit: "requests per UTC day",
+  ...byLimit(LIMITS, ({ unit }) => unit),
   created_at: "when it was issued",
   expires_at: "from when on it is invalid",
   revoked_at: "since when it is invalid for good",
   rotated_to: "id of the key that replaces it",
   label: "a name that operators gave it",
-  monthly_credits: "credits that requests of one UTC month may hold and consume together",
   revision: "how often operators changed it; missing before the first time",
   fingerprint: "of the call with an Idempotency-Key that made it",
   counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
   clock_ms: "the latest moment of an admission; never goes back",
-  day: "the UTC day of `day_count`, as days since 1970",
-  day_count: "requests admitted on that day",
+  ...PERIODS,
   spends_in: "the first of the keys that this one replaces, in whose record the next two are",
   month: "the UTC month of `spent`, as months since January 1970",
   spent: "credits held and consumed by requests admitted in that month, without what was given back",
   late_day: "the UTC day of `late_count`",
   late_count: "requests of that day that were bound after their hold was void",
   limits:
-    "those that the latest admission was held to: rate, concurrent, daily, letters of those in shadow mode",
+    "those that the latest admission was held to, in the order of domain/limits.ts, and letters of those in shadow mode",
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
 

@@ -43,8 +43,8 @@ export type Admission = KeyState &
         outcome: "daily_limited";
         retryAfterMs: number;
         limitOf: LimitOwner;
-        dailyLimit: number;
-        dayCount: number;
+        limit: number;
+        used: number;
       }
     /** `clearedInMs`: the requests that take all slots have an unknown outcome, and the first hold of them ends then; else 0. */
     | { outcome: "concurrency_limited"; limitOf: LimitOwner; clearedInMs: number }
@@ -104,14 +104,14 @@ export const admit: Script<AdmitCall, Admission> = {
       case "outcomes_unknown":
         return { outcome, ...common, retryAfterMs: Number(reply[8]) };
       case "daily_limited": {
-        const [retryAfterMs, limitOf, dailyLimit, dayCount] = reply.slice(8);
+        const [retryAfterMs, limitOf, limit, used] = reply.slice(8);
         return {
           outcome,
           ...common,
           retryAfterMs: Number(retryAfterMs),
           limitOf: limitOf as LimitOwner,
-          dailyLimit: Number(dailyLimit),
-          dayCount: Number(dayCount),
+          limit: Number(limit),
+          used: Number(used),
         };
       }
       case "spend_capped":

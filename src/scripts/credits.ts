@@ -1,5 +1,5 @@
 import type { Transaction } from "../domain/answers.ts";
-import type { Tiers } from "../domain/limits.ts";
+import type { Limits, Tiers } from "../domain/limits.ts";
 import { checkpointOf, entryOfTail } from "../records/checkpoints.ts";
 import {
   type LedgerEntry,
@@ -10,7 +10,7 @@ import {
 } from "../records/ledger-entries.ts";
 import type { KeyRef } from "../records/names.ts";
 import { type AccountStatus, statusOf } from "../records/records.ts";
-import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
+import { KEY_STATE_LENGTH, type KeyState, keyStateOf, limitsInForce } from "./include/limits.ts";
 import type { Script } from "./script-definition.ts";
 
 interface CreditsCall {
@@ -26,7 +26,7 @@ export type CreditAccount = KeyState &
     | {
         outcome: "known";
         status: AccountStatus;
-        dailyLimit: number;
+        limits: Limits;
         /** Credits that can be spent. */
         balance: number;
         totalUsed: number;
@@ -50,12 +50,13 @@ export const credits: Script<CreditsCall, CreditAccount> = {
     if (reply[0] === "unknown_key") return { outcome: "unknown_key", ...common };
     if (reply[0] === "account_suspended")
       return { outcome: "account_suspended", ...common, status: "closed" };
-    const [status, dailyLimit, balance, totalUsed, totalRequests, ...latest] = reply.slice(KEY_STATE_LENGTH);
+    const { limits, rest } = limitsInForce(common.state, reply.slice(KEY_STATE_LENGTH + 1));
+    const [balance, totalUsed, totalRequests, ...latest] = rest;
     return {
       outcome: "known",
       ...common,
-      status: statusOf(status),
-      dailyLimit: Number(dailyLimit),
+      status: statusOf(reply[KEY_STATE_LENGTH]),
+      limits,
       balance: Number(balance),
       totalUsed: Number(totalUsed),
       totalRequests: Number(totalRequests),

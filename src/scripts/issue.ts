@@ -1,4 +1,4 @@
-import type { OwnLimits } from "../domain/limits.ts";
+import { byLimit, LIMITS, type OwnLimits } from "../domain/limits.ts";
 import { type Actor, actorText } from "../records/actor.ts";
 import { accountNames, type KeyRef, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
@@ -12,8 +12,6 @@ interface IssueCall {
   limits: OwnLimits;
   expiresAtMs?: number | undefined;
   label?: string | undefined;
-  /** Credits that requests of one UTC month may hold and consume together. */
-  monthlyCredits?: number | undefined;
   /** The key with which it counts what it spends: the first of those that it replaces. */
   spendsIn?: string | undefined;
   /** Of the call that makes the key, where that may be repeated. */
@@ -45,16 +43,12 @@ export const issue: Script<IssueCall, Issued> = {
     return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
   },
   args({ key, tier, digest, limits, credits, reference, actor, ...more }) {
-    const { rateLimit, maxConcurrent, dailyLimit } = limits;
     const record = {
       tier,
       sha256: digest,
-      rate_limit: rateLimit,
-      max_concurrent: maxConcurrent,
-      daily_limit: dailyLimit,
+      ...byLimit(LIMITS, ({ name }) => limits[name]),
       expires_at: more.expiresAtMs,
       label: more.label,
-      monthly_credits: more.monthlyCredits,
       fingerprint: more.fingerprint,
       spends_in: more.spendsIn,
     };

@@ -134,7 +134,7 @@ test("a change of a key is a new version, and the views show the latest", async 
   await changeKey(
     stage.nodes,
     await findKey(stage.nodes, keyId),
-    { tier: "enterprise", dailyLimit: 7 },
+    { tier: "enterprise", limits: { daily_limit: 7 } },
     cliActor(),
   );
   await copier.copy();

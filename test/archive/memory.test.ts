@@ -106,7 +106,7 @@ async function givenKeys(redis: Redis): Promise<KeyRef[]> {
         oneNode(redis),
         {
           credits: 10_000_000,
-          limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 1_000_000 },
+          limits: { rate_limit: 10_000, max_concurrent: 1000, daily_limit: 1_000_000 },
         },
         cliActor(),
       ),

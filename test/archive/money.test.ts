@@ -43,7 +43,7 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   await adjustCredits(stage.nodes, "acme", { amount: 7, reason: "goodwill", reference: "a-2" }, ANN);
   await refundTask(stage.nodes, requestId, { reason: "black picture", reference: "f-1" }, ANN);
   const label = { label: "Acme", metadata: { plan: "gold" }, status: "suspended" } as const;
-  await patchAccount(stage.nodes, "acme", { ...label, limits: { dailyLimit: 9 } }, ANN);
+  await patchAccount(stage.nodes, "acme", { ...label, limits: { daily_limit: 9 } }, ANN);
   const copier = await stage.copier();
   await copier.copy();
   expect(await stage.archived()).toEqual(await stage.entries());

@@ -226,11 +226,11 @@ describe("a restored store", () => {
   test("an account keeps its status and its limits, and its running tasks have their slots", async () => {
     const key = await stage.givenKey("acme");
     await stage.ended(key, "bound");
-    const barred = { status: "suspended", limits: { maxConcurrent: 1 } } as const;
+    const barred = { status: "suspended", limits: { max_concurrent: 1 } } as const;
     await patchAccount(stage.nodes, "acme", barred, cliActor("ann"));
     expect(await restored()).toMatchObject({ tasks: 1 });
     const { status, limits } = await readAccountObject(empty.nodes, "acme");
-    expect({ status, limits }).toMatchObject({ status: "suspended", limits: { maxConcurrent: 1 } });
+    expect({ status, limits }).toMatchObject({ status: "suspended", limits: { max_concurrent: 1 } });
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
     const connection = await openConnection(empty.url);
     try {

@@ -154,7 +154,7 @@ function createTraffic(nodes: RedisNodes, connection: Parameters<typeof createSt
     givenKey: (accountId?: string) =>
       issueKey(
         nodes,
-        { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } },
+        { accountId, credits: 1000, limits: { rate_limit: 1000, max_concurrent: 1000 } },
         cliActor(),
       ),
     grant: (key: IssuedKey, reference: string, amount = 5) =>

@@ -83,7 +83,7 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
   }
 }
 
-const ROOMY = { rateLimit: 1_000_000, maxConcurrent: 100_000, dailyLimit: 1_000_000 };
+const ROOMY = { rate_limit: 1_000_000, max_concurrent: 100_000, daily_limit: 1_000_000 };
 const KEYS_OF_ONE_ACCOUNT = 26;
 
 async function targetOf(

@@ -139,7 +139,7 @@ test("a slot that never came back is found", () => {
 });
 
 test("a refusal beside an admission that a failover has forgotten is right, and without one is found", () => {
-  const customer = { accountId: "acc", keyId: "key", maxConcurrent: 1, rateLimit: 9, dailyLimit: 9 };
+  const customer = { accountId: "acc", keyId: "key", max_concurrent: 1, rate_limit: 9, daily_limit: 9 };
   const limited = used({ keyId: "key", code: 2002, status: 429 });
   const falseRefusals = (link: LinkEvent[]): string[] => {
     const history = historyOf({ client: [limited], link });

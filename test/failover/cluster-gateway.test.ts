@@ -34,7 +34,7 @@ beforeAll(async () => {
         {
           accountId: accountIn(partition),
           credits: 100_000,
-          limits: { rateLimit: 10_000, maxConcurrent: 1000, dailyLimit: 10_000 },
+          limits: { rate_limit: 10_000, max_concurrent: 1000, daily_limit: 10_000 },
         },
         cliActor(),
       ),

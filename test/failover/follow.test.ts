@@ -17,7 +17,7 @@ beforeAll(async () => {
   gateway = await givenGateway({ redisUrl: trio.redisUrl, config: { store: { commandTimeoutMs: 500 } } });
   await ready(gateway);
   const primary = await trio.healthy();
-  const limits = { rateLimit: 10_000, maxConcurrent: 1000 };
+  const limits = { rate_limit: 10_000, max_concurrent: 1000 };
   key = (await issueKey(oneNode(primary.client), { credits: 100_000, limits }, cliActor())).key;
 });
 afterAll(async () => {

@@ -65,7 +65,7 @@ const BARE = {
 
 /** How many admissions more than its limit a key has had in any 60 s, with those that are forgotten. */
 export function mostAbove(ledger: Ledger, forgotten: readonly Forgotten[]): number {
-  const above = withForgotten(ledger, forgotten).map(({ rateLimit, requests }) => {
+  const above = withForgotten(ledger, forgotten).map(({ rate_limit, requests }) => {
     const stamps = requests
       .filter(({ admitted, state, reason }) => admitted && !(state === "void" && reason === "unsent"))
       .map(({ admittedMs }) => admittedMs)
@@ -76,7 +76,7 @@ export function mostAbove(ledger: Ledger, forgotten: readonly Forgotten[]): numb
       while (stamps[first]! <= stamp - WINDOW_MS) first++;
       most = Math.max(most, at - first + 1);
     }
-    return most - rateLimit;
+    return most - rate_limit;
   });
   return Math.max(0, ...above);
 }

@@ -31,9 +31,9 @@ export async function givenCrowd(fleet: Fleet): Promise<Crowd> {
     wide.push(await fleet.givenCustomer({}, accountIn(partition)));
   }
   const narrow = [
-    await fleet.givenCustomer({ rateLimit: 40 }),
-    await fleet.givenCustomer({ maxConcurrent: 3 }),
-    await fleet.givenCustomer({ dailyLimit: 150 }),
+    await fleet.givenCustomer({ rate_limit: 40 }),
+    await fleet.givenCustomer({ max_concurrent: 3 }),
+    await fleet.givenCustomer({ daily_limit: 150 }),
     await fleet.givenCustomer({ granted: 500 }),
   ];
   // Often enough to meet their limits.

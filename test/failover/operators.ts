@@ -80,7 +80,7 @@ export function createOperators(fleet: Fleet, redisUrl: string, customers: reado
     const { key, key_id: keyId } = JSON.parse(output) as { key: string; key_id: string };
     operators.events.at(-1)!.keyId = keyId;
     operators.customers.push({ accountId, keyId, key });
-    const facts = { granted: CREDITS, rateLimit: 100_000, maxConcurrent: 1000, dailyLimit: 1_000_000 };
+    const facts = { granted: CREDITS, rate_limit: 100_000, max_concurrent: 1000, daily_limit: 1_000_000 };
     fleet.accounts.push({ accountId, keyId, ...facts });
   };
   const grant = ({ accountId }: Customer): Promise<void> => {

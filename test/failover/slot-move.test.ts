@@ -39,7 +39,7 @@ beforeAll(async () => {
         {
           accountId: accountIn(partition),
           credits: CREDITS,
-          limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
+          limits: { rate_limit: 10_000, max_concurrent: 10_000, daily_limit: 10_000 },
         },
         cliActor(),
       ),

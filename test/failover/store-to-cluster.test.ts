@@ -69,7 +69,7 @@ test("a store moves to a cluster, and goes on where it was", async () => {
   const before = await started(old.url);
   const keys = await Promise.all(
     times(ACCOUNTS, () =>
-      issueKey(oneNode(old.client), { credits: 1000, limits: { rateLimit: 1000 } }, cliActor()),
+      issueKey(oneNode(old.client), { credits: 1000, limits: { rate_limit: 1000 } }, cliActor()),
     ),
   );
   const tasks = await Promise.all(

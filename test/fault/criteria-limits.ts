@@ -11,14 +11,14 @@ export function windowKept({ accounts }: Ledger): Finding {
   const violations: string[] = [];
   let admissions = 0;
   let fullest = 0;
-  for (const { keyId, rateLimit, window, clockMs, requests } of accounts) {
+  for (const { keyId, rate_limit, window, clockMs, requests } of accounts) {
     const stamps = stampsOf(requests.filter(countsForEver));
     admissions += stamps.length;
-    for (let at = 0; at + rateLimit < stamps.length; at++) {
-      const spanMs = stamps[at + rateLimit]! - stamps[at]!;
-      if (spanMs < WINDOW_MS) violations.push(`${keyId}: ${rateLimit + 1} admissions within ${spanMs} ms`);
+    for (let at = 0; at + rate_limit < stamps.length; at++) {
+      const spanMs = stamps[at + rate_limit]! - stamps[at]!;
+      if (spanMs < WINDOW_MS) violations.push(`${keyId}: ${rate_limit + 1} admissions within ${spanMs} ms`);
     }
-    for (const stamp of stamps) fullest = Math.max(fullest, countIn(stamps, stamp) / rateLimit);
+    for (const stamp of stamps) fullest = Math.max(fullest, countIn(stamps, stamp) / rate_limit);
     const left = [...window].sort((a, b) => a - b);
     const wanted = stamps.filter((stamp) => stamp > clockMs - WINDOW_MS);
     const live = left.filter((stamp) => stamp > clockMs - WINDOW_MS);
@@ -61,15 +61,16 @@ const told = ({ requestId, endedMs, sentMs }: ClientEvent): string => `${request
 export function slotsAndDaysKept({ accounts }: Ledger): Finding {
   const violations: string[] = [];
   let late = 0;
-  for (const { keyId, maxConcurrent, dailyLimit, requests, keyDay, dayCount } of accounts) {
+  for (const { keyId, max_concurrent, daily_limit, requests, keyDay, dayCount } of accounts) {
     const admitted = requests.filter(({ admitted }) => admitted);
     late += admitted.filter(isLate).length;
     const most = highest(admitted.flatMap((request) => slotSteps(request).slice(0, 2)));
-    if (most > maxConcurrent) violations.push(`${keyId}: ${most} tasks at a time, ${maxConcurrent} allowed`);
+    if (most > max_concurrent)
+      violations.push(`${keyId}: ${most} tasks at a time, ${max_concurrent} allowed`);
     for (const [day, own] of Map.groupBy(admitted, dayOf)) {
       const busiest = highest(own.flatMap(daySteps));
-      if (busiest > dailyLimit)
-        violations.push(`${keyId}: ${busiest} requests on day ${day}, ${dailyLimit} allowed`);
+      if (busiest > daily_limit)
+        violations.push(`${keyId}: ${busiest} requests on day ${day}, ${daily_limit} allowed`);
     }
     const today = admitted.filter((request) => dayOf(request) === keyDay && request.state !== "void");
     if (keyDay >= 0 && dayCount !== today.length) {
@@ -90,7 +91,7 @@ export function capsKept({ accounts, entries, generations, history }: Ledger): F
   );
   // What another store has forgotten counts nowhere.
   const known = history.forgotten.length === 0 ? accounts : [];
-  for (const { keyId, requests, month, spent, monthlyCredits = Number.POSITIVE_INFINITY } of known) {
+  for (const { keyId, requests, month, spent, monthly_credits = Number.POSITIVE_INFINITY } of known) {
     const own = requests.filter(
       (request) =>
         request.keyId === keyId &&
@@ -102,7 +103,7 @@ export function capsKept({ accounts, entries, generations, history }: Ledger): F
     const charged = sumOf(own);
     if (spent !== charged) violations.push(`${keyId}: ${spent} spent, ${charged} charged and not refunded`);
     const inTime = sumOf(own.filter((request) => request.admitted && !isLate(request)));
-    if (inTime > monthlyCredits) violations.push(`${keyId}: ${inTime} spent of ${monthlyCredits}`);
+    if (inTime > monthly_credits) violations.push(`${keyId}: ${inTime} spent of ${monthly_credits}`);
   }
   const capped = generations.filter(({ code }) => code === 2006).length;
   return { figure: `${known.length} keys, ${capped} times 2006`, violations };
@@ -197,13 +198,13 @@ function occupancyOf(account: AccountRecord) {
   );
   return {
     wasFull(code: 2001 | 2002 | 2003, fromMs: number, toMs: number): boolean {
-      if (code === 2002) return slots(fromMs, toMs) >= account.maxConcurrent;
+      if (code === 2002) return slots(fromMs, toMs) >= account.max_concurrent;
       if (code === 2003) {
         const touched = [fromMs, toMs].map((ms) => days.get(Math.floor(ms / DAY_MS))?.(fromMs, toMs) ?? 0);
-        return Math.max(...touched) >= account.dailyLimit;
+        return Math.max(...touched) >= account.daily_limit;
       }
       const inside = stamps.slice(firstAbove(stamps, fromMs), firstAbove(stamps, toMs));
-      return [fromMs, ...inside].some((at) => countIn(stamps, at) >= account.rateLimit);
+      return [fromMs, ...inside].some((at) => countIn(stamps, at) >= account.rate_limit);
     },
   };
 }

@@ -52,14 +52,14 @@ function* passedWrongly({ accounts, history }: Ledger, passed: readonly ClientEv
   for (const {
     keyId,
     endsAtMs = Number.POSITIVE_INFINITY,
-    monthlyCredits = Number.POSITIVE_INFINITY,
+    monthly_credits = Number.POSITIVE_INFINITY,
   } of accounts) {
     const own = passed.filter((event) => event.keyId === keyId);
     for (const { requestId, sentMs } of own)
       if (sentMs > endsAtMs + history.meta.toleranceMs)
         yield `${requestId} passed unmetered though ${keyId} had ended`;
     for (const [gateway, through] of Map.groupBy(own, (event) => event.gateway))
-      if (through.length * PRICE > monthlyCredits)
+      if (through.length * PRICE > monthly_credits)
         yield `${through.length} requests of ${keyId} passed unmetered through ${gateway}, above its cap`;
   }
 }

@@ -207,17 +207,17 @@ async function issueCustomer(
 ): Promise<Customer> {
   const limits = {
     granted: 10_000_000,
-    rateLimit: 1_000_000,
-    maxConcurrent: 10_000,
-    dailyLimit: 10_000_000,
+    rate_limit: 1_000_000,
+    max_concurrent: 10_000,
+    daily_limit: 10_000_000,
   };
   const facts = { ...limits, ...wanted };
-  const { granted: credits, rateLimit, maxConcurrent, dailyLimit, monthlyCredits, areOfAccount } = facts;
-  const narrow = { rateLimit, maxConcurrent, dailyLimit };
+  const { granted: credits, rate_limit, max_concurrent, daily_limit, monthly_credits, areOfAccount } = facts;
+  const narrow = { rate_limit, max_concurrent, daily_limit };
   const own = areOfAccount ? limits : narrow;
   const issued = await issueKey(
     nodes,
-    { credits, limits: own, monthlyCredits, accountId: wantedId },
+    { credits, limits: { ...own, monthly_credits }, accountId: wantedId },
     cliActor(),
   );
   const { key, keyId, accountId } = issued;

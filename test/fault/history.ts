@@ -103,11 +103,11 @@ export interface AccountFacts {
   accountId: string;
   keyId: string;
   granted: number;
-  rateLimit: number;
-  maxConcurrent: number;
-  dailyLimit: number;
+  rate_limit: number;
+  max_concurrent: number;
+  daily_limit: number;
   /** Credits that the key may spend in a month; undefined: no cap. */
-  monthlyCredits?: number;
+  monthly_credits?: number;
   /** From when on its key is invalid, Unix ms. */
   endsAtMs?: number;
   /** The limits are those over all keys of the account; its only key has wide ones. */

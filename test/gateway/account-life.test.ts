@@ -41,7 +41,7 @@ function expectBarred(reply: Reply, detail: string): void {
 
 /** A key with a task that runs, made with an Idempotency-Key. */
 async function givenTask(): Promise<{ key: IssuedKey; taskId: string }> {
-  const key = await gateway.givenKey({ credits: 100, limits: { rateLimit: 9, maxConcurrent: 9 } });
+  const key = await gateway.givenKey({ credits: 100, limits: { rate_limit: 9, max_concurrent: 9 } });
   const made = await generate(key, BOAT, ORDER);
   expectStatus(made, 200);
   return { key, taskId: made.body.data.task_id };
@@ -95,21 +95,21 @@ test("a closed account gets 403 on every path; an unknown key still gets 401", a
 test("limits over all keys of an account answer as those of a key do, and the log says whose they are", async () => {
   const key = await gateway.givenKey({
     credits: 100,
-    limits: { rateLimit: 9, maxConcurrent: 9, dailyLimit: 9 },
+    limits: { rate_limit: 9, max_concurrent: 9, daily_limit: 9 },
   });
-  const other = await gateway.givenKey({ accountId: key.accountId, credits: 0, limits: { rateLimit: 9 } });
+  const other = await gateway.givenKey({ accountId: key.accountId, credits: 0, limits: { rate_limit: 9 } });
   const limit = (limits: AccountChanges["limits"]) =>
     patchAccount(oneNode(gateway.redis), key.accountId, { limits }, cliActor("test"));
   expectStatus(await generate(key), 200);
   // The task that is open counts.
-  await limit({ maxConcurrent: 1 });
+  await limit({ max_concurrent: 1 });
   const line = () => gateway.logs.map((text) => JSON.parse(text)).findLast(({ status }) => status === 429);
   const concurrent = await generate(other);
   expect(concurrent.body).toMatchObject({ code: 2002, retryAfter: 10 });
   expect(limitsOf(concurrent)).toMatchObject({ maxConcurrent: 1, active: 1 });
   expect(line()).toMatchObject({ outcome: "concurrency_limited", limit_of: "account", limit: 1, used: 1 });
 
-  await limit({ maxConcurrent: null, rateLimit: 2, dailyLimit: 3 });
+  await limit({ max_concurrent: null, rate_limit: 2, daily_limit: 3 });
   expectStatus(await generate(other), 200);
   expectStatus(await generate(key), 200);
   for (const one of [key, other, key, other, key, other, key, other, key, other, key, other]) {
@@ -118,13 +118,13 @@ test("limits over all keys of an account answer as those of a key do, and the lo
     expect(limitsOf(limited)).toMatchObject({ limit: 2, remaining: 0 });
     expect(line()).toMatchObject({ outcome: "rate_limited", limit_of: "account", limit: 2, used: 2 });
   }
-  await limit({ rateLimit: null, dailyLimit: 2 });
+  await limit({ rate_limit: null, daily_limit: 2 });
   // A key that hammers is refused from memory for up to a second.
   await until(async () => (await generate(other)).body.code === 2003, "the limit of the day");
   expect(line()).toMatchObject({ outcome: "daily_limited", limit_of: "account", limit: 2, used: 2 });
   expect((await credits(other)).body.data.limits).toMatchObject({ rate_limit: 9, daily_limit: 2 });
 
-  await limit({ dailyLimit: null });
+  await limit({ daily_limit: null });
   await setLimits(gateway, key, { daily_limit: 1 });
   await until(async () => (await generate(key)).body.code === 2003, "the limit of the day");
   expect(line()).toMatchObject({ outcome: "daily_limited", limit_of: "key", limit: 1 });

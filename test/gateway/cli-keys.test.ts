@@ -130,7 +130,7 @@ describe("keys", () => {
     }
     await refused({ credits: -1 }).toThrow("whole number");
     await refused({ credits: 2 ** 53 }).toThrow("whole number");
-    await refused({ limits: { rateLimit: 1.5 } }).toThrow("whole number");
+    await refused({ limits: { rate_limit: 1.5 } }).toThrow("whole number");
     await expect(readAccount(oneNode(connection.redis), accountId)).rejects.toThrow("no account");
     expect(await refusal("keys", "create", "--account", "a b")).toContain("account id");
     expect(await refusal("keys", "import", "pk_12345678")).toContain("begins with sk_");
@@ -204,8 +204,8 @@ describe("keys", () => {
   });
 
   test("set changes what the next request may do, and default goes back to the tier", async () => {
-    const { keyId, stage, ref } = await givenCliAccount(connection, { limits: { rateLimit: 7 } });
-    const limits = async () => (await stage.store.inspect(ref, stage.tiers)).state.rateLimit;
+    const { keyId, stage, ref } = await givenCliAccount(connection, { limits: { rate_limit: 7 } });
+    const limits = async () => (await stage.store.inspect(ref, stage.tiers)).state.limit;
     expect(await limits()).toBe(7);
     await json("keys", "set", keyId, "--rate-limit", "9", "--expires", "2090-01-01", "--daily-limit", "3");
     expect(await limits()).toBe(9);
@@ -224,7 +224,7 @@ describe("keys", () => {
     const expires = "2090-01-31T00:00:00.000Z";
     const { keyId, accountId, stage, ref } = await givenCliAccount(connection, {
       tier: "enterprise",
-      limits: { rateLimit: 7 },
+      limits: { rate_limit: 7 },
       expiresAtMs: Date.parse(expires),
     });
     const next = await json("keys", "rotate", keyId, "--overlap", "2h");
@@ -282,7 +282,7 @@ describe("keys", () => {
 
   test("rotate says that two keys may use the limits twice, and they may", async () => {
     const { keyId, accountId, stage, ref, partition } = await givenCliAccount(connection, {
-      limits: { rateLimit: 1 },
+      limits: { rate_limit: 1 },
     });
     const { stdout } = await runHere(["keys", "rotate", keyId, "--overlap", "2h"]);
     expect(stdout.replaceAll("\n", " ")).toContain("its own window, slots and day");

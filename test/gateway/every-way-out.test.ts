@@ -72,7 +72,7 @@ const WAYS_OUT: WayOut[] = [
 describe.each(GENERATION_ENDPOINTS)("the slot of %s comes back", (endpoint) => {
   test.each(WAYS_OUT)("$way, by $by", async ({ behaviour, status, by }) => {
     const { gateway, redis } = stage;
-    const key = await stage.givenKey({ credits: 1000, limits: { maxConcurrent: 1 } });
+    const key = await stage.givenKey({ credits: 1000, limits: { max_concurrent: 1 } });
     gateway.generator.behave({ durationMs: 0, ...behaviour });
     if (status === 0) await leave(endpoint, key);
     else await answered(status === 504 ? impatient : gateway, endpoint, key, status, by);

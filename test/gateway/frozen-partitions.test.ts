@@ -63,7 +63,7 @@ function givenKeyIn(partition: number): Promise<IssuedKey> {
     if (partitionOf(accountId, PARTITIONS) !== partition) continue;
     return issueKey(
       nodes,
-      { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } },
+      { accountId, credits: 1000, limits: { rate_limit: 1000, max_concurrent: 1000 } },
       cliActor(),
     );
   }

@@ -78,7 +78,7 @@ test("a repeat is answered from the first, with one charge and one upstream call
 });
 
 test("a replay is given even where nothing more would be admitted, with the true numbers", async () => {
-  const key = await given({ credits: 10, limits: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } });
+  const key = await given({ credits: 10, limits: { rate_limit: 1, max_concurrent: 1, daily_limit: 1 } });
   const first = await keyed(key, "a");
   // So often that the key is refused from memory.
   for (let nth = 0; nth < 8; nth++) expect((await generate(gateway, key)).body.code).toBe(2001);
@@ -144,9 +144,9 @@ describe("after a definite refusal the key may be used again", () => {
   });
 
   test.each([
-    ["2001", { rateLimit: 1 }, "rate_limit"],
-    ["2002", { maxConcurrent: 1 }, "max_concurrent"],
-    ["2003", { dailyLimit: 1 }, "daily_limit"],
+    ["2001", { rate_limit: 1 }, "rate_limit"],
+    ["2002", { max_concurrent: 1 }, "max_concurrent"],
+    ["2003", { daily_limit: 1 }, "daily_limit"],
   ] as const)("%s", async (code, limits, field) => {
     const key = await given({ limits });
     await keyed(key, "a");

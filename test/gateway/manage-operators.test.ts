@@ -157,7 +157,7 @@ describe("actions", () => {
   });
 
   test("a released task is refunded and its slot is free", async () => {
-    const { key, accountId } = await stage.gateway.givenKey({ credits: 100, limits: { maxConcurrent: 1 } });
+    const { key, accountId } = await stage.gateway.givenKey({ credits: 100, limits: { max_concurrent: 1 } });
     const taskId = (await generate(key)).body.data.task_id;
     expect((await generate(key)).body.code).toBe(2002);
     const release = () => stage.manage("POST", `/tasks/${taskId}/release`, { body: {} });

@@ -49,7 +49,7 @@ const generate = (key: string) => stage.gateway.request("POST", TEXT_TO_VIDEO, {
 test.each(VIEWS)(
   "GET %s answers what its description says, to a token with %s alone",
   async (path, scope, schema) => {
-    const { key } = await stage.gateway.givenKey({ limits: { rateLimit: 1 } });
+    const { key } = await stage.gateway.givenKey({ limits: { rate_limit: 1 } });
     for (let n = 0; n < 2; n++) await generate(key);
     expectShape(await stage.manage("GET", path, { token: await stage.givenToken([scope]) }), schema, path);
     expectStatus(await stage.manage("GET", path, { token: null }), 401, path);
@@ -84,7 +84,7 @@ test.each(VIEWS_OF_ACCOUNT)(
 );
 
 test("what is used of a key's limits is what they count: of the day, the minute and the slots", async () => {
-  const limits = { rateLimit: 50, maxConcurrent: 9, dailyLimit: 77 };
+  const limits = { rate_limit: 50, max_concurrent: 9, daily_limit: 77 };
   const { key, keyId, accountId } = await stage.gateway.givenKey({ limits });
   const [{ keyId: idle }] = [await stage.gateway.givenKey({ accountId, limits })];
   for (let n = 0; n < 4; n++) expectStatus(await generate(key), 200);
@@ -142,7 +142,7 @@ test("refusals of two gateways are counted together, for the day and for the acc
     const answers = await Promise.all(gateways.map(({ adminUrl }) => fetch(`${adminUrl}/readyz`)));
     return answers.every(({ ok }) => ok);
   }, "both gateways to be ready");
-  const { key, keyId, accountId } = await stage.gateway.givenKey({ limits: { rateLimit: 1 } });
+  const { key, keyId, accountId } = await stage.gateway.givenKey({ limits: { rate_limit: 1 } });
   const statuses: number[] = [];
   for (const gateway of [gateways[0]!, ...gateways, gateways[1]!]) {
     statuses.push((await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status);

@@ -43,7 +43,7 @@ test("keys list shows 130,000 keys of one account, each once, the oldest first",
     expect(shown).toMatchObject({ code: 0, stderr: expect.stringContaining("more keys") });
     await topKeysByUse(
       oneNode(redis.client),
-      { standard: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } },
+      { standard: { rate_limit: 1, max_concurrent: 1, daily_limit: 1 } },
       10,
     );
     expect(await redis.client.info("commandstats")).not.toContain("cmdstat_zrange:");

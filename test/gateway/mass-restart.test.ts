@@ -61,7 +61,7 @@ async function seed(redis: TestRedis, upstream: string): Promise<{ keys: KeyRef[
   const { settlements, ...store } = openStore(connection);
   const keys: KeyRef[] = [];
   for (let n = 0; n < ACCOUNTS; n++) {
-    const limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 };
+    const limits = { rate_limit: 1_000_000, max_concurrent: 1_000_000, daily_limit: 1_000_000 };
     const { keyId, accountId } = await issueKey(
       oneNode(redis.client),
       { credits: CREDITS, limits },
@@ -159,7 +159,7 @@ test("all gateways are killed and started at once with open tasks and full journ
     oneNode(redis.client),
     {
       credits: CREDITS,
-      limits: { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000 },
+      limits: { rate_limit: 1_000_000, max_concurrent: 1_000_000, daily_limit: 1_000_000 },
     },
     cliActor(),
   );

@@ -18,12 +18,12 @@ const generate = (gateway: TestGateway, key: string, body: unknown = BOAT, heade
 
 async function givenKey(
   { main }: ApiStage,
-  limits: { rateLimit?: number; maxConcurrent?: number; dailyLimit?: number } = {},
+  limits: { rate_limit?: number; max_concurrent?: number; daily_limit?: number } = {},
   credits = 1000,
 ): Promise<string> {
   const { key } = await main.givenKey({
     credits,
-    limits: { rateLimit: 1000, maxConcurrent: 1000, ...limits },
+    limits: { rate_limit: 1000, max_concurrent: 1000, ...limits },
   });
   return key;
 }
@@ -55,7 +55,7 @@ const whileUploading = (behaviour: Parameters<ApiStage["during"]>[0]) => (stage:
 /** A generation of an account with as many unknown outcomes as it may have. */
 const manyUnknown = (stage: ApiStage): Promise<Reply> =>
   stage.during({ fault: "reset" }, async () => {
-    const key = await givenKey(stage, { maxConcurrent: 100, rateLimit: 100 });
+    const key = await givenKey(stage, { max_concurrent: 100, rate_limit: 100 });
     const { unknownOutcomesMax } = stage.main.config.tasks;
     for (let made = 0; made < unknownOutcomesMax; made++) await generate(stage.main, key);
     return generate(stage.main, key);
@@ -147,7 +147,7 @@ const GENERATION: Row[] = [
     "PaymentRequired",
     "spend_capped",
     async ({ main }) => {
-      const { key } = await main.givenKey({ monthlyCredits: 15 });
+      const { key } = await main.givenKey({ limits: { monthly_credits: 15 } });
       await generate(main, key);
       return generate(main, key);
     },
@@ -179,9 +179,9 @@ const GENERATION: Row[] = [
   ["UnprocessableContent", "idempotency_mismatch", mismatch],
   ["UpgradeRequired", "upgrade_refused", raw("GET", CREDITS, ...WEBSOCKET)],
   ["RequestHeaderFieldsTooLarge", "headers_too_large", raw("GET", CREDITS, `X: ${"x".repeat(16 * 1024)}`)],
-  ["GenerationTooManyRequests", "rate_limited", (stage) => second(stage, { rateLimit: 1 })],
-  ["GenerationTooManyRequests", "concurrency_limited", (stage) => second(stage, { maxConcurrent: 1 })],
-  ["GenerationTooManyRequests", "daily_limited", (stage) => second(stage, { dailyLimit: 1 })],
+  ["GenerationTooManyRequests", "rate_limited", (stage) => second(stage, { rate_limit: 1 })],
+  ["GenerationTooManyRequests", "concurrency_limited", (stage) => second(stage, { max_concurrent: 1 })],
+  ["GenerationTooManyRequests", "daily_limited", (stage) => second(stage, { daily_limit: 1 })],
   [
     "GenerationTooManyRequests",
     "upstream_rate_limited",

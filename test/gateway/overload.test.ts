@@ -25,7 +25,7 @@ beforeEach(async () => {
 });
 afterEach(() => gateway.stop());
 
-const LIMITS = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
+const LIMITS = { rate_limit: 100_000, max_concurrent: 10_000, daily_limit: 100_000 };
 const givenKey = () => gateway.givenKey({ credits: 1_000_000, limits: LIMITS });
 const generate = (key: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
 const tasksMade = () => gateway.generator.requests.filter(({ method }) => method === "POST");

@@ -12,7 +12,7 @@ import { givenKey, givenRedis, readyz, TEXT_TO_VIDEO, type TestRedis } from "../
 type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
 const CLIENTS = 24;
-const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
+const UNLIMITED = { rate_limit: 100_000, max_concurrent: 10_000, daily_limit: 100_000 };
 const CONFIG = { server: { drain_delay: "2s" }, tasks: { sweep_interval: "1m" } };
 
 let redis: TestRedis;

@@ -91,7 +91,7 @@ test("before the store has answered anything about a key, its numbers are zeros"
 });
 
 describe("generations for which the credits do not suffice", () => {
-  const withCredits = (credits: number) => stage.givenKey({ credits, limits: { dailyLimit: 1000 } });
+  const withCredits = (credits: number) => stage.givenKey({ credits, limits: { daily_limit: 1000 } });
 
   // Guarantee: a key without credits costs the store no more than its rate.
   test("count against the key's rate, also with an Idempotency-Key, and toward no limit", async () => {

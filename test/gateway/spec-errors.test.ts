@@ -206,7 +206,7 @@ describe("refusals before admission consume nothing at all, and carry the key's 
   });
 
   test("a refusal shows what is used by now, not what was when the key was new", async () => {
-    const { key } = await gateway.givenKey({ limits: { rateLimit: 7, maxConcurrent: 4 } });
+    const { key } = await gateway.givenKey({ limits: { rate_limit: 7, max_concurrent: 4 } });
     await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT });
     for (const [method, path, body] of EVERYWHERE.slice(1)) {
       const reply = await ask(method, path, body === undefined ? { key } : { key, body });

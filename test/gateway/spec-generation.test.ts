@@ -106,7 +106,7 @@ describe("GET /credits", () => {
   test("a new account: the shape of `CreditAccount`, to the field", async () => {
     const issued = await gateway.givenKey({
       credits: 0,
-      limits: { rateLimit: 60, maxConcurrent: 5, dailyLimit: 1000 },
+      limits: { rate_limit: 60, max_concurrent: 5, daily_limit: 1000 },
     });
     const reply = await ask("GET", "/api/v1/credits", { key: issued.key });
     expect(reply.body).toEqual({
@@ -191,11 +191,11 @@ describe("GET /credits", () => {
   });
 
   test("two keys of one account share balance and transactions; limits are each key's own", async () => {
-    const first = await gateway.givenKey({ credits: 1000, limits: { rateLimit: 5, maxConcurrent: 2 } });
+    const first = await gateway.givenKey({ credits: 1000, limits: { rate_limit: 5, max_concurrent: 2 } });
     const second = await gateway.givenKey({
       accountId: first.accountId,
       credits: 0,
-      limits: { rateLimit: 7, maxConcurrent: 3 },
+      limits: { rate_limit: 7, max_concurrent: 3 },
     });
     await ask("POST", TEXT_TO_VIDEO, { key: first.key, body: BOAT });
     const reply = await ask("GET", "/api/v1/credits", { key: second.key });

@@ -75,8 +75,8 @@ describe("the limits", () => {
 
   // Guarantee: a key with a cap never spends more in a month, and whoever set it sees what is left.
   test("a spend cap is met after the slots and before the credits; a failed task gives room back", async () => {
-    const limits = { rateLimit: 99, maxConcurrent: 1 };
-    const issued = await gateway.givenKey({ credits: 20, monthlyCredits: 15, limits });
+    const limits = { rate_limit: 99, max_concurrent: 1, monthly_credits: 15 };
+    const issued = await gateway.givenKey({ credits: 20, limits });
     const generate = (prompt = BOAT.prompt) =>
       ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: { prompt } });
     const spent = async () =>
@@ -113,7 +113,7 @@ describe("the limits", () => {
 
   // Guarantee: a new key in place of an old one is no second cap.
   test("what a key has spent counts toward the cap of the key that replaces it", async () => {
-    const issued = await gateway.givenKey({ credits: 100, monthlyCredits: 15 });
+    const issued = await gateway.givenKey({ credits: 100, limits: { monthly_credits: 15 } });
     const generate = (key: string) => ask("POST", TEXT_TO_VIDEO, { key, body: BOAT });
     expectStatus(await generate(issued.key), 200);
     const nodes = oneNode(gateway.redis);
@@ -229,7 +229,7 @@ describe("the limits", () => {
       expect(limitsOf(reply)).toMatchObject({
         limit: rate,
         remaining: rate,
-        maxConcurrent: concurrent,
+        max_concurrent: concurrent,
         active: 0,
       });
       for (let n = 0; n < concurrent; n++)

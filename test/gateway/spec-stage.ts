@@ -89,9 +89,9 @@ export async function consumption(gateway: TestGateway, issued: IssuedKey) {
 }
 
 /** A key that may do exactly one thing: one request, one task, one day, the price of one standard video. */
-export function givenTightKey(gateway: TestGateway, changes: { rateLimit?: number; credits?: number } = {}) {
-  const { rateLimit = 1, credits = 10 } = changes;
-  return gateway.givenKey({ credits, limits: { rateLimit, maxConcurrent: 1, dailyLimit: 1 } });
+export function givenTightKey(gateway: TestGateway, changes: { rate_limit?: number; credits?: number } = {}) {
+  const { rate_limit = 1, credits = 10 } = changes;
+  return gateway.givenKey({ credits, limits: { rate_limit, max_concurrent: 1, daily_limit: 1 } });
 }
 
 /**

@@ -56,10 +56,10 @@ describe("whose task it is", () => {
   });
 
   test("any key of the account may poll; the headers are those of the key that polls", async () => {
-    const creator = await gateway.givenKey({ limits: { rateLimit: 5, maxConcurrent: 2 } });
+    const creator = await gateway.givenKey({ limits: { rate_limit: 5, max_concurrent: 2 } });
     const other = await gateway.givenKey({
       accountId: creator.accountId,
-      limits: { rateLimit: 7, maxConcurrent: 3 },
+      limits: { rate_limit: 7, max_concurrent: 3 },
     });
     const id = await givenTask(creator, "duration=0");
     const reply = await poll(uncached, other, id);
@@ -100,7 +100,7 @@ describe("the task as the customer sees it", () => {
   });
 
   test("pending at first, and polls count toward nothing", async () => {
-    const key = await gateway.givenKey({ limits: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } });
+    const key = await gateway.givenKey({ limits: { rate_limit: 1, max_concurrent: 1, daily_limit: 1 } });
     const id = await givenTask(key, "duration=1h start-delay=1800s");
     for (let n = 0; n < 5; n++) {
       const reply = await poll(uncached, key, id);
@@ -144,7 +144,7 @@ describe("the cache of five seconds", () => {
   });
 
   test("an answer served from the cache has today's numbers", async () => {
-    const key = await gateway.givenKey({ limits: { rateLimit: 10, maxConcurrent: 5 } });
+    const key = await gateway.givenKey({ limits: { rate_limit: 10, max_concurrent: 5 } });
     const id = await givenTask(key, "duration=1h", gateway);
     expect(limitsOf(await poll(gateway, key, id))).toMatchObject({ remaining: 9, active: 1 });
     await givenTask(key, "duration=1h", gateway);
@@ -153,7 +153,7 @@ describe("the cache of five seconds", () => {
 
   test("50 simultaneous polls make one upstream call, and all get its answer", async () => {
     const key = await gateway.givenKey();
-    const second = await gateway.givenKey({ accountId: key.accountId, limits: { rateLimit: 3 } });
+    const second = await gateway.givenKey({ accountId: key.accountId, limits: { rate_limit: 3 } });
     // Its slot is the second key's, while the first key's poll leads.
     const id = await givenTask(second, "duration=0 poll-delay=400ms", gateway);
     const replies = await Promise.all(
@@ -169,7 +169,7 @@ describe("the cache of five seconds", () => {
 
 describe("the end of a task", () => {
   test("completed frees the slot in the headers of the same answer, and keeps the charge", async () => {
-    const key = await gateway.givenKey({ limits: { rateLimit: 10, maxConcurrent: 1 } });
+    const key = await gateway.givenKey({ limits: { rate_limit: 10, max_concurrent: 1 } });
     const id = await givenTask(key, "duration=0");
     expect((await asking(uncached)("POST", TEXT_TO_VIDEO, { key: key.key, body: BOAT })).body.code).toBe(
       2002,

@@ -39,7 +39,7 @@ const generateWith = (key: string, steering: string) =>
 const steered = (steering: string) => ({ prompt: `a boat [sandbox: ${steering}]` });
 /** The window and the day allow two, so that the second shows what the first has left. */
 const givenKey = (at = gateway) =>
-  at.givenKey({ credits: 20, limits: { rateLimit: 2, maxConcurrent: 1, dailyLimit: 1 } });
+  at.givenKey({ credits: 20, limits: { rate_limit: 2, max_concurrent: 1, daily_limit: 1 } });
 
 /** A text of the upstream about its own keys and accounts, which no customer may see. */
 const PRIVATE = "Invalid_API_key_of_the_gateway";

@@ -69,7 +69,7 @@ test.each(ways)("a key seen by %s that ends during the outage stops", async (_, 
 test.each(ways)(
   "a key seen by %s that reaches its cap of the month during the outage stops",
   async (_, see) => {
-    const key = await seenBy(see, { monthlyCredits: 40 });
+    const key = await seenBy(see, { limits: { monthly_credits: 40 } });
     const spent =
       Number(await stage.redis.client.hget(await keyRecord(stage.redis.client, key), "spent")) || 0;
     const other = await seenBy(see, {});

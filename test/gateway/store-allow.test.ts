@@ -85,7 +85,10 @@ async function inFlight(): Promise<number> {
 }
 
 test("a key seen before passes unmetered, uncharged, marked and counted", async () => {
-  const { key } = await seenKey({ credits: 10, limits: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } });
+  const { key } = await seenKey({
+    credits: 10,
+    limits: { rate_limit: 1, max_concurrent: 1, daily_limit: 1 },
+  });
   const route = "/api/v1/gen2/text-to-video";
   const counted = await degradedCount(route);
   await whileAway(async () => {

@@ -168,9 +168,9 @@ test(`every credit is accounted for after ${REQUESTS} requests through two gatew
   const keys = [
     await givenKey(redis.client, { credits: 100_000 }),
     await givenKey(redis.client, { credits: 100_000 }),
-    await givenKey(redis.client, { credits: 100_000, limits: { maxConcurrent: 3 } }),
+    await givenKey(redis.client, { credits: 100_000, limits: { max_concurrent: 3 } }),
     await givenKey(redis.client, { credits: 150 }),
-    await givenKey(redis.client, { credits: 100_000, limits: { rateLimit: 20 } }),
+    await givenKey(redis.client, { credits: 100_000, limits: { rate_limit: 20 } }),
   ];
   const answers: Answered[] = [];
   let begun = 0;

@@ -135,7 +135,7 @@ const givenKey = (): Promise<IssuedKey> =>
     oneNode(pair.primary.client),
     {
       credits: CREDITS,
-      limits: { rateLimit: 1000, maxConcurrent: 1000 },
+      limits: { rate_limit: 1000, max_concurrent: 1000 },
     },
     cliActor(),
   );

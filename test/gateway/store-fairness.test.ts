@@ -20,7 +20,7 @@ async function metric(name: string): Promise<number> {
 
 /** Many admissions of one key without credits, all of them in the gateway, while Redis stands still. */
 async function whileFlooded(count: number, work: (flood: Promise<Reply>[]) => Promise<void>): Promise<void> {
-  const attacker = await stage.givenKey({ credits: 0, limits: { rateLimit: 10_000 } });
+  const attacker = await stage.givenKey({ credits: 0, limits: { rate_limit: 10_000 } });
   expectStatus(await generate(stage.gateway, attacker), 402);
   await stage.proxy.steer({ stall: true });
   try {

@@ -72,7 +72,7 @@ async function givenSecureGateway(options: { clientCa?: string } = {}) {
     givenKey: () =>
       issueKey(
         oneNode(redis),
-        { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } },
+        { credits: 10_000, limits: { rate_limit: 10_000, max_concurrent: 1000 } },
         cliActor(),
       ),
     async stop() {

@@ -35,9 +35,9 @@ const withCode = (replies: Reply[], code: number): number =>
 
 describe(`${SIMULTANEOUS} simultaneous requests over two gateways pass exactly to the limit`, () => {
   test.each([
-    ["window", { limits: { rateLimit: 37 } }, 37, 2001],
-    ["day", { limits: { dailyLimit: 23 } }, 23, 2003],
-    ["slots", { limits: { maxConcurrent: 11 } }, 11, 2002],
+    ["window", { limits: { rate_limit: 37 } }, 37, 2001],
+    ["day", { limits: { daily_limit: 23 } }, 23, 2003],
+    ["slots", { limits: { max_concurrent: 11 } }, 11, 2002],
     ["credits", { credits: 135 }, 13, 402],
   ] as const)("%s", async (_name, options, admitted, code) => {
     const key = await given(options as KeyOptions);
@@ -59,7 +59,7 @@ describe(`${SIMULTANEOUS} simultaneous requests over two gateways pass exactly t
   });
 
   test("a slot freed through one is taken through the other, and only once", async () => {
-    const key = await given({ limits: { maxConcurrent: 1 } });
+    const key = await given({ limits: { max_concurrent: 1 } });
     const made = await generate(one, key, "[sandbox: duration=0]");
     expect((await generate(two, key)).body.code).toBe(2002);
     expect((await poll(one, key, made.body.data.task_id)).body.data.status).toBe("completed");
@@ -68,7 +68,7 @@ describe(`${SIMULTANEOUS} simultaneous requests over two gateways pass exactly t
 });
 
 test("both report the same numbers", async () => {
-  const key = await given({ limits: { rateLimit: 20, maxConcurrent: 3 } });
+  const key = await given({ limits: { rate_limit: 20, max_concurrent: 3 } });
   await generate(one, key);
   await generate(two, key);
   const credits = await Promise.all(

@@ -67,7 +67,7 @@ const givenKeyOn = (side: number): Promise<IssuedKey> =>
     {
       accountId: accountOn(side),
       credits: 100_000,
-      limits: { rateLimit: 10_000, maxConcurrent: 10_000, dailyLimit: 10_000 },
+      limits: { rate_limit: 10_000, max_concurrent: 10_000, daily_limit: 10_000 },
     },
     cliActor(),
   );

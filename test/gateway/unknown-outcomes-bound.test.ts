@@ -96,7 +96,9 @@ test("an account with too many unknown outcomes makes no further request until a
 
 // Three connections that were reset once locked a key out while each answer said to come back after 10 s.
 test("a key whose slots are all taken by unknown outcomes is told when the first of them is cleared up", async () => {
-  const [stuck, busy] = await Promise.all([1, 2].map(() => stage.givenKey({ limits: { maxConcurrent: 1 } })));
+  const [stuck, busy] = await Promise.all(
+    [1, 2].map(() => stage.givenKey({ limits: { max_concurrent: 1 } })),
+  );
   expectStatus(await reset(stuck!), 502);
   const refused = await generate(stage.gateway, stuck!);
   expect(refused.body).toMatchObject({

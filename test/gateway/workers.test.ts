@@ -14,7 +14,7 @@ import { type Ended, startGatewayProcess, startProgram } from "../support/proces
 import { heads, rawClient } from "../support/raw-client.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 
-const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
+const UNLIMITED = { rate_limit: 100_000, max_concurrent: 10_000, daily_limit: 100_000 };
 const WORKERS = { server: { workers: 2, drain_delay: "0s" } };
 
 let redis: TestRedis;
@@ -53,7 +53,7 @@ test("two processes share the port, the limits and one metrics page; one that di
   const key = await givenKey(redis.client, { credits: 1_000_000, limits: UNLIMITED });
   const limited = await givenKey(redis.client, {
     credits: 1_000_000,
-    limits: { ...UNLIMITED, rateLimit: 9 },
+    limits: { ...UNLIMITED, rate_limit: 9 },
   });
   const generate = (by = key) =>
     send(gateway.url, "POST", TEXT_TO_VIDEO, {

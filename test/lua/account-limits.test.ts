@@ -59,19 +59,19 @@ interface Case {
 
 const cases: Case[] = [
   {
-    limits: { rateLimit: 3 },
+    limits: { rate_limit: 3 },
     outcome: "rate_limited",
-    more: { retryAfterMs: 60_000, state: { rateLimit: 3, remaining: 0, resetAtMs: NOON_MS + 60_000 } },
+    more: { retryAfterMs: 60_000, state: { limit: 3, remaining: 0, resetAtMs: NOON_MS + 60_000 } },
   },
   {
-    limits: { maxConcurrent: 3 },
+    limits: { max_concurrent: 3 },
     outcome: "concurrency_limited",
-    more: { state: { maxConcurrent: 3, active: 3 } },
+    more: { state: { concurrentLimit: 3, active: 3 } },
   },
   {
-    limits: { dailyLimit: 3 },
+    limits: { daily_limit: 3 },
     outcome: "daily_limited",
-    more: { retryAfterMs: 12 * HOUR, dailyLimit: 3, dayCount: 3 },
+    more: { retryAfterMs: 12 * HOUR, limit: 3, used: 3 },
   },
 ];
 
@@ -93,7 +93,7 @@ test.each(cases)(
 );
 
 test("a key's own limit refuses first, and says that it is the key's", async () => {
-  const [key] = await givenKeys({ rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 });
+  const [key] = await givenKeys({ rate_limit: 1, max_concurrent: 1, daily_limit: 1 });
   await admit(key);
   const outcomes: string[] = [];
   for (const field of ["rate_limit", "daily_limit", "max_concurrent"]) {
@@ -107,33 +107,33 @@ test("a key's own limit refuses first, and says that it is the key's", async () 
 });
 
 test("headers and credits show the account's numbers where they leave less, and else the key's", async () => {
-  const [key, other] = await givenKeys({ rateLimit: 5, maxConcurrent: 2, dailyLimit: 6 });
+  const [key, other] = await givenKeys({ rate_limit: 5, max_concurrent: 2, daily_limit: 6 });
   await stage.redis.hset(key.names.key, { rate_limit: 3, max_concurrent: 9, daily_limit: 9 });
   const { state } = await admit(key);
   expect(state).toEqual({
-    rateLimit: 3,
+    rate_limit: 3,
     remaining: 2,
     resetAtMs: NOON_MS + 60_000,
-    maxConcurrent: 2,
+    max_concurrent: 2,
     active: 1,
   });
   await stage.void((await admit(other)).generation, "refused");
   await stage.void((await admit(other)).generation, "refused");
   stage.clock.nowMs += 1000;
   const seen = await stage.store.inspect(key, stage.tiers);
-  expect(seen.state, "both leave two; the key's own are shown").toMatchObject({ rateLimit: 3, remaining: 2 });
+  expect(seen.state, "both leave two; the key's own are shown").toMatchObject({ limit: 3, remaining: 2 });
   await stage.void((await admit(other)).generation, "refused");
   expect((await stage.store.inspect(key, stage.tiers)).state).toMatchObject({
-    rateLimit: 5,
+    rate_limit: 5,
     remaining: 1,
     resetAtMs: NOON_MS + 60_000,
   });
-  expect(await stage.credits(key)).toMatchObject({ dailyLimit: 6 });
-  expect(await stage.credits(other)).toMatchObject({ dailyLimit: 6, state: { rateLimit: 5 } });
+  expect(await stage.credits(key)).toMatchObject({ daily_limit: 6 });
+  expect(await stage.credits(other)).toMatchObject({ limits: { daily_limit: 6 }, state: { limit: 5 } });
 });
 
 test("over a step of the clock an account's window never admits too many and never refuses falsely", async () => {
-  const keys = await givenKeys({ rateLimit: 3 });
+  const keys = await givenKeys({ rate_limit: 3 });
   const admitted: number[] = [];
   for (let at = 0; at < 60; at++) {
     if (at === 20) stage.clock.nowMs -= HOUR;
@@ -202,37 +202,37 @@ test("limits that are set while tasks are open count each of them once, whatever
   const [bound, refused, , ended] = before.map(({ generation }) => generation) as Generation[];
   await stage.bind(ended!);
   // Marked, and no key is gathered yet.
-  await setAccountLimits(stage, key, { maxConcurrent: 9 }, []);
+  await setAccountLimits(stage, key, { max_concurrent: 9 }, []);
   expect(await slotsOf(key)).toEqual([]);
   await stage.void(refused!, "refused");
   await stage.bind(bound!);
   const during = await admit(key);
-  await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId]);
+  await setAccountLimits(stage, key, { max_concurrent: 9 }, [key.keyId]);
   await stage.observe(ended!, "completed");
   const late = await admit(other);
-  await setAccountLimits(stage, key, { maxConcurrent: 9 }, [other.keyId, key.keyId]);
+  await setAccountLimits(stage, key, { max_concurrent: 9 }, [other.keyId, key.keyId]);
   const open = [before[0]!, before[2]!, during, late].map(({ generation }) => generation.requestId);
   expect(await slotsOf(key)).toEqual(open.sort());
-  expect((await admit(key)).state).toMatchObject({ maxConcurrent: 9, active: 5 });
+  expect((await admit(key)).state).toMatchObject({ concurrentLimit: 9, active: 5 });
 });
 
 test("an account without limits has no records of its own; those of one that had some are gone", async () => {
   const [key] = await givenKeys();
   await admit(key);
   expect(await ownRecords(key)).toBe(0);
-  await setAccountLimits(stage, key, { rateLimit: 9 });
+  await setAccountLimits(stage, key, { rate_limit: 9 });
   await admit(key);
   expect(await ownRecords(key)).toBe(2);
   await setAccountLimits(stage, key, {});
   expect(await ownRecords(key)).toBe(0);
   const fields = ["limited", "clock_ms", "day", "day_count"];
   expect(await stage.redis.hmget(key.names.account, ...fields)).toEqual(fields.map(() => null));
-  await setAccountLimits(stage, key, { rateLimit: 1 });
+  await setAccountLimits(stage, key, { rate_limit: 1 });
   expect((await admit(key)).outcome, "its window begins anew").toBe("admitted");
 });
 
 test("a late BIND takes a slot of its account, above the limit if need be", async () => {
-  const [key, other] = await givenKeys({ maxConcurrent: 1 });
+  const [key, other] = await givenKeys({ max_concurrent: 1 });
   const { generation } = await admit(key);
   stage.clock.nowMs += HOLD_MS;
   await stage.void(generation, "due");
@@ -243,7 +243,7 @@ test("a late BIND takes a slot of its account, above the limit if need be", asyn
 
 // Guarantee: a step of the store's clock over midnight opens no second day, for a key whose own clock never saw it either.
 test("an account's clock never goes back", async () => {
-  const [first, second] = await givenKeys({ dailyLimit: 1 });
+  const [first, second] = await givenKeys({ daily_limit: 1 });
   const midnight = NOON_MS + 12 * HOUR;
   stage.clock.nowMs = midnight + 10_000;
   expect((await admit(first)).outcome).toBe("admitted");

@@ -59,7 +59,7 @@ test("a recharge of an account that nobody has made writes nothing", async () =>
 });
 
 test("amounts near 2^53 are kept and printed to the last digit", async () => {
-  const key = await stage.givenKey({ credits: MAX - 2, rateLimit: 9 });
+  const key = await stage.givenKey({ credits: MAX - 2, rate_limit: 9 });
   expect(await stage.recharge(key, 3, "one too many")).toEqual(["too_large", String(MAX - 2)]);
   expect(await stage.recharge(key, 2, "the last two")).toEqual(["recharged", String(MAX)]);
   const generation = stage.request(key, { price: MAX - 1 });

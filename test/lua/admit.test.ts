@@ -27,14 +27,14 @@ const admit = (key: KeyRef, price = 10) => stage.admit(stage.request(key, { pric
 const idempotency = (fingerprint = "a body") => ({ digest: "a customer's key", fingerprint });
 
 test("an admission holds the price, a slot, and one request of the minute, the day and the total", async () => {
-  const key = await stage.givenKey({ credits: 100, rateLimit: 5, maxConcurrent: 2, dailyLimit: 9 });
+  const key = await stage.givenKey({ credits: 100, rate_limit: 5, max_concurrent: 2, daily_limit: 9 });
   const generation = stage.request(key, { price: 30 });
   expect(await stage.admit(generation)).toEqual({
     outcome: "admitted",
     admittedAtMs: stage.clock.nowMs,
     atMs: stage.clock.nowMs,
     tier: "standard",
-    state: { rateLimit: 5, remaining: 4, resetAtMs: NOON_MS + 60_000, maxConcurrent: 2, active: 1 },
+    state: { limit: 5, remaining: 4, resetAtMs: NOON_MS + 60_000, concurrentLimit: 2, active: 1 },
   });
   expect(await stage.credits(key)).toMatchObject({ balance: 70, totalUsed: 0, totalRequests: 1 });
   expect(await stage.held(key)).toBe(30);
@@ -69,16 +69,16 @@ const refusals: Refusal[] = [
     outcome: "rate_limited",
     more: { retryAfterMs: 60_000 },
     async given() {
-      const key = await stage.givenKey({ rateLimit: 2 });
+      const key = await stage.givenKey({ rate_limit: 2 });
       await Promise.all([admit(key), admit(key)]);
       return () => admit(key);
     },
   },
   {
     outcome: "daily_limited",
-    more: { retryAfterMs: 12 * 3_600_000, dailyLimit: 1, dayCount: 2 },
+    more: { retryAfterMs: 12 * 3_600_000, limit: 1, used: 2 },
     async given() {
-      const key = await stage.givenKey({ dailyLimit: 2 });
+      const key = await stage.givenKey({ daily_limit: 2 });
       await Promise.all([admit(key), admit(key)]);
       await stage.redis.hset(key.names.key, "daily_limit", 1);
       return () => admit(key);
@@ -87,7 +87,7 @@ const refusals: Refusal[] = [
   {
     outcome: "concurrency_limited",
     async given() {
-      const key = await stage.givenKey({ maxConcurrent: 1 });
+      const key = await stage.givenKey({ max_concurrent: 1 });
       await stage.givenTask(stage.request(key));
       return () => admit(key);
     },
@@ -105,7 +105,7 @@ const refusals: Refusal[] = [
     outcome: "account_suspended",
     more: { status },
     async given() {
-      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      const key = await stage.givenKey({ rate_limit: 1, credits: 10 });
       await stage.givenTask(stage.request(key, { idempotency: held }));
       await stage.redis.hset(key.names.account, { status });
       return () => stage.admit(stage.request(key, { idempotency: held }));
@@ -115,7 +115,7 @@ const refusals: Refusal[] = [
     outcome: "replayed",
     more: { taskId: FIRST_TASK, data: `{"task_id":"${FIRST_TASK}"}` },
     async given() {
-      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      const key = await stage.givenKey({ rate_limit: 1, credits: 10 });
       const first = stage.request(key, { idempotency: held });
       await stage.admit(first);
       await stage.bind(first, FIRST_TASK, `{"task_id":"${FIRST_TASK}"}`);
@@ -125,7 +125,7 @@ const refusals: Refusal[] = [
   {
     outcome: "idempotency_mismatch",
     async given() {
-      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      const key = await stage.givenKey({ rate_limit: 1, credits: 10 });
       await stage.admit(stage.request(key, { idempotency: held }));
       return () => stage.admit(stage.request(key, { idempotency: idempotency("another") }));
     },
@@ -134,7 +134,7 @@ const refusals: Refusal[] = [
     outcome: "idempotency_in_progress",
     more: { retryAfterMs: HOLD_MS },
     async given() {
-      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      const key = await stage.givenKey({ rate_limit: 1, credits: 10 });
       await stage.admit(stage.request(key, { idempotency: held }));
       return () => stage.admit(stage.request(key, { idempotency: held }));
     },
@@ -191,7 +191,7 @@ test.each(["revoked", "expired"])(
 );
 
 test("window, day, slots and credits are asked in this order", async () => {
-  const key = await stage.givenKey({ credits: 10, rateLimit: 1, dailyLimit: 1, maxConcurrent: 1 });
+  const key = await stage.givenKey({ credits: 10, rate_limit: 1, daily_limit: 1, max_concurrent: 1 });
   await admit(key);
   const outcomes: string[] = [];
   for (const lifted of ["rate_limit", "daily_limit", "max_concurrent"]) {
@@ -230,10 +230,10 @@ test("a key is good until the ms at which it expires, and unknown from then on",
   expect(await admit(key)).toMatchObject({ outcome: "admitted" });
   stage.clock.nowMs += 1;
   const zeros = {
-    rateLimit: 0,
+    limit: 0,
     remaining: 0,
     resetAtMs: stage.clock.nowMs,
-    maxConcurrent: 0,
+    concurrentLimit: 0,
     active: 0,
   };
   expect(await admit(key)).toEqual({
@@ -255,31 +255,30 @@ test.each([
   ["a tier's limits", "enterprise", {}, [100, 10, 10_000]],
   ["an unknown tier means the standard one, never no limit", "enterprize", {}, [20, 3, 500]],
   ["a tier whose name begins another's", "enter", {}, [20, 3, 500]],
-  ["own limits go before those of the tier", "enterprise", { rateLimit: 7 }, [7, 10, 10_000]],
-  ["each limit on its own", "standard", { maxConcurrent: 1, dailyLimit: 2 }, [20, 1, 2]],
-  ["a limit of zero is a limit", "enterprise", { rateLimit: 0 }, [0, 10, 10_000]],
-])("/credits reports what is enforced: %s", async (_, tier, own, [rateLimit, maxConcurrent, dailyLimit]) => {
-  const key = await stage.givenKey({ tier, ownLimits: false, ...own });
-  const { state, ...account } = await stage.account(key);
-  expect([state.rateLimit, state.maxConcurrent, account.dailyLimit]).toEqual([
-    rateLimit,
-    maxConcurrent,
-    dailyLimit,
-  ]);
-  const { state: enforced, outcome } = await admit(key);
-  expect(enforced).toMatchObject({ rateLimit, maxConcurrent });
-  expect(outcome).toBe(rateLimit === 0 ? "rate_limited" : "admitted");
-});
+  ["own limits go before those of the tier", "enterprise", { rate_limit: 7 }, [7, 10, 10_000]],
+  ["each limit on its own", "standard", { max_concurrent: 1, daily_limit: 2 }, [20, 1, 2]],
+  ["a limit of zero is a limit", "enterprise", { rate_limit: 0 }, [0, 10, 10_000]],
+])(
+  "/credits reports what is enforced: %s",
+  async (_, tier, own, [rate_limit, max_concurrent, daily_limit]) => {
+    const key = await stage.givenKey({ tier, ownLimits: false, ...own });
+    const account = await stage.account(key);
+    expect(account.limits).toEqual({ rate_limit, max_concurrent, daily_limit });
+    const { state: enforced, outcome } = await admit(key);
+    expect(enforced).toMatchObject({ limit: rate_limit, concurrentLimit: max_concurrent });
+    expect(outcome).toBe(rate_limit === 0 ? "rate_limited" : "admitted");
+  },
+);
 
 test("after a limit was lowered, retry says when one fits and reset when the oldest leaves", async () => {
-  const key = await stage.givenKey({ rateLimit: 5 });
+  const key = await stage.givenKey({ rate_limit: 5 });
   for (let at = 0; at < 5; at++) {
     await admit(key);
     stage.clock.nowMs += 1000;
   }
   await stage.redis.hset(key.names.key, "rate_limit", 2);
   const refused = await admit(key);
-  const state = { rateLimit: 2, remaining: 0, resetAtMs: NOON_MS + 60_000 };
+  const state = { limit: 2, remaining: 0, resetAtMs: NOON_MS + 60_000 };
   expect(refused).toMatchObject({ outcome: "rate_limited", retryAfterMs: 58_000, state });
   stage.clock.nowMs += 58_000 - 1;
   expect(await admit(key)).toMatchObject({ outcome: "rate_limited", retryAfterMs: 1 });
@@ -323,7 +322,7 @@ test("after a refusal by the upstream an Idempotency-Key may be used again", asy
 
 // Guarantee: a limit that is tried out changes nothing for customers, and everything else goes on as if it were not.
 test("a limit in shadow mode is noted and does not refuse; the others do", async () => {
-  const limits = { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 };
+  const limits = { rate_limit: 1, max_concurrent: 1, daily_limit: 1 };
   const watched = (...shadow: ShadowLimit[]) =>
     createStage(connection, { tiers: { standard: { ...limits, shadow } } });
   const cases = [
@@ -344,7 +343,7 @@ test("a limit in shadow mode is noted and does not refuse; the others do", async
   await times(2, () => admit(key));
   expect(await admit(key)).toMatchObject({
     outcome: "admitted",
-    state: { rateLimit: 1, remaining: 0, maxConcurrent: 1, active: 3 },
+    state: { limit: 1, remaining: 0, concurrentLimit: 1, active: 3 },
   });
   expect(await admit(key)).toMatchObject({ outcome: "insufficient_credits" });
   expect(await admit(key)).not.toHaveProperty("shadow");

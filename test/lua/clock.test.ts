@@ -64,7 +64,7 @@ const steps = [-SECOND, -61 * SECOND, -HOUR, -13 * HOUR, SECOND, 61 * SECOND, HO
 test.each(steps)(
   "over a step of %d ms the window never admits too many and never refuses falsely",
   async (step) => {
-    const key = await stage.givenKey({ rateLimit: LIMIT });
+    const key = await stage.givenKey({ rate_limit: LIMIT });
     const admitted: number[] = [];
     let latest = 0;
     for (let at = 0; at < 40; at++) {
@@ -88,7 +88,7 @@ test.each(steps)(
 test.each([-SECOND, -61 * SECOND, -HOUR, -13 * HOUR])(
   "after a step of %d ms retry and reset still tell the truth",
   async (step) => {
-    const key = await stage.givenKey({ rateLimit: 1 });
+    const key = await stage.givenKey({ rate_limit: 1 });
     await admit(key);
     stage.clock.nowMs += step;
     const refused = await admit(key);
@@ -103,7 +103,7 @@ test.each([-SECOND, -61 * SECOND, -HOUR, -13 * HOUR])(
 );
 
 test("the day ends at midnight UTC, to the ms", async () => {
-  const key = await stage.givenKey({ dailyLimit: 1 });
+  const key = await stage.givenKey({ daily_limit: 1 });
   await admit(key);
   const midnight = NOON_MS + 12 * HOUR;
   stage.clock.nowMs = midnight - 1;
@@ -115,7 +115,7 @@ test("the day ends at midnight UTC, to the ms", async () => {
 test.each([SECOND, 61 * SECOND, HOUR])(
   "a step back of %d ms over midnight opens no day anew",
   async (step) => {
-    const key = await stage.givenKey({ dailyLimit: 2 });
+    const key = await stage.givenKey({ daily_limit: 2 });
     stage.clock.nowMs = NOON_MS + 12 * HOUR;
     expect([(await admit(key)).outcome, (await admit(key)).outcome]).toEqual(["admitted", "admitted"]);
     stage.clock.nowMs -= step;
@@ -141,7 +141,7 @@ test("with an empty window reset is now, even when the key's clock is ahead", as
   stage.clock.nowMs -= HOUR;
   await stage.void(generation, "unsent");
   const { state } = await stage.store.inspect(key, stage.tiers);
-  expect(state).toMatchObject({ resetAtMs: stage.clock.nowMs, remaining: state.rateLimit });
+  expect(state).toMatchObject({ resetAtMs: stage.clock.nowMs, remaining: state.limit });
 });
 
 test("a hold is not ended early by a clock that steps back, and a claim waits with it", async () => {

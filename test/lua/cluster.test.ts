@@ -63,7 +63,7 @@ test("the server refuses names of two slots, so that the tests below prove somet
 test("an account lives its whole life on a cluster", async () => {
   const { key: token, accountId } = await issueKey(oneNode(connection.redis), { credits: 100 }, cliActor());
   const key = await createStage(connection).store.lookup(digestOf(token), {
-    standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
+    standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
   });
   if (!key) throw new Error("the key is not found");
   expect(await grantCredits(oneNode(connection.redis), accountId, 20, "order 1", cliActor())).toMatchObject({

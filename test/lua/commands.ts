@@ -45,16 +45,16 @@ export type Command =
   /** `retentionMs` is that of the gateway that collects, which must not matter. */
   | { kind: "collect"; key: number; retentionMs: number }
   | { kind: "time"; byMs: number }
-  | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
+  | { kind: "limits"; key: number; rate_limit: number; max_concurrent: number; daily_limit: number }
   | { kind: "status"; key: number; status: "active" | "suspended" | "closed" }
-  | { kind: "cap"; key: number; monthlyCredits: number | undefined }
+  | { kind: "cap"; key: number; monthly_credits: number | undefined }
   /** Over all keys of the key's account; none of them removes all. */
   | {
       kind: "account limits";
       key: number;
-      rateLimit?: number | undefined;
-      maxConcurrent?: number | undefined;
-      dailyLimit?: number | undefined;
+      rate_limit?: number | undefined;
+      max_concurrent?: number | undefined;
+      daily_limit?: number | undefined;
     }
   | { kind: "end key"; key: number; how: "revoked" | "expires" };
 
@@ -219,9 +219,9 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     arbitrary: fc.record({
       kind: kind("limits"),
       key,
-      rateLimit: fc.nat(5),
-      maxConcurrent: fc.nat(4),
-      dailyLimit: fc.nat(9),
+      rate_limit: fc.nat(5),
+      max_concurrent: fc.nat(4),
+      daily_limit: fc.nat(9),
     }),
   },
   {
@@ -237,7 +237,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     arbitrary: fc.record({
       kind: kind("cap"),
       key,
-      monthlyCredits: fc.constantFrom(undefined, 0, 20, 40, 60),
+      monthly_credits: fc.constantFrom(undefined, 0, 20, 40, 60),
     }),
   },
   {
@@ -245,9 +245,9 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     arbitrary: fc.record({
       kind: kind("account limits"),
       key,
-      rateLimit: fc.option(fc.nat(6), { nil: undefined }),
-      maxConcurrent: fc.option(fc.nat(5), { nil: undefined }),
-      dailyLimit: fc.option(fc.nat(9), { nil: undefined }),
+      rate_limit: fc.option(fc.nat(6), { nil: undefined }),
+      max_concurrent: fc.option(fc.nat(5), { nil: undefined }),
+      daily_limit: fc.option(fc.nat(9), { nil: undefined }),
     }),
   },
   { weight: 1, arbitrary: key.map((key): Command => ({ kind: "account limits", key })) },
@@ -274,7 +274,7 @@ const anything: fc.Arbitrary<Command[]> = fc
 
 /** Limits and credits that refuse nothing. */
 const PLENTY: Command[] = [
-  { kind: "limits", key: 0, rateLimit: 1000, maxConcurrent: 1000, dailyLimit: 1000 },
+  { kind: "limits", key: 0, rate_limit: 1000, max_concurrent: 1000, daily_limit: 1000 },
   { kind: "recharge", key: 0, amount: 1000, reference: 0 },
 ];
 

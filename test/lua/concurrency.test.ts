@@ -43,8 +43,8 @@ async function admitAll(wanted: Partial<Limits> & { credits?: number }, digest?:
 }
 
 test.each([
-  ["the window", { rateLimit: LIMIT }, "rate_limited"],
-  ["the slots", { maxConcurrent: LIMIT }, "concurrency_limited"],
+  ["the window", { rate_limit: LIMIT }, "rate_limited"],
+  ["the slots", { max_concurrent: LIMIT }, "concurrency_limited"],
   ["the credits", { credits: LIMIT * 10 + 9 }, "insufficient_credits"],
 ])("200 simultaneous admissions fill %s exactly", async (_, wanted, refusal) => {
   const { results, key, stage } = await admitAll(wanted);
@@ -61,7 +61,7 @@ test("200 simultaneous admissions fill the day exactly", async () => {
   let results: { outcome: string }[];
   do {
     day = await today();
-    ({ results } = await admitAll({ dailyLimit: LIMIT }));
+    ({ results } = await admitAll({ daily_limit: LIMIT }));
     // At midnight UTC a second day may be open: ask again on that one.
   } while ((await today()) !== day);
   expect(count(results, "admitted")).toBe(LIMIT);
@@ -76,7 +76,11 @@ test("of 200 simultaneous requests with one Idempotency-Key one is admitted", as
 });
 
 test("limits that are wide enough refuse nobody", async () => {
-  const { results } = await admitAll({ rateLimit: SIMULTANEOUS, maxConcurrent: SIMULTANEOUS, credits: 2000 });
+  const { results } = await admitAll({
+    rate_limit: SIMULTANEOUS,
+    max_concurrent: SIMULTANEOUS,
+    credits: 2000,
+  });
   expect(count(results, "admitted")).toBe(SIMULTANEOUS);
 });
 

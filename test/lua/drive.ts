@@ -12,9 +12,9 @@ import { same, step } from "./steps.ts";
 
 /** Small enough that every refusal occurs. */
 const TIERS: Tiers = {
-  standard: { rateLimit: 5, maxConcurrent: 3, dailyLimit: 6 },
-  enterprise: { rateLimit: 8, maxConcurrent: 4, dailyLimit: 8 },
-  watched: { rateLimit: 2, maxConcurrent: 3, dailyLimit: 3, shadow: ["rate_limit", "daily_limit"] },
+  standard: { rate_limit: 5, max_concurrent: 3, daily_limit: 6 },
+  enterprise: { rate_limit: 8, max_concurrent: 4, daily_limit: 8 },
+  watched: { rate_limit: 2, max_concurrent: 3, daily_limit: 3, shadow: ["rate_limit", "daily_limit"] },
 };
 /** A request as the model knows it, with its ADMIT as it would be sent. */
 export interface Sent {
@@ -87,12 +87,12 @@ async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
 }
 
 const NAMES = {
-  rate_limit: "rateLimit",
-  max_concurrent: "maxConcurrent",
-  daily_limit: "dailyLimit",
+  rate_limit: "rate_limit",
+  max_concurrent: "max_concurrent",
+  daily_limit: "daily_limit",
 } as const;
 
-const FIRST_LIMITS = { rateLimit: 4, maxConcurrent: 3, dailyLimit: 5 };
+const FIRST_LIMITS = { rate_limit: 4, max_concurrent: 3, daily_limit: 5 };
 
 async function addKey(
   run: Run,

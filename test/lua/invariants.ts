@@ -86,7 +86,7 @@ async function checkSharedSlots(run: Run): Promise<void> {
 /** 4: no interval of 60 s and no day has more admissions than the limit ever allowed. */
 function checkLimits(run: Run, records: readonly Fields[]): void {
   for (const { keyId } of run.refs) {
-    const { rateLimit, dailyLimit } = run.widest.get(keyId)!;
+    const { rate_limit, daily_limit } = run.widest.get(keyId)!;
     const admitted = records.filter(
       ({ key_id, admitted_at }) => key_id === keyId && admitted_at !== undefined,
     );
@@ -95,14 +95,14 @@ function checkLimits(run: Run, records: readonly Fields[]): void {
       .map(({ admitted_at }) => Number(admitted_at));
     for (const end of stamps) {
       const inside = stamps.filter((stamp) => stamp > end - WINDOW_MS && stamp <= end).length;
-      must(inside <= rateLimit, "4: never more than the limit in 60 s");
+      must(inside <= rate_limit, "4: never more than the limit in 60 s");
     }
     const days = new Map<number, number>();
     for (const { admitted_at } of admitted.filter(({ void_at }) => void_at === undefined)) {
       const day = Math.floor(Number(admitted_at) / DAY_MS);
       days.set(day, (days.get(day) ?? 0) + 1);
     }
-    must(Math.max(0, ...days.values()) <= dailyLimit, "4: never more than the limit in a day");
+    must(Math.max(0, ...days.values()) <= daily_limit, "4: never more than the limit in a day");
   }
 }
 
@@ -134,7 +134,7 @@ async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> 
   const expires = async (name: string): Promise<boolean> => (await redis.pttl(name)) > 0;
   const ofKeys = run.refs.map(async ({ keyId, names }) => {
     const entries = await redis.llen(names.window);
-    must(entries <= run.widest.get(keyId)!.rateLimit, "a window holds no more than its limit");
+    must(entries <= run.widest.get(keyId)!.rate_limit, "a window holds no more than its limit");
     const expiring = await Promise.all(Object.values(names).map(expires));
     must(!expiring.includes(true), "money, holds and slots never expire");
   });

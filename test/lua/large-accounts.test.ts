@@ -85,7 +85,7 @@ test(
 
 test("an account with many keys gets limits over all of them while tasks are open", TIMEOUT, async () => {
   const { accountId, partition } = account;
-  await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * MANY } }, cliActor("test"));
+  await patchAccount(nodes(), accountId, { limits: { max_concurrent: 2 * MANY } }, cliActor("test"));
   expect(await redis.scard(accountNames(partition, accountId).slots)).toBe(MANY);
 });
 
@@ -93,7 +93,7 @@ test("what is wrong in any slice of a large account is found", TIMEOUT, async ()
   const { accountId, partition, keyId, requestId } = smaller;
   const { slots } = accountNames(partition, accountId);
   const record = (key: number): string => requestName(partition, requestId(key, 1));
-  await patchAccount(nodes(), accountId, { limits: { maxConcurrent: 2 * SEVERAL } }, cliActor("test"));
+  await patchAccount(nodes(), accountId, { limits: { max_concurrent: 2 * SEVERAL } }, cliActor("test"));
   await redis.sadd(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
   await redis.hset(record(2500), "state", "void");
   await redis.hset(keyNames(partition, keyId(3500)).key, "day_count", 0);

@@ -123,7 +123,7 @@ const found = async (ledger: Ledger): Promise<string[]> => {
 
 test("a sound ledger of an account with limits over its keys has no violation", async () => {
   const { stage, key, other, verify } = await givenLedger();
-  await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId, other.keyId]);
+  await setAccountLimits(stage, key, { max_concurrent: 9 }, [key.keyId, other.keyId]);
   expect((await verify()).violations).toEqual([]);
 });
 
@@ -382,7 +382,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     "an account with limits that misses an open task",
     ["slots"],
     async ({ stage, redis, key, other, requests, partition, accountId }) => {
-      await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId, other.keyId]);
+      await setAccountLimits(stage, key, { max_concurrent: 9 }, [key.keyId, other.keyId]);
       await redis.srem(accountNames(partition, accountId).slots, requests.bound.requestId);
     },
   ],
@@ -390,7 +390,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     "an account with limits that has a slot of an ended task",
     ["slots"],
     async ({ stage, redis, key, other, requests, partition, accountId }) => {
-      await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId, other.keyId]);
+      await setAccountLimits(stage, key, { max_concurrent: 9 }, [key.keyId, other.keyId]);
       await redis.sadd(accountNames(partition, accountId).slots, requests.completed.requestId);
     },
   ],
@@ -555,7 +555,7 @@ test.each([
   const partition = partitionOf(accountId, await partitionsOf(oneNode(connection.redis)));
   const stage = createStage(connection, { partition });
   stage.clock.nowMs = Date.UTC(2031, 4, 6) + startHours * HOUR_MS;
-  const key = await stage.givenKey({ accountId, credits: 1000, dailyLimit: 9 });
+  const key = await stage.givenKey({ accountId, credits: 1000, daily_limit: 9 });
   const admitAndBind = () => stage.givenTask(stage.request(key));
   const complaints = async () =>
     (await verifyLedger(oneNode(connection.redis), { accountIds: [accountId] })).violations.map(

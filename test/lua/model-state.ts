@@ -81,7 +81,7 @@ export interface ModelKey {
   /** When a request that was charged without an admission was the first of its month; 0: none was. */
   monthBeganMs: number;
   /** The cap of a month. */
-  monthlyCredits?: number;
+  monthly_credits?: number;
 }
 
 export interface ModelRequest {
@@ -230,9 +230,9 @@ export function sharedOf(world: World, account: ModelAccount) {
     marks.filter((mark) => mark.counted && Math.floor(mark.clockMs / DAY_MS) === wanted).length;
   const storedDay = Math.max(...marks.map((mark) => Math.floor(mark.clockMs / DAY_MS)));
   return {
-    rateLimit: limits.rateLimit ?? Number.POSITIVE_INFINITY,
-    maxConcurrent: limits.maxConcurrent ?? Number.POSITIVE_INFINITY,
-    dailyLimit: limits.dailyLimit ?? Number.POSITIVE_INFINITY,
+    rate_limit: limits.rate_limit ?? Number.POSITIVE_INFINITY,
+    max_concurrent: limits.max_concurrent ?? Number.POSITIVE_INFINITY,
+    daily_limit: limits.daily_limit ?? Number.POSITIVE_INFINITY,
     clockMs,
     stamps: inWindow.map((mark) => mark.clockMs).sort((a, b) => a - b),
     day,
@@ -282,14 +282,14 @@ export function numbersOf(world: World, key?: ModelKey): Reply {
   const { nowMs } = world;
   if (!key) return [nowMs, 0, 0, nowMs, 0, 0, ""];
   const own = limitsOf(world, key);
-  let window = { limit: own.rateLimit, stamps: windowOf(world, key) };
-  let slots = { limit: own.maxConcurrent, active: activeOf(world, key) };
+  let window = { limit: own.rate_limit, stamps: windowOf(world, key) };
+  let slots = { limit: own.max_concurrent, active: activeOf(world, key) };
   const shared = sharedOf(world, key.account);
   // Whichever leaves less.
-  if (shared && shared.rateLimit - shared.stamps.length < window.limit - window.stamps.length)
-    window = { limit: shared.rateLimit, stamps: shared.stamps };
-  if (shared && shared.maxConcurrent - shared.slots.length < slots.limit - slots.active)
-    slots = { limit: shared.maxConcurrent, active: shared.slots.length };
+  if (shared && shared.rate_limit - shared.stamps.length < window.limit - window.stamps.length)
+    window = { limit: shared.rate_limit, stamps: shared.stamps };
+  if (shared && shared.max_concurrent - shared.slots.length < slots.limit - slots.active)
+    slots = { limit: shared.max_concurrent, active: shared.slots.length };
   const [oldest] = window.stamps;
   return [
     nowMs,
@@ -304,7 +304,7 @@ export function numbersOf(world: World, key?: ModelKey): Reply {
 
 /** Of a key that ends or has a cap, these follow its tier. */
 function tierOf(world: World, key: ModelKey): string {
-  const { tier, expiresAtMs, monthlyCredits: cap } = key;
+  const { tier, expiresAtMs, monthly_credits: cap } = key;
   if (expiresAtMs === undefined && cap === undefined) return tier;
   return [tier, expiresAtMs ?? "-", cap ?? "-", cap === undefined ? "-" : spentOf(world, key).credits].join(
     " ",

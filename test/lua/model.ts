@@ -61,29 +61,29 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     return !shadow.includes(limit);
   };
   const stamps = windowOf(world, key);
-  if (stamps.length >= limits.rateLimit && refuses("rate_limit", "r")) {
-    return answer("rate_limited", waitFor(stamps, limits.rateLimit, nowMs), "key");
+  if (stamps.length >= limits.rate_limit && refuses("rate_limit", "r")) {
+    return answer("rate_limited", waitFor(stamps, limits.rate_limit, nowMs), "key");
   }
   const shared = sharedOf(world, key.account);
-  if (shared && shared.stamps.length >= shared.rateLimit)
-    return answer("rate_limited", waitFor(shared.stamps, shared.rateLimit, nowMs), "account");
+  if (shared && shared.stamps.length >= shared.rate_limit)
+    return answer("rate_limited", waitFor(shared.stamps, shared.rate_limit, nowMs), "account");
   const day = Math.floor(clockOf(world, key) / DAY_MS);
-  if (usedToday(world, key) >= limits.dailyLimit && refuses("daily_limit", "d")) {
-    const [limit, used] = [limits.dailyLimit, usedToday(world, key)].map(String);
+  if (usedToday(world, key) >= limits.daily_limit && refuses("daily_limit", "d")) {
+    const [limit, used] = [limits.daily_limit, usedToday(world, key)].map(String);
     return answer("daily_limited", (day + 1) * DAY_MS - nowMs, "key", limit!, used!);
   }
-  if (shared && shared.dayCount >= shared.dailyLimit) {
-    const [limit, used] = [shared.dailyLimit, shared.dayCount].map(String);
+  if (shared && shared.dayCount >= shared.daily_limit) {
+    const [limit, used] = [shared.daily_limit, shared.dayCount].map(String);
     return answer("daily_limited", (shared.day + 1) * DAY_MS - nowMs, "account", limit!, used!);
   }
-  if (activeOf(world, key) >= limits.maxConcurrent && refuses("max_concurrent", "c")) {
+  if (activeOf(world, key) >= limits.max_concurrent && refuses("max_concurrent", "c")) {
     return answer("concurrency_limited", "key", clearedInMs(world, key.account, slotsOf(world, key)));
   }
-  if (shared && shared.slots.length >= shared.maxConcurrent)
+  if (shared && shared.slots.length >= shared.max_concurrent)
     return answer("concurrency_limited", "account", clearedInMs(world, key.account, shared.slots));
   const spent = spentOf(world, key).credits;
-  if (key.monthlyCredits !== undefined && spent + price > key.monthlyCredits)
-    return answer("spend_capped", String(key.monthlyCredits), String(spent));
+  if (key.monthly_credits !== undefined && spent + price > key.monthly_credits)
+    return answer("spend_capped", String(key.monthly_credits), String(spent));
   const spendable = spendableOf(world, key.account);
   if (spendable < price) return answer("insufficient_credits", String(spendable));
 
@@ -440,10 +440,10 @@ export function credits(world: World, key: ModelKey): Reply {
   const { status = "" } = account;
   if (status === "closed") return ["account_suspended", ...numbersOf(world, key), status];
   const money = [String(spendableOf(world, account)), String(account.totalUsed), account.totalRequests];
-  const { dailyLimit } = limitsOf(world, key);
+  const { daily_limit } = limitsOf(world, key);
   const shared = sharedOf(world, account);
-  const isShared = shared && shared.dailyLimit - shared.dayCount < dailyLimit - usedToday(world, key);
-  return ["known", ...numbersOf(world, key), status, isShared ? shared.dailyLimit : dailyLimit, ...money];
+  const isShared = shared && shared.daily_limit - shared.dayCount < daily_limit - usedToday(world, key);
+  return ["known", ...numbersOf(world, key), status, isShared ? shared.daily_limit : daily_limit, ...money];
 }
 
 const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelRequest, b: ModelRequest) =>

@@ -106,7 +106,7 @@ const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknow
       cliActor(),
     ),
   "a key's limits": async (nodes, { key }) =>
-    changeKey(nodes, await findKey(nodes, key.keyId), { rateLimit: 7 }, cliActor()),
+    changeKey(nodes, await findKey(nodes, key.keyId), { limits: { rate_limit: 7 } }, cliActor()),
   "the release of a hold": (nodes, { name }) => releaseTask(nodes, `req_held_${name}`, cliActor()),
   "the release of a task": (nodes, { name }) => releaseTask(nodes, `task_${name}`, cliActor()),
   "a rotation": async (nodes, { key }) => {
@@ -170,7 +170,7 @@ describe.each([
     }
     expect(await everythingOn(older)).toEqual(before);
     expect(await findKey(nodes, given.key.keyId)).toMatchObject({
-      limits: { rateLimit: 7 },
+      limits: { rate_limit: 7 },
       revokedAtMs: expect.any(Number),
     });
   });

@@ -77,7 +77,12 @@ async function operate(nodes: RedisNodes): Promise<object> {
     await revokeKey(nodes, await findKey(nodes, second.key), cliActor()),
     await revokeKey(nodes, await findKey(nodes, second.key), cliActor()),
   ];
-  await changeKey(nodes, await findKey(nodes, third.keyId), { tier: "enterprise", rateLimit: 7 }, cliActor());
+  await changeKey(
+    nodes,
+    await findKey(nodes, third.keyId),
+    { tier: "enterprise", limits: { rate_limit: 7 } },
+    cliActor(),
+  );
   const releases = [
     await releaseTask(nodes, "task_3", cliActor()),
     await releaseTask(nodes, "req_held_4", cliActor()),

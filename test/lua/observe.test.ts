@@ -295,15 +295,15 @@ test("an observation of what has no task writes nothing", async () => {
 });
 
 test("the slot that comes back is the creating key's, the numbers are the polling key's", async () => {
-  const creator = await stage.givenKey({ maxConcurrent: 2 });
-  const poller = await stage.givenKey({ accountId: creator.accountId, maxConcurrent: 5 });
+  const creator = await stage.givenKey({ max_concurrent: 2 });
+  const poller = await stage.givenKey({ accountId: creator.accountId, max_concurrent: 5 });
   const [task, own] = [stage.request(creator), stage.request(poller)];
   await stage.givenTask(task);
   await stage.givenTask(own);
   const { state } = await stage.observe(task, "completed", { poller });
-  expect(state).toMatchObject({ maxConcurrent: 5, active: 1 });
+  expect(state).toMatchObject({ concurrentLimit: 5, active: 1 });
   expect((await stage.store.inspect(creator, stage.tiers)).state).toMatchObject({
-    maxConcurrent: 2,
+    max_concurrent: 2,
     active: 0,
   });
 });

@@ -65,7 +65,7 @@ test("an account is created, changed and read, and a stale revision changes noth
     label: "Ann's shop",
     metadata,
     status: "active",
-    limits: { rateLimit: null, maxConcurrent: null, dailyLimit: null },
+    limits: { rate_limit: null, max_concurrent: null, daily_limit: null },
     balance: 0,
     held: 0,
     totalUsed: 0,
@@ -76,13 +76,13 @@ test("an account is created, changed and read, and a stale revision changes noth
   const { accountId } = created;
   expect(await readAccountObject(nodes, accountId)).toEqual(created);
   await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject({ code: "conflict" });
-  const limits = { rateLimit: 9, dailyLimit: 100 };
+  const limits = { rate_limit: 9, daily_limit: 100 };
   const changed = await patchAccount(nodes, accountId, { status: "suspended", limits }, BOB, {
     ifRevisions: [0],
   });
   expect(changed).toMatchObject({
     status: "suspended",
-    limits: { ...limits, maxConcurrent: null },
+    limits: { ...limits, max_concurrent: null },
     revision: 1,
   });
   await expect(
@@ -92,10 +92,10 @@ test("an account is created, changed and read, and a stale revision changes noth
   });
   const same = await patchAccount(nodes, accountId, { status: "suspended" }, BOB, { ifRevisions: [1] });
   expect(same).toEqual(changed);
-  const removed = { label: null, metadata: null, status: "active", limits: { rateLimit: null } } as const;
+  const removed = { label: null, metadata: null, status: "active", limits: { rate_limit: null } } as const;
   expect(await patchAccount(nodes, accountId, removed, BOB)).toMatchObject({
     ...removed,
-    limits: { rateLimit: null, dailyLimit: 100 },
+    limits: { rate_limit: null, daily_limit: 100 },
     revision: 2,
   });
   expect(await auditOf(accountId)).toMatchObject([
@@ -142,7 +142,7 @@ test("an account that does not exist is not changed into one", async () => {
   await expect(patchAccount(nodes, accountId, { label: "x" }, ANN)).rejects.toMatchObject({
     code: "not_found",
   });
-  await expect(patchAccount(nodes, accountId, { limits: { rateLimit: 1.5 } }, ANN)).rejects.toMatchObject({
+  await expect(patchAccount(nodes, accountId, { limits: { rate_limit: 1.5 } }, ANN)).rejects.toMatchObject({
     path: "limits/rate_limit",
   });
   expect(await redis.client.exists(accountNames(partitionOf(accountId, 64), accountId).account)).toBe(0);
@@ -151,18 +151,29 @@ test("an account that does not exist is not changed into one", async () => {
 // Guarantee: a shop that lost the answer asks again, and has one key; the secret is shown once.
 test("one Idempotency-Key makes one key, for concurrent calls and for repeats, and another body is refused", async () => {
   const { accountId } = await createAccount(nodes, {}, ANN);
-  const options = { accountId, idempotencyKey: "order-17", label: "backend", monthlyCredits: 500 };
+  const options = {
+    accountId,
+    idempotencyKey: "order-17",
+    label: "backend",
+    limits: { monthly_credits: 500 },
+  };
   const issued = await Promise.all(times(5, () => issueKeyOnce(nodes, options, ANN)));
   const secrets = issued.flatMap(({ key }) => key ?? []);
   expect(secrets).toHaveLength(1);
   expect(new Set(issued.map(({ keyId }) => keyId)).size).toBe(1);
   const { keyId } = issued[0]!;
   expect(await issueKeyOnce(nodes, options, ANN)).toEqual({ keyId, accountId });
-  await expect(issueKeyOnce(nodes, { ...options, monthlyCredits: 501 }, ANN)).rejects.toMatchObject({
+  await expect(
+    issueKeyOnce(nodes, { ...options, limits: { monthly_credits: 501 } }, ANN),
+  ).rejects.toMatchObject({
     code: "conflict",
     path: "Idempotency-Key",
   });
-  expect(await findKey(nodes, secrets[0]!)).toMatchObject({ keyId, label: "backend", monthlyCredits: 500 });
+  expect(await findKey(nodes, secrets[0]!)).toMatchObject({
+    keyId,
+    label: "backend",
+    limits: { monthly_credits: 500 },
+  });
   expect((await issueKeyOnce(nodes, { ...options, idempotencyKey: "order-18" }, ANN)).keyId).not.toBe(keyId);
   expect((await auditOf(accountId)).map(({ action }) => action)).toEqual([
     "account.create",

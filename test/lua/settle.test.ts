@@ -103,13 +103,13 @@ test("a task id belongs to the first request that got it, over all accounts and 
 });
 
 test("a late BIND is charged when the balance allows, and takes its slot above the limit", async () => {
-  const key = await stage.givenKey({ credits: 20, maxConcurrent: 1 });
+  const key = await stage.givenKey({ credits: 20, max_concurrent: 1 });
   const [late, other] = [stage.request(key), stage.request(key)];
   await stage.admit(late);
   await stage.void(late, "refused");
   await stage.admit(other);
   expect(await stage.bind(late)).toBe("late");
-  expect((await stage.credits(key)).state).toMatchObject({ active: 2, maxConcurrent: 1 });
+  expect((await stage.credits(key)).state).toMatchObject({ active: 2, concurrentLimit: 1 });
   expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 10, active: 2 });
   expect(await stage.held(key)).toBe(10);
   expect(await stage.bind(late)).toBe("bound");
@@ -259,7 +259,7 @@ test.each([
   ["on the day of its admission", 0, "1"],
   ["on another day", 12 * HOUR_MS, "0"],
 ])("a late BIND %s counts towards that day", async (_, afterMs, counted) => {
-  const key = await stage.givenKey({ dailyLimit: 1 });
+  const key = await stage.givenKey({ daily_limit: 1 });
   const [late, other] = [stage.request(key), stage.request(key)];
   await stage.admit(late);
   await stage.void(late, "refused");
@@ -276,7 +276,7 @@ test.each([
 });
 
 test("VOID gives back hold, slot and the day's count; the window entry and the request's count stay", async () => {
-  const key = await stage.givenKey({ rateLimit: 5, dailyLimit: 1 });
+  const key = await stage.givenKey({ rate_limit: 5, daily_limit: 1 });
   const generation = stage.request(key);
   await stage.admit(generation);
   await stage.void(generation, "refused");
@@ -292,7 +292,7 @@ test("VOID gives back hold, slot and the day's count; the window entry and the r
 });
 
 test("VOID unsent also takes back the window entry and the request's count", async () => {
-  const key = await stage.givenKey({ rateLimit: 5 });
+  const key = await stage.givenKey({ rate_limit: 5 });
   const [kept, unsent] = [stage.request(key), stage.request(key)];
   await stage.admit(kept);
   await stage.admit(unsent);

@@ -177,7 +177,7 @@ async function ofLimited<T>(given: () => Promise<T>): Promise<T> {
 /** An account with a held request, one whose task runs and one that has ended, each admitted at another ms. */
 async function givenAccount(): Promise<KeyRef> {
   const key = await stage.givenKey();
-  if (hasLimits) await setAccountLimits(stage, key, { rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 });
+  if (hasLimits) await setAccountLimits(stage, key, { rate_limit: 99, max_concurrent: 99, daily_limit: 99 });
   const requests = times(3, () => stage.request(key));
   for (const [at, request] of requests.entries()) {
     stage.clock.nowMs++;

@@ -36,9 +36,9 @@ beforeEach(() => {
 });
 
 /** A key that may spend so much in a month. */
-async function givenKey(monthlyCredits: number, credits = 1000): Promise<KeyRef> {
+async function givenKey(monthly_credits: number, credits = 1000): Promise<KeyRef> {
   const key = await stage.givenKey({ credits });
-  await stage.redis.hset(key.names.key, "monthly_credits", monthlyCredits);
+  await stage.redis.hset(key.names.key, "monthly_credits", monthly_credits);
   return key;
 }
 
@@ -382,7 +382,7 @@ test("each script answers when a key ends, its cap, and what it has spent of tha
   const key = await givenKey(40);
   const expiresAtMs = stage.clock.nowMs + DAY;
   await stage.redis.hset(key.names.key, "expires_at", expiresAtMs);
-  const terms = (spent: number) => ({ expiresAtMs, monthlyCredits: 40, spent });
+  const terms = (spent: number) => ({ expiresAtMs, cap: 40, spent });
   const inspect = () => stage.store.inspect(key, stage.tiers);
   expect(await inspect()).toMatchObject({ tier: "standard", terms: terms(0) });
   expect(await stage.admit(stage.request(key, { price: 10 }))).toMatchObject({
@@ -397,7 +397,7 @@ test("each script answers when a key ends, its cap, and what it has spent of tha
   expect(await stage.credits(key)).toMatchObject({ tier: "standard", terms: terms(10) });
   await stage.redis.hdel(key.names.key, "monthly_credits");
   expect((await inspect()).terms).toEqual({
-    ...{ expiresAtMs, monthlyCredits: Number.POSITIVE_INFINITY },
+    ...{ expiresAtMs, cap: Number.POSITIVE_INFINITY },
     spent: 0,
   });
   await stage.redis.hdel(key.names.key, "expires_at");

@@ -197,10 +197,10 @@ async function operate(run: Run, command: Operation): Promise<void> {
   const { names } = run.refs[command.key]!;
   switch (command.kind) {
     case "limits": {
-      const { rateLimit, maxConcurrent, dailyLimit } = command;
-      key.own = { rateLimit, maxConcurrent, dailyLimit };
+      const { rate_limit, max_concurrent, daily_limit } = command;
+      key.own = { rate_limit, max_concurrent, daily_limit };
       run.widest.set(key.keyId, widest(run.widest.get(key.keyId)!, key.own as Limits));
-      const fields = { rate_limit: rateLimit, max_concurrent: maxConcurrent, daily_limit: dailyLimit };
+      const fields = { rate_limit, max_concurrent, daily_limit };
       await stage.redis.hset(names.key, fields);
       return;
     }
@@ -217,23 +217,23 @@ async function operate(run: Run, command: Operation): Promise<void> {
       return;
     }
     case "cap": {
-      const { monthlyCredits } = command;
-      if (monthlyCredits === undefined) {
-        delete key.monthlyCredits;
+      const { monthly_credits } = command;
+      if (monthly_credits === undefined) {
+        delete key.monthly_credits;
         await stage.redis.hdel(names.key, "monthly_credits");
       } else {
-        key.monthlyCredits = monthlyCredits;
-        await stage.redis.hset(names.key, "monthly_credits", monthlyCredits);
+        key.monthly_credits = monthly_credits;
+        await stage.redis.hset(names.key, "monthly_credits", monthly_credits);
       }
       return;
     }
     case "account limits": {
       const { account } = key;
-      const { rateLimit, maxConcurrent, dailyLimit } = command;
-      const limits = { rateLimit, maxConcurrent, dailyLimit };
+      const { rate_limit, max_concurrent, daily_limit } = command;
+      const limits = { rate_limit, max_concurrent, daily_limit };
       const keyIds = world.keys.filter((one) => one.account === account).map(({ keyId }) => keyId);
       await setAccountLimits(stage, run.refs[command.key]!, limits, keyIds);
-      if (rateLimit === undefined && maxConcurrent === undefined && dailyLimit === undefined) {
+      if (rate_limit === undefined && max_concurrent === undefined && daily_limit === undefined) {
         delete account.limits;
       } else {
         if (!account.limits) account.limitsTurn++;
@@ -259,9 +259,9 @@ const definedOnly = (limits: { [Name in keyof Limits]: number | undefined }): Pa
   Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
 
 const widest = (a: Limits, b: Limits): Limits => ({
-  rateLimit: Math.max(a.rateLimit, b.rateLimit),
-  maxConcurrent: Math.max(a.maxConcurrent, b.maxConcurrent),
-  dailyLimit: Math.max(a.dailyLimit, b.dailyLimit),
+  rate_limit: Math.max(a.rate_limit, b.rate_limit),
+  max_concurrent: Math.max(a.max_concurrent, b.max_concurrent),
+  daily_limit: Math.max(a.daily_limit, b.daily_limit),
 });
 
 export function same(actual: unknown, expected: unknown, where: string): void {

@@ -87,9 +87,9 @@ test("of more open requests than are looked at, a part stands for all", async ()
   const stage = createStage(connection, { clock: "redis", partition: 20 });
   const key = await stage.givenKey({
     credits: 100_000,
-    rateLimit: 3000,
-    maxConcurrent: 3000,
-    dailyLimit: 3000,
+    rate_limit: 3000,
+    max_concurrent: 3000,
+    daily_limit: 3000,
   });
   const before = await surveys.take();
   await Promise.all(times(1200, () => stage.admit(stage.request(key))));

@@ -55,8 +55,8 @@ test("keys are counted as they are made, moved to another tier, rotated and revo
   const [first, second, third] = await Promise.all(keys.map(({ keyId }) => findKey(nodes, keyId)));
   expect(await counted()).toEqual({ gold: 3 });
   await changeKey(nodes, first!, { tier: "silver" }, cliActor());
-  await changeKey(nodes, first!, { tier: "silver", rateLimit: 5 }, cliActor());
-  await changeKey(nodes, second!, { rateLimit: 5 }, cliActor());
+  await changeKey(nodes, first!, { tier: "silver", limits: { rate_limit: 5 } }, cliActor());
+  await changeKey(nodes, second!, { limits: { rate_limit: 5 } }, cliActor());
   expect(await counted()).toEqual({ gold: 2, silver: 1 });
   const { keyId } = await rotateKey(nodes, second!, 60_000, cliActor());
   expect(await counted(), "the old key is good until the overlap ends").toEqual({ gold: 3, silver: 1 });

@@ -47,12 +47,12 @@ const bindOf = (request: number): Command => ({ kind: "bind", request, task: "ow
 const keysExpire: Command[] = [wait(8 * DAY), { kind: "credits", key: 0 }, wait(-8 * DAY)];
 
 /** Limits that refuse nothing. */
-const ROOMY: Command = { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 };
+const ROOMY: Command = { kind: "limits", key: 0, rate_limit: 99, max_concurrent: 99, daily_limit: 99 };
 
 /** Two keys of one account with room for everything, so that only limits of the account refuse. */
 const SPACIOUS: Command[] = [
-  { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 },
-  { kind: "limits", key: 1, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 },
+  { kind: "limits", key: 0, rate_limit: 99, max_concurrent: 99, daily_limit: 99 },
+  { kind: "limits", key: 1, rate_limit: 99, max_concurrent: 99, daily_limit: 99 },
   { kind: "recharge", key: 0, amount: 1000, reference: 9 },
 ];
 
@@ -205,8 +205,8 @@ const RARE_TURNS: Command[][] = [
   ]),
   // One, then all of the slots of a key or of an account have an unknown outcome; then the first hold is due and void.
   ...[
-    [ROOMY, { ...ROOMY, maxConcurrent: 2 } as Command],
-    [...SPACIOUS, { kind: "account limits", key: 0, maxConcurrent: 2 } as Command],
+    [ROOMY, { ...ROOMY, max_concurrent: 2 } as Command],
+    [...SPACIOUS, { kind: "account limits", key: 0, max_concurrent: 2 } as Command],
   ].map((limited) => [
     ...limited,
     submit(0),
@@ -297,13 +297,13 @@ const RARE_TURNS: Command[][] = [
     wait(13 * HOUR),
     submit(0),
     { kind: "void", request: 1, reason: "refused" },
-    { kind: "limits", key: 0, rateLimit: 5, maxConcurrent: 4, dailyLimit: 1 },
+    { kind: "limits", key: 0, rate_limit: 5, max_concurrent: 4, daily_limit: 1 },
     submit(0),
   ],
   // A lowered limit says when one more fits, not when the first of many leaves.
   [
     ...[1, 2, 3].flatMap(() => [submit(0), wait(SECOND)]),
-    { kind: "limits", key: 0, rateLimit: 2, maxConcurrent: 4, dailyLimit: 9 },
+    { kind: "limits", key: 0, rate_limit: 2, max_concurrent: 4, daily_limit: 9 },
     submit(0),
   ],
   // One entry has left a window, several have not: the oldest of those says when the next one leaves.
@@ -366,7 +366,7 @@ const RARE_TURNS: Command[][] = [
   // Limits of an account over its two keys: window, day and slots are those of both, and refuse in this order.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 3, maxConcurrent: 2, dailyLimit: 5 },
+    { kind: "account limits", key: 0, rate_limit: 3, max_concurrent: 2, daily_limit: 5 },
     submit(0),
     submit(1),
     submit(0),
@@ -388,7 +388,7 @@ const RARE_TURNS: Command[][] = [
   // What was refused frees the account's slot and its day, but not its window; what was not sent frees that too.
   ...(["refused", "unsent"] as const).map((reason): Command[] => [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 2, maxConcurrent: 1, dailyLimit: 2 },
+    { kind: "account limits", key: 0, rate_limit: 2, max_concurrent: 1, daily_limit: 2 },
     ...[submit(1), voided(reason), submit(0), voided(reason), submit(1)],
     wait(61 * SECOND),
     ...[submit(1), submit(0)],
@@ -398,7 +398,7 @@ const RARE_TURNS: Command[][] = [
   // It takes back its window entry although its hold had ended before.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 1 },
+    { kind: "account limits", key: 0, rate_limit: 1 },
     { ...submit(1), retentionMs: DAY } as Asking,
     wait(59 * SECOND),
     voided("released"),
@@ -414,22 +414,22 @@ const RARE_TURNS: Command[][] = [
   [
     ...SPACIOUS,
     ...[submit(0), submit(1), submit(1), bound],
-    { kind: "account limits", key: 1, maxConcurrent: 4, dailyLimit: 3, rateLimit: 9 },
+    { kind: "account limits", key: 1, max_concurrent: 4, daily_limit: 3, rate_limit: 9 },
     ...[submit(0), submit(1)],
     said("completed"),
     { kind: "account limits", key: 1 },
     ...[submit(0), submit(1)],
-    { kind: "account limits", key: 1, dailyLimit: 2, rateLimit: 2 },
+    { kind: "account limits", key: 1, daily_limit: 2, rate_limit: 2 },
     ...[submit(0), { kind: "void", request: 4, reason: "unsent" } as Command, submit(0), submit(1)],
-    { kind: "account limits", key: 1, dailyLimit: 2, maxConcurrent: 9 },
+    { kind: "account limits", key: 1, daily_limit: 2, max_concurrent: 9 },
     submit(1),
-    { kind: "account limits", key: 1, maxConcurrent: 9 },
+    { kind: "account limits", key: 1, max_concurrent: 9 },
     submit(1),
   ],
   // A late one takes a slot of its account again, above its limit, and counts in its day, but not in another one.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, maxConcurrent: 1, dailyLimit: 3 },
+    { kind: "account limits", key: 0, max_concurrent: 1, daily_limit: 3 },
     ...lost(submit(0)),
     submit(1),
     bindOf(1),
@@ -445,7 +445,7 @@ const RARE_TURNS: Command[][] = [
   ],
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, dailyLimit: 3 },
+    { kind: "account limits", key: 0, daily_limit: 3 },
     ...lost(submit(0)),
     wait(12 * HOUR),
     submit(1),
@@ -455,15 +455,15 @@ const RARE_TURNS: Command[][] = [
   // Two at the same moment, and one of them was not sent.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 2 },
+    { kind: "account limits", key: 0, rate_limit: 2 },
     ...[submit(0), submit(1), voided("unsent"), submit(0), submit(1)],
   ],
   // A limit that is changed begins nothing anew.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 1 },
+    { kind: "account limits", key: 0, rate_limit: 1 },
     submit(0),
-    { kind: "account limits", key: 0, rateLimit: 1, dailyLimit: 1 },
+    { kind: "account limits", key: 0, rate_limit: 1, daily_limit: 1 },
     submit(1),
     voided("unsent"),
     { kind: "void", request: 1, reason: "unsent" },
@@ -472,16 +472,16 @@ const RARE_TURNS: Command[][] = [
   // The lower limit of a day leaves more.
   [
     ...SPACIOUS,
-    { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 3 },
+    { kind: "limits", key: 0, rate_limit: 99, max_concurrent: 99, daily_limit: 3 },
     ...[submit(0), submit(0)],
-    { kind: "account limits", key: 0, dailyLimit: 2 },
+    { kind: "account limits", key: 0, daily_limit: 2 },
     { kind: "credits", key: 0 },
     { kind: "credits", key: 1 },
   ],
   // A hold of the day before is given back to no day.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, dailyLimit: 2 },
+    { kind: "account limits", key: 0, daily_limit: 2 },
     { ...submit(0), retentionMs: DAY } as Asking,
     wait(13 * HOUR),
     submit(1),
@@ -492,7 +492,7 @@ const RARE_TURNS: Command[][] = [
   // The account's clock does not go back either; a request without a record takes a slot.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 1, dailyLimit: 2, maxConcurrent: 2 },
+    { kind: "account limits", key: 0, rate_limit: 1, daily_limit: 2, max_concurrent: 2 },
     wait(12 * HOUR),
     submit(0),
     wait(-HOUR),
@@ -503,7 +503,7 @@ const RARE_TURNS: Command[][] = [
   // Over midnight and back: a key that never saw the next day finds the account's day used up all the same.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, dailyLimit: 1 },
+    { kind: "account limits", key: 0, daily_limit: 1 },
     wait(12 * HOUR),
     submit(0),
     wait(-HOUR),
@@ -512,19 +512,19 @@ const RARE_TURNS: Command[][] = [
   // After the account's limit was lowered, the wait is until one more fits. Several have left the window.
   [
     ...SPACIOUS,
-    { kind: "account limits", key: 0, rateLimit: 9 },
+    { kind: "account limits", key: 0, rate_limit: 9 },
     ...[20, 10, 10, 5].flatMap((seconds, at) => [...settled(at % 2), wait(seconds * SECOND)]),
-    { kind: "account limits", key: 0, rateLimit: 2 },
+    { kind: "account limits", key: 0, rate_limit: 2 },
     submit(0),
     wait(30 * SECOND),
     submit(0),
-    { kind: "account limits", key: 0, rateLimit: 0 },
+    { kind: "account limits", key: 0, rate_limit: 0 },
     submit(0),
   ],
   // A cap: what is held counts, a refusal, a refund and a hold that ended give room back, a late one takes it again.
   [
     ROOMY,
-    { kind: "cap", key: 0, monthlyCredits: 30 },
+    { kind: "cap", key: 0, monthly_credits: 30 },
     submit(0, 20),
     submit(0, 20),
     submit(0),
@@ -551,14 +551,14 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     { kind: "bind", request: 3, task: "own" },
     { kind: "observe", request: 3, tasks: false, status: "failed", refundFailed: true },
-    { kind: "cap", key: 0, monthlyCredits: 80 },
+    { kind: "cap", key: 0, monthly_credits: 80 },
     submit(0),
   ],
   // The next month has a cap of its own. What was admitted in the month before gives it no room: a hold, a task; nor does a
   // late one take any.
   [
     ROOMY,
-    { kind: "cap", key: 0, monthlyCredits: 40 },
+    { kind: "cap", key: 0, monthly_credits: 40 },
     { ...submit(0, 20), retentionMs: 40 * DAY } as Asking,
     { ...submit(0, 20), retentionMs: 40 * DAY } as Asking,
     bound,
@@ -577,7 +577,7 @@ const RARE_TURNS: Command[][] = [
   // A request without a record is charged in the month in which its gateway had it admitted, also where that is a later one.
   [
     ROOMY,
-    { kind: "cap", key: 0, monthlyCredits: 40 },
+    { kind: "cap", key: 0, monthly_credits: 40 },
     submit(0, 20),
     planned,
     bound,
@@ -595,7 +595,7 @@ const RARE_TURNS: Command[][] = [
   ],
   // The last day of May, and the first one of June.
   [
-    { kind: "cap", key: 0, monthlyCredits: 10 },
+    { kind: "cap", key: 0, monthly_credits: 10 },
     submit(0),
     wait(25 * DAY),
     submit(0),
@@ -609,9 +609,9 @@ const RARE_TURNS: Command[][] = [
   [
     submit(0, 20),
     bound,
-    { kind: "cap", key: 0, monthlyCredits: 20 },
+    { kind: "cap", key: 0, monthly_credits: 20 },
     submit(0),
-    { kind: "cap", key: 0, monthlyCredits: undefined },
+    { kind: "cap", key: 0, monthly_credits: undefined },
     submit(0),
   ],
   // Corrected by hand: never below what is held, once per reference, which stands for one thing.
@@ -626,7 +626,7 @@ const RARE_TURNS: Command[][] = [
   ],
   // Refunded by hand, once: not while it runs, not if the end of its task refunded it; it has room under its cap again.
   [
-    { kind: "cap", key: 0, monthlyCredits: 20 },
+    { kind: "cap", key: 0, monthly_credits: 20 },
     submit(0, 20),
     refund(1),
     bound,

@@ -79,8 +79,11 @@ async function givenCustomer(
     label: "production",
     tier,
     credits,
-    limits: { rateLimit: 40, maxConcurrent: 30 },
-    monthlyCredits: accountId === "acme" ? 90_000 : undefined,
+    limits: {
+      rate_limit: 40,
+      max_concurrent: 30,
+      monthly_credits: accountId === "acme" ? 90_000 : undefined,
+    },
   });
   if (accountId === "acme") {
     await manage("PATCH", "/accounts/acme", { limits: { rate_limit: 300, max_concurrent: 60 } });
@@ -89,7 +92,7 @@ async function givenCustomer(
     accountId,
     label: "staging",
     credits: 0,
-    limits: { rateLimit: 3 },
+    limits: { rate_limit: 3 },
     expiresAtMs: Date.now() + 90 * DAY_MS,
   });
   await seedUsage(gateway, accountId, production.keyId, busy);
@@ -120,8 +123,12 @@ async function givenLargeCustomer(gateway: TestGateway): Promise<void> {
     accountId: LARGE,
     label: "Rendering farm in Frankfurt, nightly trailers for all subsidiaries and their agencies",
     credits: 0,
-    limits: { rateLimit: 100_000, maxConcurrent: 20_000, dailyLimit: 20_000_000 },
-    monthlyCredits: 40_000_000_000,
+    limits: {
+      rate_limit: 100_000,
+      max_concurrent: 20_000,
+      daily_limit: 20_000_000,
+      monthly_credits: 40_000_000_000,
+    },
   });
   await seedUsage(gateway, LARGE, keyId, 4_500_000);
   const old = await gateway.givenKey({ accountId: LARGE, label: "before the merger", credits: 0 });
@@ -155,8 +162,7 @@ async function givenTasks(gateway: TestGateway): Promise<Stage> {
     accountId: "acme",
     label: "trailers",
     credits: 0,
-    limits: { rateLimit: 40, maxConcurrent: 30 },
-    monthlyCredits: 50,
+    limits: { rate_limit: 40, max_concurrent: 30, monthly_credits: 50 },
   });
   const generate = async (): Promise<string> =>
     (await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT })).body.data.task_id;

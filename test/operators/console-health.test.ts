@@ -119,7 +119,7 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
 
   // Guarantee: an upstream that is down is not shown as green and ready.
   test("with the upstream down the strip and the line at the top say so, and what to do", async () => {
-    const { key } = await gateway.givenKey({ limits: { maxConcurrent: 100, rateLimit: 1000 } });
+    const { key } = await gateway.givenKey({ limits: { max_concurrent: 100, rate_limit: 1000 } });
     await operator.signIn();
     gateway.generator.behave({ fault: "reset" });
     for (let n = 0; n < 30; n++)

@@ -65,7 +65,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     manage("POST", "tokens", { label: "a colleague's", scopes, accounts: accounts ?? null });
 
   test("the overview draws what goes on, from its own files alone and without a complaint", async () => {
-    const { key } = await gateway.givenKey({ limits: { rateLimit: 2 } });
+    const { key } = await gateway.givenKey({ limits: { rate_limit: 2 } });
     await operator.signIn();
     for (let n = 0; n < 5; n++) await generate(key);
     await page.getByRole("row", { name: /rate_limited 429/ }).waitFor();
@@ -357,7 +357,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("the key after a hundred others shows what it has used, on its page and in the list", async () => {
     const { accountId } = await gateway.givenKey();
     for (let n = 0; n < 103; n++) await gateway.givenKey({ accountId, credits: 0 });
-    const last = await gateway.givenKey({ accountId, limits: { dailyLimit: 77 } });
+    const last = await gateway.givenKey({ accountId, limits: { daily_limit: 77 } });
     await generate(last.key);
     await operator.signIn(`key/${accountId}/${last.keyId}`);
     expect(await operator.tile("Today")).toMatch(/1.*77/);
@@ -845,7 +845,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test.each(["light", "dark"] as const)(
     "in %s all text stands out and all controls have names; a phone shows amount, usage and reason without scrolling sideways",
     async (scheme) => {
-      const { key, keyId, accountId } = await gateway.givenKey({ limits: { rateLimit: 1 } });
+      const { key, keyId, accountId } = await gateway.givenKey({ limits: { rate_limit: 1 } });
       for (let n = 0; n < 2; n++) await generate(key);
       // A good day of a large company.
       const today = new Date().toISOString();

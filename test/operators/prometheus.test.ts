@@ -130,7 +130,7 @@ async function drive(first: TestGateway, second: TestGateway, redis: TestRedis):
     oneNode(redis.client),
     {
       credits: 10_000,
-      limits: { rateLimit: 1000, maxConcurrent: 1000 },
+      limits: { rate_limit: 1000, max_concurrent: 1000 },
     },
     cliActor(),
   );
@@ -138,7 +138,7 @@ async function drive(first: TestGateway, second: TestGateway, redis: TestRedis):
     oneNode(redis.client),
     {
       credits: 10_000,
-      limits: { rateLimit: 1 },
+      limits: { rate_limit: 1 },
       tier: "enterprise",
     },
     cliActor(),

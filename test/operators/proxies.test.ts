@@ -22,7 +22,7 @@ const CREDITS = "/api/v1/credits";
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 const LOAD_MS = 10_000;
 const LOAD_REQUESTS_MAX = 20_000;
-const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 100_000, dailyLimit: 1_000_000 };
+const UNLIMITED = { rate_limit: 100_000, max_concurrent: 100_000, daily_limit: 1_000_000 };
 const UNKNOWN_KEYS = 5;
 
 type Stage = Awaited<ReturnType<typeof givenProxy>>;

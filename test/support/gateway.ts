@@ -92,7 +92,7 @@ export async function givenGateway(
     givenKey: (key: Parameters<typeof issueKey>[1] = {}) =>
       issueKey(
         oneNode(redis),
-        { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 }, ...key },
+        { credits: 1000, limits: { rate_limit: 1000, max_concurrent: 1000 }, ...key },
         cliActor(),
       ),
     request: (method: string, path: string, request: RequestOptions = {}) =>

@@ -125,7 +125,7 @@ export const givenKey = (client: Redis, key: KeyOptions = {}): Promise<IssuedKey
     {
       credits: 1000,
       ...key,
-      limits: { rateLimit: 1000, maxConcurrent: 1000, ...key.limits },
+      limits: { rate_limit: 1000, max_concurrent: 1000, ...key.limits },
     },
     cliActor(),
   );

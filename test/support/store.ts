@@ -38,8 +38,8 @@ import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 
 export const TIERS: Tiers = {
-  standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
-  enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
+  standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
+  enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
 };
 /** Where a stage's clock starts: noon UTC of some day, Unix ms. */
 export const NOON_MS = Date.UTC(2031, 4, 6, 12);
@@ -260,10 +260,12 @@ function stageKeys({ redis, partition, now }: StageBase) {
         expiresAtMs,
         ownLimits = true,
       } = wanted;
-      const { rateLimit, maxConcurrent, dailyLimit } = { ...(ownLimits ? WIDE : {}), ...wanted };
+      const { rate_limit, max_concurrent, daily_limit } = { ...(ownLimits ? WIDE : {}), ...wanted };
       const key = keyRef(randomId("key"), wanted.accountId ?? randomId("acc"), wanted.partition ?? partition);
       const limits = Object.fromEntries(
-        Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(([, limit]) => limit !== undefined),
+        Object.entries({ rate_limit, max_concurrent, daily_limit }).filter(
+          ([, limit]) => limit !== undefined,
+        ),
       );
       const digest = key.keyId;
       const actor = cliActor();
@@ -373,7 +375,7 @@ function stageReads({ redis, partition }: StageBase) {
   };
 }
 
-const WIDE = { rateLimit: 1000, maxConcurrent: 1000, dailyLimit: 1000 };
+const WIDE = { rate_limit: 1000, max_concurrent: 1000, daily_limit: 1000 };
 /** What a generation's answer carries. */
 export const DATA = '{"task_id":"t","status":"pending"}';
 
@@ -414,13 +416,13 @@ export const bindBy =
 export async function setAccountLimits(
   { scripts }: Stage,
   { partition, accountId, keyId }: KeyRef,
-  { rateLimit, maxConcurrent, dailyLimit }: { [Name in keyof Limits]?: number | undefined },
+  { rate_limit, max_concurrent, daily_limit }: { [Name in keyof Limits]?: number | undefined },
   keyIds: readonly string[] = [keyId],
 ): Promise<void> {
   const fields = {
-    rate_limit: rateLimit ?? null,
-    max_concurrent: maxConcurrent ?? null,
-    daily_limit: dailyLimit ?? null,
+    rate_limit: rate_limit ?? null,
+    max_concurrent: max_concurrent ?? null,
+    daily_limit: daily_limit ?? null,
   };
   const action = "account.patch" as const;
   await scripts.run(account, { partition, accountId, action, actor: cliActor("test"), fields });

@@ -1,7 +1,17 @@
 import { Type } from "typebox";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { ACCOUNT_STATUSES } from "../../operations/accounts/operator-accounts.ts";
-import { accountId, closed, credits, label, limits, newLimits, nullable, time } from "./field-schemas.ts";
+import {
+  accountId,
+  closed,
+  credits,
+  label,
+  limits,
+  newLimits,
+  nullable,
+  OF_ACCOUNT,
+  time,
+} from "./field-schemas.ts";
 
 const newAccountId = Type.String({ pattern: NEW_ACCOUNT_ID.source, examples: ["acme"] });
 
@@ -10,9 +20,6 @@ const metadata = Type.Unsafe<Readonly<Record<string, unknown>>>({
   additionalProperties: true,
   description: "An object of your own, at most 4 KiB of JSON. Tollgate stores it and does nothing with it.",
 });
-
-const OF_ACCOUNT =
-  "Over all keys of the account: requests per 60 s, tasks at a time, requests per UTC day. null: no limit.";
 
 const accountStatus = Type.Enum([...ACCOUNT_STATUSES], {
   description:

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { byLimit, TIER_LIMITS } from "../../domain/limits.ts";
 import { closed, credits, nullable, text } from "./field-schemas.ts";
 
 export const Package = Type.Object({ package: text, credits }, { ...closed, title: "Package" });
@@ -16,9 +17,7 @@ export const Price = Type.Object(
 export const Tier = Type.Object(
   {
     tier: text,
-    rate_limit: Type.Integer(),
-    max_concurrent: Type.Integer(),
-    daily_limit: Type.Integer(),
+    ...byLimit(TIER_LIMITS, () => Type.Integer()),
     shadow: Type.Array(Type.String(), { description: "Limits that count and refuse nothing." }),
     deprecated: Type.Boolean({ description: "No new key gets it." }),
     keys: nullable<number>(

@@ -1,4 +1,17 @@
+import { byLimit, CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 import { VIEW_EXAMPLES } from "./view-examples.ts";
+
+const [FIRST, SECOND] = TIER_LIMITS;
+const CAPPED = byLimit(CAPS, ({ example }) => example.limit);
+const TIER = {
+  tier: "standard",
+  ...byLimit(TIER_LIMITS, ({ tiers }) => tiers.standard),
+  ...{ shadow: [], deprecated: false, keys: 120 },
+};
+
+/** Limits of which one is set. */
+const limitsWith = (set: number) =>
+  byLimit(TIER_LIMITS, (limit) => (limit === TIER_LIMITS[set] ? limit.example.limit : null));
 
 /** One example of each object of the API, by the title of its schema. */
 export const EXAMPLES = {
@@ -8,7 +21,7 @@ export const EXAMPLES = {
     label: "Acme Films",
     metadata: { crm_id: "4711" },
     status: "active",
-    limits: { rate_limit: 60, max_concurrent: null, daily_limit: null },
+    limits: limitsWith(0),
     balance: 450,
     held: 50,
     total_used: 1000,
@@ -21,8 +34,8 @@ export const EXAMPLES = {
     label: "backend",
     tier: "standard",
     status: "active",
-    limits: { rate_limit: null, max_concurrent: 5, daily_limit: null },
-    monthly_credits: 10_000,
+    limits: limitsWith(1),
+    ...CAPPED,
     spent_this_month: 1050,
     created_at: "2026-10-01T08:00:00.000Z",
     expires_at: null,
@@ -86,27 +99,9 @@ export const EXAMPLES = {
   },
   Package: { package: "premium", credits: 500 },
   Price: { endpoint: "/api/v1/gen2/text-to-video", price: 50 },
-  Tier: {
-    tier: "standard",
-    rate_limit: 20,
-    max_concurrent: 3,
-    daily_limit: 500,
-    shadow: [],
-    deprecated: false,
-    keys: 120,
-  },
+  Tier: TIER,
   Tiers: {
-    data: [
-      {
-        tier: "standard",
-        rate_limit: 20,
-        max_concurrent: 3,
-        daily_limit: 500,
-        shadow: [],
-        deprecated: false,
-        keys: 120,
-      },
-    ],
+    data: [TIER],
     next_cursor: null,
     missing: [],
   },
@@ -152,9 +147,14 @@ export const EXAMPLES = {
 /** Bodies of requests, by `operationId`. */
 export const BODIES: Readonly<Record<string, object>> = {
   createAccount: { account_id: "acme", label: "Acme Films", metadata: { crm_id: "4711" } },
-  changeAccount: { status: "suspended", limits: { rate_limit: 60 } },
-  createKey: { tier: "standard", label: "backend", limits: { max_concurrent: 5 }, monthly_credits: 10_000 },
-  changeKey: { monthly_credits: null, expires_at: "2099-12-31T00:00:00Z" },
+  changeAccount: { status: "suspended", limits: { [FIRST!.name]: FIRST!.example.limit } },
+  createKey: {
+    tier: "standard",
+    label: "backend",
+    limits: { [SECOND!.name]: SECOND!.example.limit },
+    ...CAPPED,
+  },
+  changeKey: { ...byLimit(CAPS, () => null), expires_at: "2099-12-31T00:00:00Z" },
   rotateKey: { overlap: "24h" },
   createToken: { label: "shop", scopes: ["accounts:write", "keys:write", "credits:write"] },
   grantCredits: { package: "premium", reference: "order-1001" },

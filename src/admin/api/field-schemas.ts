@@ -1,8 +1,9 @@
 import { type TSchema, Type } from "typebox";
 import Format from "typebox/format";
-import { LIMIT_MAX } from "../../domain/limits.ts";
+import { byLimit, CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { capitalized } from "../../domain/visible-text.ts";
 
 // typebox's own lets a leap second through, which Unix time does not have.
 Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.parse(text)));
@@ -27,18 +28,27 @@ export const credits = Type.Integer({
 });
 export const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
 
-const limit = Type.Integer({ minimum: 0, maximum: LIMIT_MAX });
+/** What limits are of, and what null means. */
+const inWords = (of: string, none: string): string =>
+  `${capitalized(of + TIER_LIMITS.map(({ short }) => short).join(", "))}. null: ${none}.`;
+export const OF_KEY = inWords("", "that of the tier");
+export const OF_ACCOUNT = inWords("over all keys of the account: ", "no limit");
 
-/** Limits of an account or a key. @param of what they limit, and what null means */
+/** Limits of an account or a key. */
 export const limits = (of: string) =>
   Type.Object(
-    {
-      rate_limit: nullable<number>(limit),
-      max_concurrent: nullable<number>(limit),
-      daily_limit: nullable<number>(limit),
-    },
+    byLimit(TIER_LIMITS, ({ storedMax }) =>
+      nullable<number>(Type.Integer({ minimum: 0, maximum: storedMax })),
+    ),
     { ...closed, description: of },
   );
+
+export const caps = byLimit(CAPS, ({ unit, storedMax }) =>
+  nullable<number>(
+    Type.Integer({ minimum: 0, maximum: storedMax, description: `Spend cap: ${unit}. null: none.` }),
+  ),
+);
+export const newCaps = byLimit(CAPS, ({ name }) => Type.Optional(caps[name]));
 
 /** Limits in the body of a call, which may leave any of them out. */
 export const newLimits = (of: string) => Type.Partial(limits(of), { ...closed, description: of });

@@ -1,16 +1,19 @@
 import { Type } from "typebox";
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { OVERLAP } from "../../domain/operator-texts.ts";
 import { KEY_STATUSES } from "../../operations/keys/keys.ts";
-import { accountId, closed, label, limits, newLimits, nullable, text, time } from "./field-schemas.ts";
-
-const OF_KEY = "Requests per 60 s, tasks at a time, requests per UTC day. null: that of the tier.";
-
-const monthlyCredits = Type.Integer({
-  minimum: 0,
-  maximum: CREDITS_MAX,
-  description: "Spend cap: credits that requests of one UTC month may hold and consume together. null: none.",
-});
+import {
+  accountId,
+  caps,
+  closed,
+  label,
+  limits,
+  newCaps,
+  newLimits,
+  nullable,
+  OF_KEY,
+  text,
+  time,
+} from "./field-schemas.ts";
 
 export const Key = Type.Object(
   {
@@ -20,7 +23,7 @@ export const Key = Type.Object(
     tier: text,
     status: Type.Enum([...KEY_STATUSES], { description: "By the clock of Redis." }),
     limits: limits(OF_KEY),
-    monthly_credits: nullable<number>(monthlyCredits),
+    ...caps,
     spent_this_month: Type.Integer({
       description: "Credits held and consumed in this UTC month, without refunds.",
     }),
@@ -42,7 +45,7 @@ export const NewKey = Type.Object(
     tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
     label: Type.Optional(label),
     limits: Type.Optional(newLimits(OF_KEY)),
-    monthly_credits: Type.Optional(nullable<number>(monthlyCredits)),
+    ...newCaps,
     expires_at: Type.Optional(nullable<string>(time)),
   },
   closed,
@@ -53,7 +56,7 @@ export const KeyChanges = Type.Object(
     tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
     label: Type.Optional(nullable<string>(label)),
     limits: Type.Optional(newLimits(OF_KEY)),
-    monthly_credits: Type.Optional(nullable<number>(monthlyCredits)),
+    ...newCaps,
     expires_at: Type.Optional(nullable<string>(time)),
   },
   { ...closed, minProperties: 1 },

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { TObject, TSchema } from "typebox";
-import manifest from "../../../package.json" with { type: "json" };
+import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { BODIES, EXAMPLES } from "./examples.ts";
 import { NAMED } from "./named-schemas.ts";
@@ -16,40 +16,26 @@ const NAMES = new Set(Object.keys(SCHEMAS));
  * It is `docs/management.openapi.json`, and the API serves it.
  */
 export function managementOpenApi(routes: readonly Route[]): object {
-  const paths: Record<string, Record<string, object>> = {};
-  for (const route of routes) {
-    paths[route.path] ??= {};
-    paths[route.path]![route.method.toLowerCase()] = operationOf(route);
-  }
+  const operations = routes.map((route) => ({ ...route, operation: operationOf(route) }));
   const responses = Object.fromEntries(
     COMMON.map((status) => [responseName(status), problemResponse(status)]),
   );
-  return {
-    openapi: "3.1.1",
-    info: {
-      title: "Tollgate management API",
-      version: manifest.version,
-      summary: "Accounts, keys, credits, tasks and usage, for a company's own dashboard.",
-      description: INTRODUCTION,
-      contact: { name: "The operator of this gateway" },
-      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
-    },
-    servers: [
-      { url: "/manage/v1", description: "On the admin port of the gateway: put its address in front." },
-    ],
-    security: [{ token: [] }],
+  return openApiDocument({
+    title: "Tollgate management API",
+    summary: "Accounts, keys, credits, tasks and usage, for a company's own dashboard.",
+    description: INTRODUCTION,
+    contact: "The operator of this gateway",
+    server: { url: "/manage/v1", description: "On the admin port of the gateway: put its address in front." },
+    token: ["token", "tgm_…", TOKENS],
     tags: Object.entries(TAGS)
       .map(([name, description]) => ({ name, description }))
       .sort((one, other) => (one.name < other.name ? -1 : 1)),
-    paths,
+    operations,
     components: {
-      securitySchemes: {
-        token: { type: "http", scheme: "bearer", bearerFormat: "tgm_…", description: TOKENS },
-      },
-      schemas: schemasIn({ paths, responses }),
+      schemas: schemasIn({ operations: operations.map((one) => one.operation), responses }),
       responses,
     },
-  };
+  });
 }
 
 /** The schemas that have a name and are referred to, by the paths or by one another. */
@@ -59,7 +45,7 @@ function schemasIn(document: object): object {
   for (let found = -1; found !== Object.keys(used).length; ) {
     found = Object.keys(used).length;
     for (const [name, schema] of Object.entries(SCHEMAS)) {
-      if (text.includes(`#/components/schemas/${name}"`)) used[name] = referring(schema, true);
+      if (text.includes(`#/components/schemas/${name}"`)) used[name] = members(schema);
     }
     text += JSON.stringify(used);
   }
@@ -89,7 +75,7 @@ function operationOf(route: Route): object {
     ...(body && {
       requestBody: {
         required: (body.required ?? []).length > 0,
-        content: { "application/json": { schema: referring(body), example: BODIES[name] ?? {} } },
+        content: jsonContent(plain(body), { example: BODIES[name] ?? {} }),
       },
     }),
     responses: {
@@ -99,16 +85,12 @@ function operationOf(route: Route): object {
           {
             description: answer.description,
             headers: headersOf(route),
-            content: {
-              "application/json": { schema: referring(answer.schema), example: exampleOf(answer.schema) },
-            },
+            content: jsonContent(plain(answer.schema), { example: exampleOf(answer.schema) }),
           },
         ]),
       ),
       ...Object.fromEntries(extra.map((status) => [status, problemResponse(status)])),
-      ...Object.fromEntries(
-        COMMON.map((status) => [status, { $ref: `#/components/responses/${responseName(status)}` }]),
-      ),
+      ...Object.fromEntries(COMMON.map((status) => [status, reference("responses", responseName(status))])),
     },
   };
 }
@@ -123,7 +105,7 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
   }));
   const required = new Set(query.required ?? []);
   const inQuery = Object.entries(query.properties).map(([name, schema]) => {
-    const { description, ...rest } = referring(schema) as { description?: string };
+    const { description, ...rest } = plain(schema) as { description?: string };
     return {
       name,
       in: "query",
@@ -177,12 +159,11 @@ function problemResponse(status: number): object {
   return {
     description: codes.map((code) => `\`${code}\`: ${PROBLEMS[code].when}`).join("\n"),
     headers: { "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT } },
-    content: {
-      "application/problem+json": {
-        schema: { $ref: "#/components/schemas/Problem" },
-        example: { ...EXAMPLES.Problem, ...problemExample(status, codes[0]!) },
-      },
-    },
+    content: jsonContent(
+      reference("schemas", "Problem"),
+      { example: { ...EXAMPLES.Problem, ...problemExample(status, codes[0]!) } },
+      "application/problem+json",
+    ),
   };
 }
 
@@ -191,18 +172,11 @@ const problemExample = (status: number, code: ProblemCode): object =>
     ? {}
     : { title: STATUS_CODES[status], status, code, detail: PROBLEMS[code].when, errors: undefined };
 
-/** A schema as JSON, with references to those that have a name. */
-function referring(schema: TSchema, isDefinition = false): object {
-  return JSON.parse(
-    JSON.stringify(schema, (key, value: unknown) => {
-      if (typeof value !== "object" || value === null || (isDefinition && key === "")) return value;
-      const { title } = value as { title?: string };
-      return typeof title === "string" && NAMES.has(title)
-        ? { $ref: `#/components/schemas/${title}` }
-        : value;
-    }),
-  ) as object;
-}
+/** A schema may have been made nullable, or had its fields added to: its title names it. */
+const { described, members } = schemaWriter(({ title }: { title?: string }) =>
+  NAMES.has(title ?? "") ? title : undefined,
+);
+const plain = (schema: TSchema): object => described(schema) as object;
 
 /** An example of what a schema describes. */
 function exampleOf(schema: TSchema): unknown {

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { SHADOW_LIMITS } from "../../domain/limits.ts";
 import { text } from "./field-schemas.ts";
 
 export const Problem = Type.Object(
@@ -13,8 +14,7 @@ export const Problem = Type.Object(
       Type.Array(
         Type.Object({
           path: Type.String({
-            description:
-              "A JSON pointer into the body, such as `/limits/rate_limit`; `?` and the name of a query parameter; or the name of a header.",
+            description: `A JSON pointer into the body, such as \`/limits/${SHADOW_LIMITS[0]}\`; \`?\` and the name of a query parameter; or the name of a header.`,
           }),
           message: text,
         }),

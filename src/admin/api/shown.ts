@@ -1,7 +1,7 @@
-import type { OwnLimits } from "../../domain/limits.ts";
+import { byLimit, CAPS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
-import type { AccountLimits, AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
@@ -22,11 +22,7 @@ export const reachShown = (reachesBackToMs: number | undefined) =>
 
 const textOrNull = (text: string | undefined): string | null => text || null;
 
-const limitsShown = ({ rateLimit, maxConcurrent, dailyLimit }: Partial<AccountLimits> | OwnLimits) => ({
-  rate_limit: rateLimit ?? null,
-  max_concurrent: maxConcurrent ?? null,
-  daily_limit: dailyLimit ?? null,
-});
+const limitsShown = (limits: LimitChanges) => byLimit(TIER_LIMITS, ({ name }) => limits[name] ?? null);
 
 export const accountShown = (account: AccountObject) => ({
   account_id: account.accountId,
@@ -49,7 +45,7 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   tier: key.tier,
   status: key.status,
   limits: limitsShown(key.limits),
-  monthly_credits: key.monthlyCredits ?? null,
+  ...byLimit(CAPS, ({ name }) => key.limits[name] ?? null),
   spent_this_month: key.spentThisMonth,
   created_at: isoTimeOrNull(key.createdAtMs),
   expires_at: isoTimeOrNull(key.expiresAtMs),

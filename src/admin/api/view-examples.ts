@@ -1,11 +1,11 @@
-const USE = {
-  window_used: 12,
-  rate_limit: 60,
-  active: 2,
-  max_concurrent: 5,
-  day_count: 310,
-  daily_limit: 1000,
-};
+import { TIER_LIMITS } from "../../domain/limits.ts";
+
+const USE = Object.fromEntries(
+  TIER_LIMITS.flatMap(({ name, used, example }) => [
+    [used, example.used],
+    [name, example.limit],
+  ]),
+);
 const KEY = "key_Rx0dTdT1hDhbmzOa";
 const HOUR = "2026-10-31T06:00:00.000Z";
 
@@ -71,7 +71,7 @@ export const VIEW_EXAMPLES = {
     gateways: [{ gateway_id: "gtw_0f3a5c7d9e1b", host: "gateway-1", config_hash: "8f1c0aa9e2d4b753" }],
   },
   AccountUse: {
-    account: { ...USE, max_concurrent: null },
+    account: { ...USE, [TIER_LIMITS[1]!.name]: null },
     keys: [{ key_id: KEY, ...USE }],
     next_cursor: null,
   },

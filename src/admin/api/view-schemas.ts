@@ -1,4 +1,6 @@
 import { type TSchema, Type } from "typebox";
+import { TIER_LIMITS } from "../../domain/limits.ts";
+import type { Use } from "../../operations/limit-use.ts";
 import { pageOf } from "./list-schemas.ts";
 
 // What operators' views of a running service answer: the console's above all. Figures of the moment, not objects.
@@ -188,14 +190,12 @@ export const Configuration = Type.Object(
   { ...closed, title: "Configuration" },
 );
 
-const use = {
-  window_used: countOrNull,
-  rate_limit: countOrNull,
-  active: countOrNull,
-  max_concurrent: countOrNull,
-  day_count: count,
-  daily_limit: countOrNull,
-};
+const use = Object.fromEntries(
+  TIER_LIMITS.flatMap(({ name, used, counted }) => [
+    [used, typeof counted === "object" ? count : countOrNull],
+    [name, countOrNull],
+  ]),
+) as Record<keyof Use, typeof countOrNull>;
 
 export const AccountUse = Type.Object(
   {

@@ -173,9 +173,8 @@ CREATE TABLE tollgate.api_key_versions (
   account_id text NOT NULL,
   sha256 text NOT NULL,
   tier text NOT NULL,
-  rate_limit bigint,
-  max_concurrent bigint,
-  daily_limit bigint,
+  -- Its own, by their names; the values are texts.
+  limits jsonb NOT NULL DEFAULT '{}',
   created_at timestamptz,
   expires_at timestamptz,
   revoked_at timestamptz,
@@ -187,10 +186,10 @@ CREATE TABLE tollgate.api_key_versions (
 -- All keys of a partition, by their ids.
 CREATE INDEX api_key_versions_partition ON tollgate.api_key_versions (partition, key_id);
 CREATE VIEW tollgate.api_keys AS
-  SELECT key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, created_at, expires_at, revoked_at,
+  SELECT key_id, account_id, sha256, tier, limits, created_at, expires_at, revoked_at,
     rotated_to, settings, version
   FROM (
-    SELECT DISTINCT ON (key_id) key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, created_at,
+    SELECT DISTINCT ON (key_id) key_id, account_id, sha256, tier, limits, created_at,
       expires_at, revoked_at, rotated_to, settings, version, gone
     FROM tollgate.api_key_versions ORDER BY key_id, version DESC
   ) latest WHERE NOT gone;

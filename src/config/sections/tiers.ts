@@ -1,15 +1,12 @@
 import { type Static, Type } from "typebox";
-import { SHADOW_LIMITS, type TierLimits, type Tiers } from "../../domain/limits.ts";
+import { byLimit, SHADOW_LIMITS, TIER_LIMITS, type TierLimits, type Tiers } from "../../domain/limits.ts";
+import { capitalized } from "../../domain/visible-text.ts";
 
 const tier = Type.Object(
   {
-    rate_limit: Type.Integer({
-      minimum: 1,
-      maximum: 100_000,
-      description: "Requests per rolling 60 seconds.",
-    }),
-    max_concurrent: Type.Integer({ minimum: 1, maximum: 10_000, description: "Tasks at the same time." }),
-    daily_limit: Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: "Requests per UTC day." }),
+    ...byLimit(TIER_LIMITS, ({ unit, max }) =>
+      Type.Integer({ minimum: 1, maximum: max, description: `${capitalized(unit)}.` }),
+    ),
     shadow: Type.Optional(
       Type.Array(Type.Enum([...SHADOW_LIMITS]), {
         uniqueItems: true,
@@ -32,8 +29,8 @@ export const tiersSchema = Type.Object(
     maxProperties: 64,
     patternProperties: { "^(?!standard$)[a-z][a-z0-9_-]{0,31}$": tier },
     default: {
-      standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
-      enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
+      standard: byLimit(TIER_LIMITS, ({ tiers }) => tiers.standard),
+      enterprise: byLimit(TIER_LIMITS, ({ tiers }) => tiers.enterprise),
     },
     "x-keys": "is not a tier name: at most 32 of a-z, 0-9, _ and -, beginning with a letter",
   },
@@ -42,13 +39,9 @@ export const tiersSchema = Type.Object(
 /** Without a prototype, so that a key record that names the tier `constructor` finds nothing. */
 export function toTiers(tiers: Readonly<Record<string, Static<typeof tier>>>): Tiers {
   const limits: Record<string, TierLimits> = Object.create(null);
-  for (const [name, { rate_limit, max_concurrent, daily_limit, shadow, deprecated }] of Object.entries(
-    tiers,
-  )) {
+  for (const [name, { shadow, deprecated, ...own }] of Object.entries(tiers)) {
     limits[name] = {
-      rateLimit: rate_limit,
-      maxConcurrent: max_concurrent,
-      dailyLimit: daily_limit,
+      ...own,
       ...(shadow?.length ? { shadow } : {}),
       ...(deprecated ? { deprecated } : {}),
     };

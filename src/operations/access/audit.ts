@@ -1,3 +1,4 @@
+import { LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
 import { badCursor, cursorOf, positionOf } from "../../records/cursors.ts";
 import { recordOf, type StreamEntry } from "../../records/ledger-entries.ts";
@@ -34,8 +35,8 @@ export interface AuditRecord {
   requestId: string;
 }
 
-const NUMBERS = new Set([
-  ...["rate_limit", "max_concurrent", "daily_limit", "monthly_credits"],
+const NUMBERS = new Set<string>([
+  ...LIMITS.map(({ name }) => name),
   ...["credits", "amount", "balance", "refunded", "price"],
 ]);
 const TIMES = new Set(["expires_at", "revoked_at"]);

@@ -1,5 +1,5 @@
 import { CREDITS_MAX } from "../../domain/credit-packages.ts";
-import { LIMIT_MAX, type OwnLimits } from "../../domain/limits.ts";
+import { LIMITS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -33,21 +33,15 @@ export function requireLabel(label: string | undefined): void {
 }
 
 /** @throws OperatorError */
-export function requireLimits({ rateLimit, maxConcurrent, dailyLimit }: OwnLimits): void {
-  requireLimit(rateLimit, "rate_limit", "limits/");
-  requireLimit(maxConcurrent, "max_concurrent", "limits/");
-  requireLimit(dailyLimit, "daily_limit", "limits/");
+export function requireLimits(limits: LimitChanges): void {
+  for (const limit of LIMITS) {
+    const { name, storedMax: most } = limit;
+    const value = limits[name] ?? 0;
+    if (Number.isSafeInteger(value) && value >= 0 && value <= most) continue;
+    const place = TIER_LIMITS.includes(limit as never) ? `limits/${name}` : name;
+    throw new OperatorError(`${name} must be a whole number from 0 to ${most}`, "invalid", place);
+  }
 }
-
-/** @param inside where the parameter is, a path that ends in a slash @throws OperatorError */
-export function requireLimit(limit: number | undefined, name: string, inside = "", most = LIMIT_MAX): void {
-  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0 && limit <= most)) return;
-  throw new OperatorError(`${name} must be a whole number from 0 to ${most}`, "invalid", `${inside}${name}`);
-}
-
-/** @throws OperatorError */
-export const requireMonthlyCredits = (credits: number | undefined): void =>
-  requireLimit(credits, "monthly_credits", "", CREDITS_MAX);
 
 /** @throws OperatorError */
 export function requireCredits(credits: number): void {

@@ -1,3 +1,4 @@
+import { byLimit, type LimitChanges, type Limits, TIER_LIMITS } from "../../domain/limits.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
@@ -12,7 +13,7 @@ import { suspend } from "../../scripts/suspend.ts";
 import {
   requireAccountId,
   requireLabel,
-  requireLimit,
+  requireLimits,
   requireNewAccountId,
 } from "../access/operator-values.ts";
 import { keyIdPages } from "../keys/walk-keys.ts";
@@ -21,11 +22,7 @@ import { accountRow, randomAccountId } from "./accounts.ts";
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
 
 /** Limits over all keys of an account; null: none. */
-export interface AccountLimits {
-  rateLimit: number | null;
-  maxConcurrent: number | null;
-  dailyLimit: number | null;
-}
+type AccountLimits = { [Name in keyof Limits]: number | null };
 
 /** An account as operators see it. Amounts are whole credits. */
 export interface AccountObject {
@@ -50,22 +47,17 @@ export interface AccountChanges {
   label?: string | null | undefined;
   metadata?: Metadata | null | undefined;
   status?: AccountStatus | undefined;
-  limits?: { [Name in keyof AccountLimits]?: number | null | undefined } | undefined;
+  limits?: Pick<LimitChanges, keyof Limits> | undefined;
 }
 
 /** An account's record as operators see it. */
 export function accountObject(accountId: string, record: AccountRecord): AccountObject {
-  const limit = (text: string | undefined): number | null => (text === undefined ? null : Number(text));
   return {
     ...accountRow(accountId, record),
     label: record.label ?? null,
     metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
     status: statusOf(record.status),
-    limits: {
-      rateLimit: limit(record.rate_limit),
-      maxConcurrent: limit(record.max_concurrent),
-      dailyLimit: limit(record.daily_limit),
-    },
+    limits: byLimit(TIER_LIMITS, ({ name }) => (record[name] === undefined ? null : Number(record[name]))),
     createdAtMs: Number(record.created_at ?? 0),
     revision: Number(record.revision ?? 0),
   };
@@ -174,17 +166,12 @@ function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
   if (status !== undefined && !ACCOUNT_STATUSES.includes(status)) {
     throw new OperatorError(`status is one of ${ACCOUNT_STATUSES.join(", ")}`, "invalid", "status");
   }
-  const own = {
-    rate_limit: limits.rateLimit,
-    max_concurrent: limits.maxConcurrent,
-    daily_limit: limits.dailyLimit,
-  };
-  for (const [name, limit] of Object.entries(own)) requireLimit(limit ?? undefined, name, "limits/");
+  requireLimits(limits);
   const fields = {
     label,
     metadata: metadata ? JSON.stringify(metadata) : metadata,
     status: status === "active" ? null : status,
-    ...own,
+    ...byLimit(TIER_LIMITS, ({ name }) => limits[name]),
   };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given) as Record<string, string | number | null>;

@@ -1,3 +1,4 @@
+import { byLimit, LIMITS, type LimitChanges } from "../../domain/limits.ts";
 import type { Actor } from "../../records/actor.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -8,20 +9,16 @@ import {
   requireExpiry,
   requireFutureExpiry,
   requireLabel,
-  requireLimit,
-  requireMonthlyCredits,
+  requireLimits,
 } from "../access/operator-values.ts";
 import type { KeyRecord } from "./keys.ts";
 import { alreadyRevoked, requireUnrevoked } from "./revoke-key.ts";
 
-/** What `changeKey` may change; null resets a limit to the tier's, or removes label, cap or expiry. */
+/** What `changeKey` may change; null resets a limit to the tier's, or removes a cap, label or expiry. */
 export interface KeyChanges {
   tier?: string | undefined;
   label?: string | null | undefined;
-  monthlyCredits?: number | null | undefined;
-  rateLimit?: number | null | undefined;
-  maxConcurrent?: number | null | undefined;
-  dailyLimit?: number | null | undefined;
+  limits?: LimitChanges | undefined;
   expiresAtMs?: number | null | undefined;
 }
 
@@ -39,12 +36,9 @@ export async function changeKey(
   ifRevisions?: readonly number[],
 ): Promise<"changed" | "unchanged"> {
   requireUnrevoked(key);
-  const { tier, label, monthlyCredits, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
+  const { tier, label, limits = {}, expiresAtMs } = changes;
   requireLabel(label ?? undefined);
-  requireLimit(rateLimit ?? undefined, "rate_limit", "limits/");
-  requireLimit(maxConcurrent ?? undefined, "max_concurrent", "limits/");
-  requireLimit(dailyLimit ?? undefined, "daily_limit", "limits/");
-  requireMonthlyCredits(monthlyCredits ?? undefined);
+  requireLimits(limits);
   requireExpiry(expiresAtMs ?? undefined);
   const redis = nodes.of(key.partition);
   // Whoever writes back what was read, or repeats a change, may send an expiry that has passed meanwhile.
@@ -54,10 +48,7 @@ export async function changeKey(
   const wanted = {
     tier,
     label,
-    monthly_credits: monthlyCredits,
-    rate_limit: rateLimit,
-    max_concurrent: maxConcurrent,
-    daily_limit: dailyLimit,
+    ...byLimit(LIMITS, ({ name }) => limits[name]),
     expires_at: expiresAtMs,
   };
   const given = Object.entries(wanted).filter((entry): entry is [string, string | number | null] => {

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
-import type { OwnLimits, Tiers } from "../../domain/limits.ts";
+import { LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { nearest } from "../../domain/suggest.ts";
@@ -20,7 +20,6 @@ import {
   requireFutureExpiry,
   requireLabel,
   requireLimits,
-  requireMonthlyCredits,
   requireNewAccountId,
 } from "../access/operator-values.ts";
 import { randomAccountId } from "../accounts/accounts.ts";
@@ -50,8 +49,6 @@ export interface KeyOptions {
   limits?: OwnLimits;
   expiresAtMs?: number | undefined;
   label?: string | undefined;
-  /** Credits that its requests of one UTC month may hold and consume together. */
-  monthlyCredits?: number | undefined;
   /** A key that exists already; a random one when left out. */
   token?: string;
   /** The key with which it counts what it spends: the first of those that it replaces. */
@@ -215,44 +212,25 @@ const keyIdFor = (accountId: string, idempotencyKey: string): string =>
 
 /** What the key is made of: a repeat must ask for the same. */
 function fingerprintOf(options: OnceOptions): string {
-  const { tier, limits, expiresAtMs, label, monthlyCredits } = recordOptions(options);
-  const { rateLimit, maxConcurrent, dailyLimit } = limits;
-  const asked = [tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs, label, monthlyCredits];
+  const { tier, limits, expiresAtMs, label } = recordOptions(options);
+  const asked = [tier, expiresAtMs, label, ...LIMITS.map(({ name }) => limits[name])];
   return createHash("sha256")
     .update(JSON.stringify(asked.map((value) => value ?? null)))
     .digest("base64url");
 }
 
 /** The options that a key's record keeps. */
-const recordOptions = ({
-  tier = "standard",
-  limits = {},
-  expiresAtMs,
-  label,
-  monthlyCredits,
-}: KeyOptions) => ({
-  tier,
-  limits,
-  expiresAtMs,
-  label,
-  monthlyCredits,
+const recordOptions = ({ tier = "standard", limits = {}, expiresAtMs, label }: KeyOptions) => ({
+  ...{ tier, limits, expiresAtMs, label },
 });
 
 /** @throws OperatorError for a value that makes no sense */
-function requireKeyOptions({
-  accountId,
-  credits = 0,
-  limits = {},
-  expiresAtMs,
-  label,
-  monthlyCredits,
-}: KeyOptions): void {
+function requireKeyOptions({ accountId, credits = 0, limits = {}, expiresAtMs, label }: KeyOptions): void {
   if (accountId !== undefined) requireAccountId(accountId);
   if (credits !== 0) requireCredits(credits);
   requireLimits(limits);
   requireExpiry(expiresAtMs);
   requireLabel(label);
-  requireMonthlyCredits(monthlyCredits);
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { OwnLimits } from "../../domain/limits.ts";
+import { byLimit, LIMITS, type OwnLimits } from "../../domain/limits.ts";
 import { monthOf } from "../../domain/months.ts";
 import { digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -17,7 +17,7 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
 
-/** One key as operators see it. Times are Unix ms; limits are the key's own, beyond those of its tier. */
+/** One key as operators see it. Times are Unix ms; limits are the key's own. */
 export interface KeyRecord {
   keyId: string;
   accountId: string;
@@ -27,8 +27,6 @@ export interface KeyRecord {
   status: KeyStatus;
   label: string | undefined;
   limits: OwnLimits;
-  /** Credits that its requests of one UTC month may hold and consume together; undefined: no cap. */
-  monthlyCredits: number | undefined;
   /** Credits held and consumed by requests that were admitted in this UTC month; of a key that replaces another, those of both. */
   spentThisMonth: number;
   /** The key in whose record that is counted, if not in its own. */
@@ -133,17 +131,12 @@ function keyRecord(
     accountId,
     tier,
     status: revokedAtMs !== undefined ? "revoked" : hasExpired ? "expired" : "active",
-    limits: {
-      rateLimit: number("rate_limit"),
-      maxConcurrent: number("max_concurrent"),
-      dailyLimit: number("daily_limit"),
-    },
+    limits: byLimit(LIMITS, ({ name }) => number(name)),
     createdAtMs: number("created_at"),
     expiresAtMs,
     revokedAtMs,
     rotatedTo: fields.rotated_to,
     label: fields.label,
-    monthlyCredits: number("monthly_credits"),
     spentThisMonth: Number(counted.month ?? -1) === monthOf(nowMs) ? Number(counted.spent ?? 0) : 0,
     spendsIn: fields.spends_in,
     revision: number("revision") ?? 0,

@@ -7,11 +7,11 @@ import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { clocks } from "../../redis/server-clock.ts";
 import { inspect } from "../../scripts/inspect.ts";
+import { USE_FIELDS, type Use, useNow, useOf } from "../limit-use.ts";
 import { keyIdPages } from "./walk-keys.ts";
 
 /** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;
-const DAY_MS = 86_400_000;
 
 /** What a key has used: admissions of the UTC day, and the numbers of the moment as its headers would say them. */
 export interface KeyUse {
@@ -19,10 +19,10 @@ export interface KeyUse {
   accountId: string;
   tier: string;
   partition: number;
-  dayCount: number;
-  dailyLimit: number;
-  /** Undefined for a key that is revoked or expired, or could not be read. */
-  now: { windowUsed: number; rateLimit: number; active: number; maxConcurrent: number } | undefined;
+  /** Of the limits of a UTC period. */
+  use: Use;
+  /** Of the others; undefined for a key that is revoked or expired, or could not be read. */
+  now: Use | undefined;
 }
 
 /** Keys by what they used today; `complete` is false when there were more keys than are looked at. */
@@ -44,16 +44,15 @@ export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number
   let complete = true;
   for await (const { partition, keyIds } of keyIdPages(nodes, undefined, reads)) {
     const ids = keyIds.slice(0, KEYS_LOOKED_AT_MAX - keysLookedAt);
-    const uses = await reads.at(partition, async (redis) => {
-      const today = Math.floor((await nowOf(redis)) / DAY_MS);
-      return usesOfDay(redis, partition, ids, today, tiers);
-    });
-    for (const use of uses ?? []) if (use.dayCount > 0) used.set(use.keyId, use);
+    const keys = await reads.at(partition, async (redis) =>
+      usesOfPeriods(redis, partition, ids, await nowOf(redis), tiers),
+    );
+    for (const key of keys ?? []) if (usedToday(key) > 0) used.set(key.keyId, key);
     keysLookedAt += ids.length;
     complete = ids.length === keyIds.length;
     if (!complete) break;
   }
-  const top = [...used.values()].sort((a, b) => b.dayCount - a.dayCount).slice(0, most);
+  const top = [...used.values()].sort((a, b) => usedToday(b) - usedToday(a)).slice(0, most);
   const keys = await withUseNow(nodes, top, tiers, reads);
   return { keys, keysLookedAt, complete, unread: reads.unread() };
 }
@@ -69,36 +68,29 @@ export async function usesOfKeys(
   tiers: Tiers,
 ): Promise<KeyUse[]> {
   const redis = nodes.of(partition);
-  const today = Math.floor((await clocks()(redis)) / DAY_MS);
-  return withUseNow(nodes, await usesOfDay(redis, partition, keyIds, today, tiers), tiers);
+  const nowMs = await clocks()(redis);
+  return withUseNow(nodes, await usesOfPeriods(redis, partition, keyIds, nowMs, tiers), tiers);
 }
 
+const usedToday = ({ use }: Pick<KeyUse, "use">): number => use.day_count ?? 0;
+
 /** Keys that the store does not know are left out. */
-async function usesOfDay(
+async function usesOfPeriods(
   redis: Redis,
   partition: number,
   keyIds: readonly string[],
-  today: number,
+  nowMs: number,
   tiers: Tiers,
 ): Promise<Omit<KeyUse, "now">[]> {
   const records = await many<(string | null)[], string>(redis, keyIds, (pipe, keyId) =>
-    pipe.hmget(keyNames(partition, keyId).key, "account_id", "tier", "day", "day_count", "daily_limit"),
+    pipe.hmget(keyNames(partition, keyId).key, "account_id", "tier", ...USE_FIELDS),
   );
-  return records.flatMap((record, at) => {
-    const [accountId, tier, day, dayCount, ownLimit] = record.map((field) => field ?? "");
+  return records.flatMap(([accountId, tier, ...values], at) => {
     if (!accountId) return [];
     // The limit in force is the key's own before its tier's, as the scripts have it.
     const limits = tiers[tier ?? ""] ?? tiers.standard;
-    return [
-      {
-        keyId: keyIds[at] ?? "",
-        accountId,
-        tier: tier ?? "",
-        partition,
-        dayCount: Number(day) === today ? Number(dayCount) : 0,
-        dailyLimit: Number(ownLimit || limits?.dailyLimit),
-      },
-    ];
+    const use = useOf(values, nowMs, { ...limits });
+    return [{ keyId: keyIds[at] ?? "", accountId, tier: tier ?? "", partition, use }];
   });
 }
 
@@ -116,8 +108,7 @@ export async function withUseNow<Key extends { keyId: string; accountId: string;
         scriptsOf(redis).run(inspect, { key: ref, tiers }),
       );
       if (found?.outcome !== "known") return { ...key, now: undefined };
-      const { rateLimit, remaining, active, maxConcurrent } = found.state;
-      return { ...key, now: { windowUsed: rateLimit - remaining, rateLimit, active, maxConcurrent } };
+      return { ...key, now: useNow(found.state) };
     }),
   );
 }

@@ -29,7 +29,7 @@ export async function rotateKey(
   requireUnrevoked(old);
   const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
-  const { accountId, tier, limits, expiresAtMs, label, monthlyCredits } = old;
+  const { accountId, tier, limits, expiresAtMs, label } = old;
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
     throw new OperatorError(
       `key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`,
@@ -38,7 +38,7 @@ export async function rotateKey(
   }
   // The new key first: after a crash in between there are two valid keys, not none.
   const spendsIn = old.spendsIn ?? old.keyId;
-  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits, spendsIn, keysMax };
+  const options = { accountId, tier, limits, expiresAtMs, label, spendsIn, keysMax };
   const issued = await issueKey(nodes, options, actor);
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };

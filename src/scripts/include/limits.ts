@@ -1,4 +1,11 @@
-import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../../domain/limits.ts";
+import {
+  byLimit,
+  type LimitState,
+  type Limits,
+  type ShadowLimit,
+  TIER_LIMITS,
+  type Tiers,
+} from "../../domain/limits.ts";
 import type { Reply } from "../script-definition.ts";
 
 // The arguments and replies of several scripts about a key's limits; see lua/include/key.lua and reply.lua.
@@ -14,7 +21,7 @@ export function packTiers(tiers: Tiers): string {
     );
     text = entries.reduce(
       (line, [name, limits]) =>
-        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit}${letters(limits.shadow)};`,
+        `${line}${name} ${TIER_LIMITS.map((limit) => limits[limit.name]).join(" ")}${letters(limits.shadow)};`,
       ";",
     );
     packed.set(tiers, text);
@@ -23,27 +30,33 @@ export function packTiers(tiers: Tiers): string {
 }
 
 /** For callers that do not read the numbers that a script answers. */
-export const NO_TIERS: Tiers = { standard: { rateLimit: 0, maxConcurrent: 0, dailyLimit: 0 } };
-
-/** Limits as the scripts name them. */
-const LETTERS: Readonly<Record<ShadowLimit, string>> = {
-  rate_limit: "r",
-  max_concurrent: "c",
-  daily_limit: "d",
-};
+export const NO_TIERS: Tiers = { standard: byLimit(TIER_LIMITS, () => 0) };
 
 const letters = (limits: readonly ShadowLimit[] = []): string =>
-  limits.map((limit) => LETTERS[limit]).join("");
+  TIER_LIMITS.map(({ name, shadow }) => (limits.includes(name) ? shadow : "")).join("");
 
 export const shadowLimitsOf = (letters: string): ShadowLimit[] =>
-  SHADOW_LIMITS.filter((limit) => letters.includes(LETTERS[limit]));
+  TIER_LIMITS.flatMap(({ name, shadow }) => (letters.includes(shadow) ? [name] : []));
+
+/**
+ * The limits of a key as CREDITS answers them: window and slots with the key's numbers, those of a UTC period one after the other.
+ * @returns `rest`: what comes after them
+ */
+export function limitsInForce(state: LimitState, values: Reply): { limits: Limits; rest: Reply } {
+  const rest = [...values];
+  const limits = byLimit(TIER_LIMITS, ({ counted }) => {
+    if (counted === "window") return state.limit;
+    return counted === "slots" ? state.concurrentLimit : Number(rest.shift());
+  });
+  return { limits, rest };
+}
 
 /** Of a key that ends or has a cap of credits a month. */
 export interface KeyTerms {
   /** Unix ms; `Infinity` for a key that does not end. */
   expiresAtMs: number;
-  /** `Infinity` for a key without a cap. */
-  monthlyCredits: number;
+  /** Credits that it may spend in a month; `Infinity` for a key without a cap. */
+  cap: number;
   /** What it has spent of them in the month of the reply. */
   spent: number;
 }
@@ -63,19 +76,19 @@ export const KEY_STATE_LENGTH = 8;
 
 export function keyStateOf(reply: Reply): KeyState {
   const state = {
-    rateLimit: Number(reply[2]),
+    limit: Number(reply[2]),
     remaining: Number(reply[3]),
     resetAtMs: Number(reply[4]),
-    maxConcurrent: Number(reply[5]),
+    concurrentLimit: Number(reply[5]),
     active: Number(reply[6]),
   };
   const tier = String(reply[7]);
   const atMs = Number(reply[1]);
   if (!tier.includes(" ")) return { state, tier, terms: undefined, atMs };
-  const [name = "", expiresAtMs, monthlyCredits, spent] = tier.split(" ");
+  const [name = "", expiresAtMs, cap, spent] = tier.split(" ");
   const terms = {
     expiresAtMs: numberOr(Number.POSITIVE_INFINITY, expiresAtMs),
-    monthlyCredits: numberOr(Number.POSITIVE_INFINITY, monthlyCredits),
+    cap: numberOr(Number.POSITIVE_INFINITY, cap),
     spent: numberOr(0, spent),
   };
   return { state, tier: name, terms, atMs };

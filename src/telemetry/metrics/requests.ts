@@ -144,12 +144,12 @@ function nearLimitMetric(counter: MetricFactory["counter"]) {
   return {
     admitted(
       tier: string,
-      left: { rateLimit: number; remaining: number; maxConcurrent: number; active: number },
+      left: { limit: number; remaining: number; concurrentLimit: number; active: number },
     ): void {
       const isFirst = !tiers.has(tier);
       if (isFirst) tiers.add(tier);
-      const isNearWindow = left.remaining < left.rateLimit * NEAR_LIMIT_SHARE;
-      const isNearSlots = left.active >= left.maxConcurrent;
+      const isNearWindow = left.remaining < left.limit * NEAR_LIMIT_SHARE;
+      const isNearSlots = left.active >= left.concurrentLimit;
       // Both series of a tier exist from its first admission on.
       if (isFirst || isNearWindow) nearLimit.inc({ tier, limit: "window" }, isNearWindow ? 1 : 0);
       if (isFirst || isNearSlots) nearLimit.inc({ tier, limit: "slots" }, isNearSlots ? 1 : 0);

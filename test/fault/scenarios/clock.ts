@@ -33,7 +33,7 @@ const HOUR_MS = 3_600_000;
 const AHEAD_MS = 30 * 24 * HOUR_MS;
 const COLLECTED_AT_ONCE = 100;
 const DAY_MS = 24 * HOUR_MS;
-const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } };
+const TIERS = { standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 } };
 const CODES: Record<string, number> = { admitted: 200, rate_limited: 2001, daily_limited: 2003 };
 
 /**
@@ -99,7 +99,12 @@ function openStore(connection: Connection): Store & Holds {
 }
 
 async function givenKeys(world: World, store: Store): Promise<Watched[]> {
-  const limits = [{ rateLimit: 5 }, { rateLimit: 20 }, { rateLimit: 20, dailyLimit: 60 }, { dailyLimit: 25 }];
+  const limits = [
+    { rate_limit: 5 },
+    { rate_limit: 20 },
+    { rate_limit: 20, daily_limit: 60 },
+    { daily_limit: 25 },
+  ];
   const customers = await Promise.all(limits.map((own) => world.givenCustomer(own)));
   const keys = await Promise.all(customers.map(({ key }) => store.lookup(digestOf(key), TIERS)));
   return keys.map((key) => ({ key: key!, clockMs: 0 }));

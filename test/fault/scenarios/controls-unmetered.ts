@@ -46,8 +46,8 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/gateway/unmetered-fallback.ts",
-        from: "spent + price > valid.terms.monthlyCredits",
-        to: "price > valid.terms.monthlyCredits",
+        from: "spent + price > valid.terms.cap",
+        to: "price > valid.terms.cap",
       },
     ],
     run,
@@ -59,8 +59,8 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/gateway/unmetered-fallback.ts",
-        from: "maxConcurrent = 0 } = usage.valid?.state ?? {};",
-        to: "maxConcurrent = 0 } = {};",
+        from: "concurrentLimit = 0 } = usage.valid?.state ?? {};",
+        to: "concurrentLimit = 0 } = {};",
       },
     ],
     run,

@@ -73,14 +73,14 @@ export async function runErrand(
 export async function givenCrowd(world: Fleet): Promise<Customer[]> {
   const wide = await Promise.all(Array.from({ length: 12 }, () => world.givenCustomer()));
   const narrow = await Promise.all([
-    world.givenCustomer({ rateLimit: 40 }),
-    world.givenCustomer({ maxConcurrent: 3 }),
-    world.givenCustomer({ dailyLimit: 150 }),
+    world.givenCustomer({ rate_limit: 40 }),
+    world.givenCustomer({ max_concurrent: 3 }),
+    world.givenCustomer({ daily_limit: 150 }),
     world.givenCustomer({ granted: 500 }),
-    world.givenCustomer({ monthlyCredits: 100 }),
-    world.givenCustomer({ rateLimit: 40, areOfAccount: true }),
-    world.givenCustomer({ maxConcurrent: 3, areOfAccount: true }),
-    world.givenCustomer({ dailyLimit: 150, areOfAccount: true }),
+    world.givenCustomer({ monthly_credits: 100 }),
+    world.givenCustomer({ rate_limit: 40, areOfAccount: true }),
+    world.givenCustomer({ max_concurrent: 3, areOfAccount: true }),
+    world.givenCustomer({ daily_limit: 150, areOfAccount: true }),
   ]);
   return [...wide, ...narrow];
 }

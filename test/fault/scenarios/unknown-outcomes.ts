@@ -63,7 +63,7 @@ async function askStoryboards(world: World, at: number): Promise<void> {
 
 /** A key's only slot waits for an unknown outcome, for as long as its callback may come. */
 async function takeOnlySlot({ gateways, client, givenCustomer, note }: World, at: number): Promise<void> {
-  const customer = await givenCustomer({ maxConcurrent: 1 });
+  const customer = await givenCustomer({ max_concurrent: 1 });
   const gateway = gateways[at % 2]!;
   client.push(
     await generate(gateway, customer, { kind: UNCLEAR[0]! }, { storyboard: { callBackUrl: CALLBACK } }),

@@ -62,7 +62,7 @@ async function runUnmetered(options: RunOptions, { requests, outages }: Unmetere
     await world.redis.config("SET", "appendonly", "yes");
     await showFigures(world);
     const wide = await Promise.all(Array.from({ length: 4 }, () => world.givenCustomer()));
-    const capped = await world.givenCustomer({ monthlyCredits: 30 });
+    const capped = await world.givenCustomer({ monthly_credits: 30 });
     const made: Made[] = [];
     for (let outage = 0; outage < outages; outage++) {
       const ending = await givenEndingCustomer(world);

@@ -27,7 +27,7 @@ export const window: Scenario<WindowSize> = {
 async function runWindow(options: RunOptions, { clients, lastsMs }: WindowSize): Promise<History> {
   const world = await createWorld(options, GATEWAYS);
   try {
-    const customers = await Promise.all(LIMITS.map((rateLimit) => world.givenCustomer({ rateLimit })));
+    const customers = await Promise.all(LIMITS.map((rate_limit) => world.givenCustomer({ rate_limit })));
     const until = Date.now() + lastsMs;
     const seeds = Array.from({ length: clients }, () => world.random.int(0, 2 ** 31));
     await Promise.all(

@@ -26,8 +26,8 @@ test("the defaults are those of the design", () => {
   const { prices, pricesFile, tiers, packages, ...rest } = configOf("{}");
   expect({ ...packages }).toEqual({ basic: 100, standard: 200, premium: 500, enterprise: 1000 });
   expect({ ...tiers }).toEqual({
-    standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
-    enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
+    standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
+    enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
   });
   expect(pricesFile).toBe(path.resolve("config/prices/reference.yaml"));
   expect(prices["gen2/text-to-video"]).toBe(10);

@@ -128,9 +128,9 @@ const SETTINGS: Setting[] = [
     yaml: (text) => `confirm_price_changes:\n  gen2/text-to-video: ${text}\n`,
     read: ({ confirmedPrices }) => confirmedPrices["gen2/text-to-video"],
   },
-  tier("rate_limit", 100_000, ({ tiers }) => tiers.standard?.rateLimit),
-  tier("max_concurrent", 10_000, ({ tiers }) => tiers.standard?.maxConcurrent),
-  tier("daily_limit", 1e9, ({ tiers }) => tiers.standard?.dailyLimit),
+  tier("rate_limit", 100_000, ({ tiers }) => tiers.standard?.rate_limit),
+  tier("max_concurrent", 10_000, ({ tiers }) => tiers.standard?.max_concurrent),
+  tier("daily_limit", 1e9, ({ tiers }) => tiers.standard?.daily_limit),
   {
     name: "tasks.unknown_outcomes_per_account",
     least: 1,

@@ -62,7 +62,7 @@ tiers:
   standard: &default { rate_limit: 5, max_concurrent: 1, daily_limit: 9 }
   partner: *default
 `);
-  expect(tiers.partner).toEqual({ rateLimit: 5, maxConcurrent: 1, dailyLimit: 9 });
+  expect(tiers.partner).toEqual({ rate_limit: 5, max_concurrent: 1, daily_limit: 9 });
   const error = errorOf(() => configOf("tiers:\n  standard: &d { rate_limit: 5 }\n  partner: *d\n"));
   expect(error.problems.map(({ path, line }) => [path, line])).toEqual([
     ["tiers.standard.max_concurrent", 2],

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { LimitState } from "../../../src/domain/limits.ts";
 import { createOverLimitCache, type OverLimitCache } from "../../../src/gateway/over-limit-cache.ts";
 
-const STATE: LimitState = { rateLimit: 20, remaining: 0, resetAtMs: 5000, maxConcurrent: 3, active: 1 };
+const STATE: LimitState = { limit: 20, remaining: 0, resetAtMs: 5000, concurrentLimit: 3, active: 1 };
 
 /** As many refusals in a row as make a key one that hammers. */
 function hammer(keys: OverLimitCache, keyId: string, calledAtMs: number, waitMs: number, times = 5): void {

@@ -31,7 +31,7 @@ function givenKey() {
     key,
     usage,
   } as unknown as Call;
-  const state = { rateLimit: 5, remaining: 5, resetAtMs: 0, maxConcurrent: 5, active: 0 };
+  const state = { limit: 5, remaining: 5, resetAtMs: 0, concurrentLimit: 5, active: 0 };
   return {
     clock,
     usage,
@@ -63,14 +63,14 @@ test("an INSPECT whose reply comes after the key was called invalid does not mak
 
 test("an earlier reply handled late brings back no earlier terms", async () => {
   const { reply, passes } = givenKey();
-  reply(2000, "active", { expiresAtMs: NOV_MS - 1, monthlyCredits: 100, spent: 0 });
+  reply(2000, "active", { expiresAtMs: NOV_MS - 1, cap: 100, spent: 0 });
   reply(1000);
   expect(await passes()).toBe(false);
 });
 
 test("a new month has all of the cap, less what passed in this outage", async () => {
   const { clock, reply, passes } = givenKey();
-  reply(NOV_MS, "active", { expiresAtMs: Number.POSITIVE_INFINITY, monthlyCredits: 20, spent: 20 });
+  reply(NOV_MS, "active", { expiresAtMs: Number.POSITIVE_INFINITY, cap: 20, spent: 20 });
   expect(await passes()).toBe(false);
   clock.nowMs = DEC_MS;
   expect([await passes(), await passes(), await passes()]).toEqual([true, true, false]);

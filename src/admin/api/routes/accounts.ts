@@ -108,17 +108,9 @@ export const changeOfAccount = operation({
   ends: isRestriction,
   answers: { 200: { description: "The account as it is now.", schema: Account } },
   refusals: [404, 412],
-  operate(nodes, { params, body: { limits, ...body }, ifRevisions, grantee, actor }) {
-    const changes = {
-      ...body,
-      limits: limits && {
-        rateLimit: limits.rate_limit,
-        maxConcurrent: limits.max_concurrent,
-        dailyLimit: limits.daily_limit,
-      },
-    };
+  operate(nodes, { params, body, ifRevisions, grantee, actor }) {
     const mayReinstate = grantee.scopes.includes("accounts:reinstate");
-    return patchAccount(nodes, params.account!, changes, actor, { ifRevisions, mayReinstate });
+    return patchAccount(nodes, params.account!, body, actor, { ifRevisions, mayReinstate });
   },
   answer: (account) => answer(account),
 });

@@ -51,13 +51,11 @@ export const catalogRoutes = [
     async run({ grantee }, { tiers, tierCounts }) {
       const inForce = tiers();
       const keys = grantee.accounts ? undefined : tierCounts()?.keys;
-      const data = Object.entries(inForce).map(([tier, limits]) => ({
+      const data = Object.entries(inForce).map(([tier, { shadow = [], deprecated = false, ...limits }]) => ({
         tier,
-        rate_limit: limits.rateLimit,
-        max_concurrent: limits.maxConcurrent,
-        daily_limit: limits.dailyLimit,
-        shadow: limits.shadow ?? [],
-        deprecated: limits.deprecated ?? false,
+        ...limits,
+        shadow,
+        deprecated,
         keys: keys === undefined ? null : (keys[tier] ?? 0),
       }));
       const missing = keys === undefined ? null : missingTiers(keys, inForce).slice(0, MISSING_SHOWN_MAX);

@@ -1,5 +1,6 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
+import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { changeKey } from "../../../operations/keys/change-key.ts";
 import { issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
@@ -37,6 +38,11 @@ const answer = ({ key, secret }: Shown): Answer => ({
 const timeOf = (text: string | null | undefined): number | null | undefined =>
   typeof text === "string" ? Date.parse(text) : text;
 
+const limitsIn = ({ limits, ...body }: Static<typeof KeyChanges>): LimitChanges => ({
+  ...limits,
+  ...byLimit(CAPS, ({ name }) => body[name]),
+});
+
 const creationOfKey = operation({
   method: "POST",
   path: "/accounts/{account}/keys",
@@ -55,16 +61,10 @@ const creationOfKey = operation({
   },
   refusals: [404, 409],
   async operate(nodes, { params, body, idempotencyKey, actor }, { tiers, bounds }) {
-    const { limits, monthly_credits: monthlyCredits } = body;
     const options = {
       accountId: params.account!,
       idempotencyKey: idempotencyKey!,
-      limits: {
-        rateLimit: limits?.rate_limit ?? undefined,
-        maxConcurrent: limits?.max_concurrent ?? undefined,
-        dailyLimit: limits?.daily_limit ?? undefined,
-      },
-      monthlyCredits: monthlyCredits ?? undefined,
+      limits: byLimit(LIMITS, ({ name }) => limitsIn(body)[name] ?? undefined),
       expiresAtMs: timeOf(body.expires_at) ?? undefined,
       ...(body.tier !== undefined && { tier: body.tier }),
       ...(body.label !== undefined && { label: body.label }),
@@ -133,12 +133,8 @@ export const changeOfKey = operation({
     const tier = body.tier === key.tier ? undefined : body.tier;
     requireNewKeysTier(tiers, tier);
     const changes = {
-      tier,
-      label: body.label,
-      monthlyCredits: body.monthly_credits,
-      rateLimit: body.limits?.rate_limit,
-      maxConcurrent: body.limits?.max_concurrent,
-      dailyLimit: body.limits?.daily_limit,
+      ...{ tier, label: body.label },
+      limits: limitsIn(body),
       expiresAtMs: timeOf(body.expires_at),
     };
     await changeKey(nodes, key, changes, actor, ifRevisions);

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import type { RedisNodes } from "../../../operations/access/operator-session.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
-import { type AccountUse as AccountUsed, useOfAccount } from "../../../operations/accounts/account-use.ts";
+import { useOfAccount } from "../../../operations/accounts/account-use.ts";
 import { readAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/operator-keys.ts";
@@ -52,14 +52,7 @@ const topKeys = route({
   },
 });
 
-const useShown = ({ now, dayCount, dailyLimit }: KeyUse) => ({
-  window_used: now?.windowUsed ?? null,
-  rate_limit: now?.rateLimit ?? null,
-  active: now?.active ?? null,
-  max_concurrent: now?.maxConcurrent ?? null,
-  day_count: dayCount,
-  daily_limit: dailyLimit,
-});
+const useShown = ({ use, now }: KeyUse) => ({ ...use, ...now });
 
 const refusalsOfDay = operation({
   method: "GET",
@@ -206,7 +199,7 @@ const useOfLimits = operation({
   answer: ({ account, keys, next }) => ({
     status: 200,
     body: {
-      account: account ? accountUseShown(account) : null,
+      account: account ?? null,
       keys: keys.map((key) => ({ key_id: key.keyId, ...useShown(key) })),
       next_cursor: next ?? null,
     },
@@ -219,15 +212,6 @@ function requireOneChoice({ key_id, cursor, limit }: Static<typeof UseQuery>): v
   const message = "key_id is of one key, and has no pages: leave out cursor and limit";
   throw new Problem("invalid", message, { errors: [{ path: "?key_id", message }] });
 }
-
-const accountUseShown = (use: AccountUsed) => ({
-  window_used: use.windowUsed,
-  rate_limit: use.rateLimit ?? null,
-  active: use.active,
-  max_concurrent: use.maxConcurrent ?? null,
-  day_count: use.dayCount,
-  daily_limit: use.dailyLimit ?? null,
-});
 
 /** One key, or those of a page of the list of keys. */
 async function keyIdsOf(

@@ -5,20 +5,10 @@ import { showAccountRefusals } from "./account-refusals.js";
 import { showAccountTasks } from "./account-tasks.js";
 import { keysPage, showAccountUsage } from "./account-usage.js";
 import { readAccount, readUse } from "./api.js";
-import {
-  actions,
-  badge,
-  button,
-  el,
-  factList,
-  failureNote,
-  heading,
-  link,
-  moment,
-  tiles,
-  usage,
-} from "./dom.js";
+import { actions, badge, button, el, factList, failureNote, heading, link, moment, tiles } from "./dom.js";
 import { count } from "./format.js";
+import { limitTile } from "./limit-fields.js";
+import { TIER_LIMITS } from "./limits.js";
 import { hrefTo } from "./location.js";
 import { may } from "./session.js";
 import { showTransactions } from "./transactions.js";
@@ -76,26 +66,18 @@ function creditTiles(account, use) {
     ["Held", count(account.held), "credits, not charged yet"],
     ["Used in all", count(account.total_used), "credits"],
     ["Requests", count(account.total_requests), "admitted in all"],
-    ...(limits.rate_limit === null
-      ? []
-      : [limitTile("Last 60 s", "requests, all keys", use?.window_used, limits.rate_limit)]),
-    ...(limits.max_concurrent === null
-      ? []
-      : [limitTile("Slots", "tasks at a time, all keys", use?.active, limits.max_concurrent)]),
-    ...(limits.daily_limit === null
-      ? []
-      : [limitTile("Today", "requests, all keys", use?.day_count, limits.daily_limit)]),
+    ...TIER_LIMITS.flatMap((limit) =>
+      limits[limit.name] === null
+        ? []
+        : [
+            limitTile(
+              { ...limit, short: `${limit.short}, all keys` },
+              { [limit.used]: 0, ...use, ...limits },
+            ),
+          ],
+    ),
   ]);
 }
-
-/**
- * @param {string} title
- * @param {string} unit
- * @param {number | null | undefined} used
- * @param {number} limit
- * @returns {[string, Node | string, string]}
- */
-const limitTile = (title, unit, used, limit) => [title, usage(used ?? 0, limit, title), unit];
 
 /**
  * @param {Account} account

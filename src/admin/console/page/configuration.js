@@ -2,7 +2,8 @@
 /** @import { Context, Made } from "./views.js" */
 import { listPackages, listPrices, listTiers, readConfiguration } from "./api.js";
 import { badge, code, el, heading, hint, note } from "./dom.js";
-import { count, endpointName } from "./format.js";
+import { capitalized, count, endpointName } from "./format.js";
+import { TIER_LIMITS } from "./limits.js";
 import { table } from "./table.js";
 
 /**
@@ -66,24 +67,12 @@ const tiersTable = (tiers) =>
     "Tiers",
     [
       { title: "Tier", header: true, cell: (one) => one.tier, by: (one) => one.tier },
-      {
-        title: "Per 60 s",
+      ...TIER_LIMITS.map(({ name, short }) => ({
+        title: capitalized(short),
         numeric: true,
-        cell: (one) => count(one.rate_limit),
-        by: (one) => one.rate_limit,
-      },
-      {
-        title: "Slots",
-        numeric: true,
-        cell: (one) => count(one.max_concurrent),
-        by: (one) => one.max_concurrent,
-      },
-      {
-        title: "Per day",
-        numeric: true,
-        cell: (one) => count(one.daily_limit),
-        by: (one) => one.daily_limit,
-      },
+        cell: (/** @type {Tiers["data"][number]} */ one) => count(one[name]),
+        by: (/** @type {Tiers["data"][number]} */ one) => one[name],
+      })),
       { title: "Keys", numeric: true, cell: (one) => count(one.keys), by: (one) => one.keys },
       {
         title: "New keys",

@@ -4,9 +4,9 @@
 import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "./api.js";
 import { ask } from "./dialogs.js";
 import { keyLink } from "./dom.js";
-import { given, momentOrNull, momentValue, numberOrNull, textOrNull, wholeOrEmpty } from "./fields.js";
+import { given, momentOrNull, momentValue, textOrNull } from "./fields.js";
 import { momentText } from "./format.js";
-import { labelField, limitFields, limitsOf } from "./limit-fields.js";
+import { capFields, capsOf, labelField, limitFields, limitsOf } from "./limit-fields.js";
 
 const WHERE = "where it is used";
 const KEEP_IT =
@@ -36,15 +36,7 @@ async function tierField(value) {
 /** @param {Partial<Key>} key @returns {Field[]} */
 const moreFields = (key) => [
   ...limitFields(key.limits, "that of the tier"),
-  {
-    name: "monthly_credits",
-    label: "Cap: credits per UTC month",
-    hint: "Held and spent together never exceed it. Empty: no cap.",
-    type: "number",
-    value:
-      key.monthly_credits === null || key.monthly_credits === undefined ? "" : String(key.monthly_credits),
-    check: wholeOrEmpty,
-  },
+  ...capFields(key),
   {
     name: "expires_at",
     label: "Expires (UTC)",
@@ -74,7 +66,7 @@ export async function askCreateKey(account) {
         label: textOrNull(values.label),
         tier: values.tier,
         limits: Object.keys(limits).length > 0 ? limits : undefined,
-        monthly_credits: numberOrNull(values.monthly_credits),
+        ...capsOf(values),
         expires_at: momentOrNull(values.expires_at),
       });
       const key = await createKey(account.account_id, body, idempotencyKey);
@@ -124,7 +116,7 @@ function changesOf(key, values) {
   return {
     label: textOrNull(values.label),
     limits: limitsOf(values),
-    monthly_credits: numberOrNull(values.monthly_credits),
+    ...capsOf(values),
     tier: values.tier,
     ...(expiry === momentValue(key.expires_at) ? {} : { expires_at: momentOrNull(expiry) }),
   };

@@ -1,22 +1,12 @@
-/** @import { AccountUse, Key, Use } from "./objects.d.ts" */
+/** @import { AccountUse, Key } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { readKey, readUse } from "./api.js";
-import {
-  accountLink,
-  actions,
-  button,
-  code,
-  el,
-  factList,
-  heading,
-  keyLink,
-  moment,
-  tiles,
-  usage,
-} from "./dom.js";
+import { accountLink, actions, button, code, el, factList, heading, keyLink, moment, tiles } from "./dom.js";
 import { count } from "./format.js";
 import { askEditKey, askRevoke, askRotate } from "./key-actions.js";
 import { keyState } from "./keys.js";
+import { limitTile } from "./limit-fields.js";
+import { CAPS, TIER_LIMITS } from "./limits.js";
 import { may } from "./session.js";
 
 /**
@@ -40,7 +30,13 @@ export async function showKey({ place, again }) {
         ["Account", accountLink(key.account_id)],
         ["Tier", key.tier],
         ["Limits of its own", ownLimits(key)],
-        ["Cap per month", key.monthly_credits === null ? "none" : `${count(key.monthly_credits)} credits`],
+        ...CAPS.map(
+          ({ name, short }) =>
+            /** @type {[string, string]} */ ([
+              `Cap: ${short}`,
+              key[name] === null ? "none" : count(key[name]),
+            ]),
+        ),
         ["State", keyState(key)],
         ["Replaced by", key.rotated_to ? keyLink(key.account_id, key.rotated_to) : undefined],
         ["Created", moment(key.created_at)],
@@ -57,31 +53,15 @@ export async function showKey({ place, again }) {
  */
 const useTiles = (key, use) =>
   tiles([
-    ...(use ? limitTiles(use.keys[0]) : []),
-    [
-      "This month",
-      usage(key.spent_this_month, key.monthly_credits, "credits this month"),
-      "credits held and spent, UTC month",
-    ],
+    ...(use ? TIER_LIMITS.map((limit) => limitTile(limit, use.keys[0])) : []),
+    ...CAPS.map((limit) => limitTile(limit, key)),
   ]);
-
-/**
- * @param {Use | undefined} used
- * @returns {[string, Node | string, string][]}
- */
-const limitTiles = (used) => [
-  ["Last 60 s", usage(used?.window_used, used?.rate_limit, "last 60 s"), "requests"],
-  ["Slots", usage(used?.active, used?.max_concurrent, "slots"), "tasks at a time"],
-  ["Today", usage(used?.day_count, used?.daily_limit, "today"), "requests, UTC day"],
-];
 
 /** @param {Key} key */
 function ownLimits({ limits }) {
-  const own = [
-    limits.rate_limit === null ? undefined : `${count(limits.rate_limit)} requests per 60 s`,
-    limits.max_concurrent === null ? undefined : `${count(limits.max_concurrent)} slots`,
-    limits.daily_limit === null ? undefined : `${count(limits.daily_limit)} requests per day`,
-  ].filter((text) => text !== undefined);
+  const own = TIER_LIMITS.flatMap(({ name, short }) =>
+    limits[name] === null ? [] : [`${count(limits[name])} ${short}`],
+  );
   return own.length > 0 ? own.join(", ") : "none: those of its tier";
 }
 

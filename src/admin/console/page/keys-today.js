@@ -1,7 +1,9 @@
+/** @import { TopKeys } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { listRefusedToday, listTopKeys } from "./api.js";
-import { accountLink, badge, bar, code, heading, hint, keyLink, note, unreadNotes, usage } from "./dom.js";
+import { accountLink, badge, bar, code, heading, hint, keyLink, note, unreadNotes } from "./dom.js";
 import { count } from "./format.js";
+import { useColumns } from "./limit-fields.js";
 import { may } from "./session.js";
 import { table } from "./table.js";
 
@@ -36,24 +38,7 @@ export async function showKeys({ again }) {
             by: (key) => key.account_id,
           },
           { title: "Tier", cell: (key) => key.tier, by: (key) => key.tier },
-          {
-            title: "Today",
-            numeric: true,
-            cell: (key) => usage(key.day_count, key.daily_limit, "today"),
-            by: (key) => key.day_count,
-          },
-          {
-            title: "Last 60 s",
-            numeric: true,
-            cell: (key) => usage(key.window_used, key.rate_limit, "last 60 s"),
-            by: (key) => key.window_used,
-          },
-          {
-            title: "Slots",
-            numeric: true,
-            cell: (key) => usage(key.active, key.max_concurrent, "slots"),
-            by: (key) => key.active,
-          },
+          ...useColumns((/** @type {TopKeys["data"][number]} */ key) => key),
           { title: "State", cell: (key) => badge(key.usable ? "active" : "revoked or expired") },
         ],
         use.data,

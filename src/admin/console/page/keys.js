@@ -2,6 +2,8 @@
 import { actions, badge, button, el, keyLink, usage } from "./dom.js";
 import { count, momentText } from "./format.js";
 import { askCreateKey } from "./key-actions.js";
+import { useColumns } from "./limit-fields.js";
+import { CAPS } from "./limits.js";
 import { may } from "./session.js";
 import { paging, table } from "./table.js";
 
@@ -24,31 +26,13 @@ export function keysPart(account, keys, use, again) {
         { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
         { title: "Label", wrap: true, cell: (key) => key.label ?? "–", by: (key) => key.label },
         { title: "Tier", cell: (key) => key.tier, by: (key) => key.tier },
-        {
-          title: "Last 60 s",
+        ...useColumns((/** @type {Key} */ key) => used.get(key.key_id)),
+        ...CAPS.map(({ name, title, used: spent }) => ({
+          title,
           numeric: true,
-          cell: (key) =>
-            usage(used.get(key.key_id)?.window_used, used.get(key.key_id)?.rate_limit, "last 60 s"),
-          by: (key) => used.get(key.key_id)?.window_used,
-        },
-        {
-          title: "Slots",
-          numeric: true,
-          cell: (key) => usage(used.get(key.key_id)?.active, used.get(key.key_id)?.max_concurrent, "slots"),
-          by: (key) => used.get(key.key_id)?.active,
-        },
-        {
-          title: "Today",
-          numeric: true,
-          cell: (key) => usage(used.get(key.key_id)?.day_count, used.get(key.key_id)?.daily_limit, "today"),
-          by: (key) => used.get(key.key_id)?.day_count,
-        },
-        {
-          title: "This month",
-          numeric: true,
-          cell: (key) => usage(key.spent_this_month, key.monthly_credits, "credits this month"),
-          by: (key) => key.spent_this_month,
-        },
+          cell: (/** @type {Key} */ key) => usage(key[spent], key[name], title.toLowerCase()),
+          by: (/** @type {Key} */ key) => key[spent],
+        })),
         { title: "State", cell: keyState, by: (key) => key.status },
       ],
       keys.data,

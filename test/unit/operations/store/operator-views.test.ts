@@ -4,7 +4,7 @@ import { KEYS_LOOKED_AT_MAX, topKeysByUse } from "../../../../src/operations/key
 import { oneNode, type RedisNodes } from "../../../../src/redis/nodes.ts";
 
 const DAY_MS = 86_400_000;
-const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } };
+const TIERS = { standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 } };
 
 /** As ZSCAN answers them. */
 const scored = (members: readonly string[]): string[] => members.flatMap((member) => [member, "0"]);
@@ -18,8 +18,8 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
     zscan: (name: string) => ["0", scored(keysOf(name.split(":").at(-1) ?? ""))],
     hgetall: () => ({ balance: "100", held: "10", total_used: "5", total_requests: "1" }),
     hmget: (name: string) => [
-      ...["acme", "standard", String(Math.floor(Date.now() / DAY_MS))],
-      ...[name.split("_").at(-1) ?? "", null],
+      ...["acme", "standard", null, null, null],
+      ...[String(Math.floor(Date.now() / DAY_MS)), name.split("_").at(-1) ?? ""],
     ],
   };
   const redis = {
@@ -52,7 +52,7 @@ test("the most used keys come from a bounded number, and that there were more is
     givenRedis([["acme"]], () => Array.from({ length: count }, (_, n) => `key_${n + 1}`));
   const cut = await topKeysByUse(many(KEYS_LOOKED_AT_MAX + 700), TIERS, 2);
   expect(cut).toMatchObject({ keysLookedAt: KEYS_LOOKED_AT_MAX, complete: false });
-  expect(cut.keys.map(({ dayCount }) => dayCount)).toEqual([KEYS_LOOKED_AT_MAX, KEYS_LOOKED_AT_MAX - 1]);
+  expect(cut.keys.map(({ use }) => use.day_count)).toEqual([KEYS_LOOKED_AT_MAX, KEYS_LOOKED_AT_MAX - 1]);
   const whole = await topKeysByUse(many(700), TIERS, 1);
   expect(whole).toMatchObject({ keysLookedAt: 700, complete: true });
   expect(whole.keys).toEqual([
@@ -61,9 +61,15 @@ test("the most used keys come from a bounded number, and that there were more is
       accountId: "acme",
       tier: "standard",
       partition: 0,
-      dayCount: 700,
-      dailyLimit: 500,
-      now: { windowUsed: 8, rateLimit: 20, active: 2, maxConcurrent: 3 },
+      use: {
+        window_used: null,
+        rate_limit: null,
+        active: null,
+        max_concurrent: null,
+        day_count: 700,
+        daily_limit: 500,
+      },
+      now: { window_used: 8, rate_limit: 20, active: 2, max_concurrent: 3 },
     },
   ]);
 });
