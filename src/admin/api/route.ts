@@ -92,35 +92,48 @@ export interface Operation<Result> extends Route {
 
 const NO_QUERY = Type.Object({}, { additionalProperties: false });
 
-type Declared<Query extends TObject, Body extends TObject> = Omit<
-  Route,
-  "query" | "body" | "needsIdempotencyKey" | "takesIfMatch" | "refusals" | "run"
-> & {
-  query?: Query;
-  body?: Body;
-  needsIdempotencyKey?: boolean;
-  takesIfMatch?: boolean;
-  refusals?: Route["refusals"];
+/** The tag of what a scope is about. */
+const TAG_OF: Readonly<Record<string, Tag>> = {
+  accounts: "Accounts",
+  keys: "Keys",
+  credits: "Credits",
+  tasks: "Tasks",
+  usage: "Usage",
+  tokens: "Tokens",
+  audit: "Tokens",
 };
 
-const declared = <Query extends TObject, Body extends TObject>(given: Declared<Query, Body>) => ({
-  needsIdempotencyKey: false,
-  takesIfMatch: false,
-  refusals: [],
-  ...given,
-  query: given.query ?? NO_QUERY,
-  body: given.body,
-});
+type Declared<Query extends TObject, Body extends TObject> = Pick<
+  Route,
+  "scope" | "name" | "summary" | "description" | "ends" | "answers"
+> &
+  Partial<Pick<Route, "tag" | "needsIdempotencyKey" | "takesIfMatch" | "refusals">> & {
+    query?: Query;
+    body?: Body;
+  };
+
+type Target = `${Method} /${string}`;
+
+function declared<Query extends TObject, Body extends TObject>(target: Target, given: Declared<Query, Body>) {
+  const [method, path] = target.split(" ") as [Method, string];
+  return {
+    ...{ method, path, tag: TAG_OF[given.scope.split(":")[0]!] ?? "Configuration" },
+    ...{ needsIdempotencyKey: false, takesIfMatch: false, refusals: [], ...given },
+    ...{ query: given.query ?? NO_QUERY, body: given.body },
+  };
+}
 
 /** A route whose `run` gets query and body in the types of their schemas: the server has validated both. */
 export const route = <Query extends TObject, Body extends TObject>(
+  target: Target,
   given: Declared<Query, Body> & {
     run(call: ApiCall<Static<Query>, Static<Body>>, services: Services): Promise<Answer>;
   },
-): Route => ({ ...declared(given), run: given.run as Route["run"] });
+): Route => ({ ...declared(target, given), run: given.run as Route["run"] });
 
 /** A route to the store: a GET reads, all others write where nothing is lost, and say whether replicas have it. */
 export function operation<Query extends TObject, Body extends TObject, Result>(
+  target: Target,
   given: Declared<Query, Body> & {
     operate(
       nodes: RedisNodes,
@@ -131,13 +144,14 @@ export function operation<Query extends TObject, Body extends TObject, Result>(
   },
 ): Operation<Result> {
   const { operate, answer } = given as Pick<Operation<Result>, "operate" | "answer">;
+  const route = declared(target, given);
   return {
-    ...declared(given),
+    ...route,
     operate,
     answer,
     async run(call, services) {
       const work = (nodes: RedisNodes) => operate(nodes, call, services);
-      if (given.method === "GET") return answer(await services.session.run(work), call, services);
+      if (route.method === "GET") return answer(await services.session.run(work), call, services);
       const { result, confirmed } = await services.session.write(work);
       return { ...answer(result, call, services), confirmed };
     },

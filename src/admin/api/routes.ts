@@ -15,9 +15,7 @@ import { usageRoutes } from "./routes/usage.ts";
 import { viewRoutes } from "./routes/views.ts";
 
 /** Reads the description of all routes, itself among them. */
-const openApiRoute = route({
-  method: "GET",
-  path: "/openapi.json",
+const openApiRoute = route("GET /openapi.json", {
   tag: "Configuration",
   scope: "any",
   name: "readOpenApi",

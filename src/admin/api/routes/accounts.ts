@@ -39,10 +39,7 @@ const Query = Type.Object(
 
 const Page = Type.Object({ ...pageOf(Account).properties, ...mayLack }, { additionalProperties: false });
 
-export const listOfAccounts = operation({
-  method: "GET",
-  path: "/accounts",
-  tag: "Accounts",
+export const listOfAccounts = operation("GET /accounts", {
   scope: "accounts:read",
   name: "listAccounts",
   summary: "List accounts",
@@ -55,10 +52,7 @@ export const listOfAccounts = operation({
   answer: ({ accounts, next, unread }) => page(accounts.map(accountShown), next, { unread }),
 });
 
-export const creationOfAccount = operation({
-  method: "POST",
-  path: "/accounts",
-  tag: "Accounts",
+export const creationOfAccount = operation("POST /accounts", {
   scope: "accounts:write",
   name: "createAccount",
   summary: "Create an account",
@@ -74,10 +68,7 @@ export const creationOfAccount = operation({
   answer: (account) => answer(account, 201),
 });
 
-export const readingOfAccount = operation({
-  method: "GET",
-  path: "/accounts/{account}",
-  tag: "Accounts",
+export const readingOfAccount = operation("GET /accounts/{account}", {
   scope: "accounts:read",
   name: "readAccount",
   summary: "Read an account",
@@ -94,10 +85,7 @@ const isRestriction = (body: unknown): boolean => {
   return Object.keys(others).length === 0 && (status === "suspended" || status === "closed");
 };
 
-export const changeOfAccount = operation({
-  method: "PATCH",
-  path: "/accounts/{account}",
-  tag: "Accounts",
+export const changeOfAccount = operation("PATCH /accounts/{account}", {
   scope: "accounts:write",
   name: "changeAccount",
   summary: "Change an account",

@@ -8,10 +8,7 @@ import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { auditShown } from "../shown.ts";
 
-export const listOfAudit = operation({
-  method: "GET",
-  path: "/audit",
-  tag: "Tokens",
+export const listOfAudit = operation("GET /audit", {
   scope: "audit:read",
   name: "listAudit",
   summary: "List what operators changed",

@@ -15,9 +15,7 @@ const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
 
 /** What can be bought, and what it costs: the configuration in force. */
 export const catalogRoutes = [
-  route({
-    method: "GET",
-    path: "/packages",
+  route("GET /packages", {
     tag: "Configuration",
     scope: "any",
     name: "listPackages",
@@ -27,9 +25,7 @@ export const catalogRoutes = [
     run: async (_call, { packages }) =>
       page(Object.entries(packages()).map(([name, credits]) => ({ package: name, credits }))),
   }),
-  route({
-    method: "GET",
-    path: "/prices",
+  route("GET /prices", {
     tag: "Configuration",
     scope: "any",
     name: "listPrices",
@@ -39,9 +35,7 @@ export const catalogRoutes = [
     run: async (_call, { prices }) =>
       page(Object.entries(prices()).map(([endpoint, price]) => ({ endpoint, price }))),
   }),
-  route({
-    method: "GET",
-    path: "/tiers",
+  route("GET /tiers", {
     tag: "Configuration",
     scope: "any",
     name: "listTiers",

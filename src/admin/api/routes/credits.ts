@@ -59,10 +59,7 @@ function creditsOf({ packages }: Settings, { credits, package: name }: Static<ty
   throw new OperatorError(`the config has no package ${shown(name)}; it has ${names}`, "invalid", "package");
 }
 
-export const grantOfCredits = operation({
-  method: "POST",
-  path: "/accounts/{account}/grants",
-  tag: "Credits",
+export const grantOfCredits = operation("POST /accounts/{account}/grants", {
   scope: "credits:write",
   name: "grantCredits",
   summary: "Grant credits",
@@ -82,10 +79,7 @@ export const grantOfCredits = operation({
   answer: bookingAnswer,
 });
 
-export const adjustmentOfCredits = operation({
-  method: "POST",
-  path: "/accounts/{account}/adjustments",
-  tag: "Credits",
+export const adjustmentOfCredits = operation("POST /accounts/{account}/adjustments", {
   scope: "credits:write",
   name: "adjustCredits",
   summary: "Adjust a balance",

@@ -43,10 +43,7 @@ const limitsIn = ({ limits, ...body }: Static<typeof KeyChanges>): LimitChanges 
   ...byLimit(CAPS, ({ name }) => body[name]),
 });
 
-const creationOfKey = operation({
-  method: "POST",
-  path: "/accounts/{account}/keys",
-  tag: "Keys",
+const creationOfKey = operation("POST /accounts/{account}/keys", {
   scope: "keys:write",
   name: "createKey",
   summary: "Create a key",
@@ -77,10 +74,7 @@ const creationOfKey = operation({
   answer,
 });
 
-const listOfKeys = operation({
-  method: "GET",
-  path: "/accounts/{account}/keys",
-  tag: "Keys",
+const listOfKeys = operation("GET /accounts/{account}/keys", {
   scope: "keys:read",
   name: "listKeys",
   summary: "List the keys of an account",
@@ -97,10 +91,7 @@ const listOfKeys = operation({
     ),
 });
 
-export const readingOfKey = operation({
-  method: "GET",
-  path: "/accounts/{account}/keys/{key}",
-  tag: "Keys",
+export const readingOfKey = operation("GET /accounts/{account}/keys/{key}", {
   scope: "keys:read",
   name: "readKey",
   summary: "Read a key",
@@ -111,10 +102,7 @@ export const readingOfKey = operation({
   answer: (key) => answer({ key }),
 });
 
-export const changeOfKey = operation({
-  method: "PATCH",
-  path: "/accounts/{account}/keys/{key}",
-  tag: "Keys",
+export const changeOfKey = operation("PATCH /accounts/{account}/keys/{key}", {
   scope: "keys:write",
   name: "changeKey",
   summary: "Change a key",
@@ -143,10 +131,7 @@ export const changeOfKey = operation({
   answer: (key) => answer({ key }),
 });
 
-export const rotationOfKey = operation({
-  method: "POST",
-  path: "/accounts/{account}/keys/{key}/rotate",
-  tag: "Keys",
+export const rotationOfKey = operation("POST /accounts/{account}/keys/{key}/rotate", {
   scope: "keys:write",
   name: "rotateKey",
   summary: "Replace a key",
@@ -167,10 +152,7 @@ export const rotationOfKey = operation({
   answer,
 });
 
-export const revocationOfKey = operation({
-  method: "POST",
-  path: "/accounts/{account}/keys/{key}/revoke",
-  tag: "Keys",
+export const revocationOfKey = operation("POST /accounts/{account}/keys/{key}/revoke", {
   scope: "keys:write",
   name: "revokeKey",
   ends: () => true,

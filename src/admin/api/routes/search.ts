@@ -30,10 +30,7 @@ interface Found {
 
 /** What an id names, of whatever kind. */
 export const searchRoutes = [
-  operation({
-    method: "GET",
-    path: "/search",
-    tag: "Accounts",
+  operation("GET /search", {
     scope: "accounts:read",
     name: "search",
     summary: "Find what an id, a reference or a label names",

@@ -39,10 +39,7 @@ const Query = Type.Object(
 
 const Page = Type.Object({ ...pageOf(Task).properties, ...reaches }, { additionalProperties: false });
 
-const listOfTasks = operation({
-  method: "GET",
-  path: "/accounts/{account}/tasks",
-  tag: "Tasks",
+const listOfTasks = operation("GET /accounts/{account}/tasks", {
   scope: "tasks:read",
   name: "listTasks",
   summary: "List tasks",
@@ -59,10 +56,7 @@ const listOfTasks = operation({
   answer: ({ tasks, next, reachesBackToMs }) => page(tasks.map(taskShown), next, reachShown(reachesBackToMs)),
 });
 
-export const readingOfTask = operation({
-  method: "GET",
-  path: "/tasks/{task}",
-  tag: "Tasks",
+export const readingOfTask = operation("GET /tasks/{task}", {
   scope: "tasks:read",
   name: "readTask",
   summary: "Read a task",
@@ -73,10 +67,7 @@ export const readingOfTask = operation({
   answer: ({ requestId, record }) => ({ status: 200, body: taskShown(taskView(requestId, record)!) }),
 });
 
-export const releaseOfTask = operation({
-  method: "POST",
-  path: "/tasks/{task}/release",
-  tag: "Tasks",
+export const releaseOfTask = operation("POST /tasks/{task}/release", {
   scope: "tasks:write",
   name: "releaseTask",
   summary: "End a task that does not end by itself",
@@ -91,10 +82,7 @@ export const releaseOfTask = operation({
   answer: (body) => ({ status: 200, body }),
 });
 
-export const refundOfTask = operation({
-  method: "POST",
-  path: "/tasks/{task}/refund",
-  tag: "Tasks",
+export const refundOfTask = operation("POST /tasks/{task}/refund", {
   scope: "tasks:write",
   name: "refundTask",
   summary: "Refund a finished task",

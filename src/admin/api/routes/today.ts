@@ -29,9 +29,7 @@ const readTopKeys = shared(SHARED_MS, ({ session, tiers }: Services, most: numbe
   session.run((nodes) => topKeysByUse(nodes, tiers(), most)),
 );
 
-const topKeys = route({
-  method: "GET",
-  path: "/top-keys",
+const topKeys = route("GET /top-keys", {
   tag: "Usage",
   scope: "keys:read",
   name: "listTopKeys",
@@ -54,10 +52,7 @@ const topKeys = route({
 
 const useShown = ({ use, now }: KeyUse) => ({ ...use, ...now });
 
-const refusalsOfDay = operation({
-  method: "GET",
-  path: "/refusals",
-  tag: "Usage",
+const refusalsOfDay = operation("GET /refusals", {
   scope: "usage:read",
   name: "listRefusalsOfDay",
   summary: "List what was refused most today",
@@ -82,10 +77,7 @@ const readOpenRequests = shared(SHARED_MS, ({ session }: Services, olderThanMs: 
   session.run((nodes) => oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX)),
 );
 
-const openRequests = route({
-  method: "GET",
-  path: "/open-requests",
-  tag: "Tasks",
+const openRequests = route("GET /open-requests", {
   scope: "tasks:read",
   name: "listOpenRequests",
   summary: "List holds and tasks that have been open for long",
@@ -125,10 +117,7 @@ const openRequests = route({
   },
 });
 
-const refusalsOfAccount = operation({
-  method: "GET",
-  path: "/accounts/{account}/refusals",
-  tag: "Usage",
+const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
   scope: "usage:read",
   name: "listRefusalsOfAccount",
   summary: "List when and why an account was refused",
@@ -177,9 +166,7 @@ const UseQuery = Type.Object(
   { additionalProperties: false },
 );
 
-const useOfLimits = operation({
-  method: "GET",
-  path: "/accounts/{account}/use",
+const useOfLimits = operation("GET /accounts/{account}/use", {
   tag: "Usage",
   scope: "accounts:read",
   name: "readAccountUse",

@@ -22,9 +22,7 @@ import { NewToken, Token, WhoAmI } from "../token-schemas.ts";
 export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>
   exceededRight(grantee, token) === undefined;
 
-const whoAmI = route({
-  method: "GET",
-  path: "/whoami",
+const whoAmI = route("GET /whoami", {
   tag: "Tokens",
   scope: "any",
   name: "whoAmI",
@@ -36,10 +34,7 @@ const whoAmI = route({
   },
 });
 
-export const creationOfToken = operation({
-  method: "POST",
-  path: "/tokens",
-  tag: "Tokens",
+export const creationOfToken = operation("POST /tokens", {
   scope: "tokens:write",
   name: "createToken",
   summary: "Create a token",
@@ -66,10 +61,7 @@ function makerOf({ tokenId, root, ...rights }: Grantee, familyMost = 0): Maker |
   return tokenId === undefined || root === undefined ? undefined : { tokenId, root, ...rights, familyMost };
 }
 
-export const listOfTokens = operation({
-  method: "GET",
-  path: "/tokens",
-  tag: "Tokens",
+export const listOfTokens = operation("GET /tokens", {
   scope: "tokens:write",
   name: "listTokens",
   summary: "List tokens",
@@ -105,10 +97,7 @@ async function onlyToken(nodes: RedisNodes, tokenId: string, cursor: string | un
   return { tokens: token ? [token] : [], next: undefined };
 }
 
-export const revocationOfToken = operation({
-  method: "POST",
-  path: "/tokens/{token}/revoke",
-  tag: "Tokens",
+export const revocationOfToken = operation("POST /tokens/{token}/revoke", {
   scope: "tokens:write",
   name: "revokeToken",
   ends: () => true,

@@ -24,10 +24,7 @@ const Page = Type.Object({ ...pageOf(Transaction).properties, ...reaches }, { ad
 
 /** The ledger of an account. */
 export const transactionRoutes = [
-  operation({
-    method: "GET",
-    path: "/accounts/{account}/transactions",
-    tag: "Credits",
+  operation("GET /accounts/{account}/transactions", {
     scope: "credits:read",
     name: "listTransactions",
     summary: "List transactions",

@@ -22,10 +22,7 @@ function groupsOf(text: string): Group[] {
 
 /** What an account has used. */
 export const usageRoutes = [
-  operation({
-    method: "GET",
-    path: "/accounts/{account}/usage",
-    tag: "Usage",
+  operation("GET /accounts/{account}/usage", {
     scope: "usage:read",
     name: "readUsage",
     summary: "Read usage",

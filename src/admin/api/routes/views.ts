@@ -15,10 +15,7 @@ import { Configuration, Live, Overview } from "../view-schemas.ts";
 /** Several operators who look at the overview cost one read. */
 const SHARED_MS = 3000;
 
-const live = route({
-  method: "GET",
-  path: "/live",
-  tag: "Usage",
+const live = route("GET /live", {
   scope: "usage:read",
   name: "readLive",
   summary: "Read the figures of this gateway's last 15 minutes",
@@ -64,10 +61,7 @@ const readOverview = shared(SHARED_MS, ({ session, ledgerReport }: Services) =>
   }),
 );
 
-const overview = route({
-  method: "GET",
-  path: "/overview",
-  tag: "Usage",
+const overview = route("GET /overview", {
   scope: "usage:read",
   name: "readOverview",
   summary: "Read the money of the day and month, the state of the ledger, and all gateways",
@@ -121,9 +115,7 @@ const reportShown = (report: GatewayReport) => ({
   settlements_waiting: report.settlementsWaiting,
 });
 
-const configuration = route({
-  method: "GET",
-  path: "/configuration",
+const configuration = route("GET /configuration", {
   tag: "Configuration",
   scope: "accounts:read",
   name: "readConfiguration",
