@@ -76,6 +76,15 @@ function filesOf(root: string) {
   };
 }
 
+/** Earlier trees call limits `rateLimit` and so on. */
+export const inBothSpellings = <Limits extends object>(limits: Limits): Limits =>
+  Object.fromEntries(
+    Object.entries(limits).flatMap(([name, value]) => [
+      [name, value],
+      [name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase()), value],
+    ]),
+  ) as Limits;
+
 /** Loads what the benchmark needs of a checkout; its `node_modules` must be there. */
 export async function openTree(name: string, folder: string): Promise<Tree> {
   const root = resolve(folder);
@@ -112,9 +121,12 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
     root,
     issueKey(redis, options) {
       const own = ownClient(redis);
-      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options, cliActor());
+      const { limits = {}, ...others } = options ?? {};
+      const wanted = { ...others, limits: inBothSpellings(limits) };
+      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), wanted, cliActor());
     },
-    issueKeyOn: keys.issueKey,
+    issueKeyOn: (redis, { limits = {}, ...options } = {}, ...more) =>
+      keys.issueKey(redis, { ...options, limits: inBothSpellings(limits) }, ...more),
     partitionOf: names.partitionOf,
     keyRef: names.keyRef,
     async openStore(redisUrl, nowMs) {

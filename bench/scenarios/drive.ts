@@ -5,11 +5,12 @@ import type { Generation } from "../../src/scripts/admit.ts";
 import type { NewTask } from "../../src/scripts/bind.ts";
 import type { Holds } from "../../src/settlement/holds.ts";
 import { GENERATION } from "../requests.ts";
+import { inBothSpellings } from "../tree.ts";
 
 /** The tiers of config/tollgate.yaml. */
 export const TIERS: Tiers = {
-  standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
-  enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
+  standard: inBothSpellings({ rate_limit: 20, max_concurrent: 3, daily_limit: 500 }),
+  enterprise: inBothSpellings({ rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 }),
 };
 
 /** As many as a busy gateway has under way. */

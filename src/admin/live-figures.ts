@@ -1,4 +1,5 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
+import { TIER_LIMITS } from "../domain/limits.ts";
 import { countExchanges, dependenciesOf, type UpstreamCounts, upstreamBetween } from "./health.ts";
 import { type Buckets, quantileBetween } from "./quantile.ts";
 import type { Reading, Value } from "./readings.ts";
@@ -13,7 +14,7 @@ const MINUTE_SAMPLES = 30;
 const SLOTS_EVERY = 5;
 
 /** Limits have lines of their own in the plot; all other refusals are one. */
-const LIMITS = ["rate_limited", "concurrency_limited", "daily_limited", "insufficient_credits"];
+const LIMITS: readonly string[] = [...TIER_LIMITS.map(({ refusal }) => refusal), "insufficient_credits"];
 const KINDS = ["all", "generations", "polls"] as const;
 type Kind = (typeof KINDS)[number];
 

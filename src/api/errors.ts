@@ -1,5 +1,6 @@
 import { refusal } from "../domain/envelope.ts";
 import { ERROR_NAMES, type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
+import { LIMITS } from "../domain/limits.ts";
 import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 
 /** Operations of one kind can meet the same errors. */
@@ -198,13 +199,10 @@ const OF_UPSTREAM: readonly ErrorName[] = [
 ];
 const OF_BODY: readonly ErrorName[] = ["payload_too_large", "unsupported_media_type"];
 const OF_ADMISSION: readonly ErrorName[] = [
+  ...LIMITS.map(({ refusal }) => refusal),
   "insufficient_credits",
-  "spend_capped",
   "idempotency_in_progress",
   "idempotency_mismatch",
-  "rate_limited",
-  "concurrency_limited",
-  "daily_limited",
   "outcomes_unknown",
   "upstream_unclear",
 ];

@@ -6,31 +6,26 @@ const EVERYWHERE = ["tier", "key", "account"] as const;
 const OF_KEY = ["key"] as const;
 
 interface LimitDeclaration {
-  /** In the configuration, in records, on the wire, and with dashes on the command line. */
+  /** In settings, records and on the wire; with dashes on the command line. */
   name: string;
-  /** What it counts, in full and in short. */
+  /** What it counts, in full and in short; what customers read of it in `GET /credits`; and the heading of what is used. */
   unit: string;
   short: string;
-  /** The same for customers; undefined for what `GET /credits` does not show. */
   forCustomers?: string;
-  /** Heading of what is used of it. */
   title: string;
   on: typeof EVERYWHERE | typeof OF_KEY;
-  /** The largest in a tier and on the command line. */
+  /** The largest in a tier and on the command line, and the largest in a record. */
   max: number;
-  /** The largest that a record may have. */
   storedMax: number;
-  /** What the scripts call it in shadow mode; undefined for money, since a hold is a hold. */
+  /** Its letter in the scripts. Money is never in shadow mode: a hold is a hold. */
   shadow?: string;
   /** The error of a request that it refuses. */
   refusal: ErrorName;
-  /** Name of what is used of it. */
+  /** The name of what is used, and where that is counted: a UTC period takes two fields of the record. */
   used: string;
-  /** The window and the slots are counted in lists of their own, a UTC period in two fields, the month with the money. */
   counted: "window" | "slots" | "money" | { period: string; ms: number };
-  /** In the two tiers that there are without a configuration. */
+  /** In the tiers that there are without a configuration. */
   tiers?: { standard: number; enterprise: number };
-  /** In examples: the limit of an account or key, and what is used of it. */
   example: { limit: number; used: number };
 }
 

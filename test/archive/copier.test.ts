@@ -74,17 +74,14 @@ test("entries, ended requests, accounts and keys are copied once, as they are", 
   ]);
   const stored = await stage.redis.hgetall(keyNames(partitionOf("acme", PARTITIONS), key.keyId).key);
   expect(
-    await stage.database.query(
-      "SELECT key_id, account_id, sha256, tier, rate_limit::int, daily_limit FROM tollgate.api_keys",
-    ),
+    await stage.database.query("SELECT key_id, account_id, sha256, tier, limits FROM tollgate.api_keys"),
   ).toEqual([
     {
       key_id: key.keyId,
       account_id: "acme",
       sha256: stored.sha256,
       tier: "standard",
-      rate_limit: 1000,
-      daily_limit: null,
+      limits: { rate_limit: "1000", max_concurrent: "1000" },
     },
   ]);
   expect(await stage.database.query("SELECT balance::int FROM tollgate.balances")).toEqual([
