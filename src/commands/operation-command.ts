@@ -96,7 +96,7 @@ function optionOf(schema: TObject, form: string, given: Exclude<Parameter, strin
 const parameterOf = (given: Parameter): Exclude<Parameter, string> =>
   typeof given === "string" ? { about: given } : given;
 
-/** Of `--rate-limit <n>` and of `<key-id>`. */
+/** The name in `--label <text>`, and in `<key-id>`. */
 const nameOf = (form: string): string => {
   const name = /[a-z][a-z-]*/.exec(form)?.[0] ?? "";
   return form.startsWith("-") ? name : name.replace(/-id$/, "");
