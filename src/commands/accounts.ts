@@ -14,7 +14,6 @@ import { operationCommand, pageOutput } from "./operation-command.ts";
 const LIMIT_MAX = 100;
 const ACCOUNT = { "<account>": "account id" };
 
-/** `tollgate accounts ...` */
 export const accountsCommand = (): Command =>
   new Command("accounts")
     .description("accounts: create, show and change them")

@@ -11,7 +11,6 @@ import { startProgress } from "./progress.ts";
 import { withAnyLayout, withRedisToWrite } from "./redis.ts";
 import { iso, paint, table } from "./terminal.ts";
 
-/** `tollgate archive ...` */
 export function archiveCommand(): Command {
   return new Command("archive")
     .description("the archive in PostgreSQL at ARCHIVE_URL")

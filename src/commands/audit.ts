@@ -10,7 +10,6 @@ const LIMIT_MAX = 1000;
 
 type Row = Static<typeof AuditRecord>;
 
-/** `tollgate audit` */
 export const auditCommand = (): Command =>
   operationCommand(listOfAudit, {
     name: "audit",

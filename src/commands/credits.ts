@@ -19,7 +19,6 @@ import { listing, moment, table } from "./terminal.ts";
 /** `tollgate keys list --account` shows all. */
 const KEYS_SHOWN_MAX = 1000;
 
-/** `tollgate credits ...` */
 export function creditsCommand(): Command {
   return new Command("credits")
     .description("credits of accounts: grant, adjust and show them")

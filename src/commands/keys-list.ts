@@ -85,7 +85,6 @@ function jsonOutput(): Output {
 
 const HEADINGS = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];
 
-/** A table with its headings once. */
 function tableOutput(): Output {
   let begun = false;
   async function write(keys: readonly KeyRecord[]): Promise<void> {

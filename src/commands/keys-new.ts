@@ -21,7 +21,6 @@ export interface NewKeyFlags extends ActorFlags {
   json?: boolean;
 }
 
-/** A command that makes keys. */
 export function newKey(name: string, description: string): Command {
   const made = changing(name, description)
     .option("--account <id>", "its account; made when missing, generated when left out")
@@ -37,14 +36,12 @@ export function newKey(name: string, description: string): Command {
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 }
 
-/** What the flags say of a new key. */
 export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
   const given = flags as Record<string, unknown>;
   const limits = byLimit(LIMITS, ({ name }) => given[attributeOf(name)] as number | undefined);
   return { accountId: account, tier, credits, limits, expiresAtMs: expires, label: flags.label };
 }
 
-/** As Commander names an option. */
 const attributeOf = (name: string): string =>
   name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 

@@ -5,10 +5,8 @@ import { iso, type PaintedCell, table } from "./terminal.ts";
 
 const COLOURS = { active: "green", expired: "yellow", revoked: "red" } as const;
 
-/** A key's status in a table. */
 export const statusText = ({ status }: KeyRecord): PaintedCell => ({ style: COLOURS[status], text: status });
 
-/** Rows of refusals that are printed. */
 const REFUSALS_SHOWN_MAX = 20;
 
 /** Refusals by hour as `--json` prints them, latest first. */

@@ -21,7 +21,6 @@ const OVERLAP_MAX_MS = 366 * 86_400_000;
 const LINE_CHARS = 100;
 const ONCE = "Keep the key now: it is not shown again.";
 
-/** `tollgate keys ...` */
 export const keysCommand = (): Command =>
   new Command("keys")
     .description("API keys: make, show, change and end them")

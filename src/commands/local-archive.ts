@@ -9,10 +9,9 @@ import { withRedis } from "./redis.ts";
 /** Reads of a year of a large ledger. */
 const READ_MS = 300_000;
 
-/** Whether this machine has an archive. */
 export const hasArchive = (): boolean => (process.env.ARCHIVE_URL ?? "") !== "";
 
-/** The same, or undefined where there is no archive. @throws OperatorError where it cannot be used */
+/** Undefined where there is no archive. @throws OperatorError where it cannot be used */
 export const optionalArchiveUrl = (): string | undefined => (hasArchive() ? archiveUrl() : undefined);
 
 /** May hold a password. @throws OperatorError where there is none, or it cannot be used */

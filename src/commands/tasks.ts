@@ -5,7 +5,6 @@ import { ledgerRow } from "./ledger-rows.ts";
 import { operationCommand } from "./operation-command.ts";
 import { iso, listing } from "./terminal.ts";
 
-/** `tollgate tasks ...` */
 export const tasksCommand = (): Command =>
   new Command("tasks")
     .description("generation requests and their tasks")

@@ -8,7 +8,6 @@ import { listing, paint } from "./terminal.ts";
 
 const PAGE = 100;
 
-/** `tollgate tokens ...` */
 export const tokensCommand = (): Command =>
   new Command("tokens")
     .description("tokens of the management API: make, list and end them")

@@ -29,28 +29,23 @@ export interface ApiCall<Query = unknown, Body = unknown> {
   idempotencyKey: string | undefined;
   /** The revisions that `If-Match` asks for: the object must have one of them. */
   ifRevisions: readonly number[] | undefined;
-  /** Who calls. */
   grantee: Grantee;
   actor: Actor;
 }
 
-/** What a route answers. */
 export interface Answer {
   status: 200 | 201;
   body: object;
-  /** Of the object, where it can be changed by PATCH. */
   revision?: number;
   /** Whether replicas have what was written, where that is asked of them. */
   confirmed?: boolean | undefined;
 }
 
-/** A page of a list. */
 export const page = (data: readonly object[], next?: string, more: object = {}): Answer => ({
   status: 200,
   body: { data, next_cursor: next ?? null, ...more },
 });
 
-/** An answer as the description has it. */
 interface DescribedAnswer {
   description: string;
   schema: TSchema;
@@ -64,9 +59,7 @@ export interface Route {
   /** `any`: every token may. */
   scope: Scope | "any";
   tag: Tag;
-  /** Its `operationId`. */
   name: string;
-  /** One line. */
   summary: string;
   description: string;
   query: TObject;
@@ -74,7 +67,6 @@ export interface Route {
   body: TObject | undefined;
   /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;
-  /** Takes `If-Match`. */
   takesIfMatch: boolean;
   /** Whether a call only revokes, suspends or closes, which a token may do beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;

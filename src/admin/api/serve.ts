@@ -111,12 +111,10 @@ export function createManagement(options: {
   };
 }
 
-/** What is known of a call while it is answered. */
 interface Seen {
   requestId: string;
   grantee: Grantee | undefined;
   route: Route | undefined;
-  /** Why it was refused. */
   problem: Problem | undefined;
 }
 
@@ -146,7 +144,6 @@ function requirePossibleAccount(grantee: Grantee, accountId: string): void {
   if (!ACCOUNT_ID.test(accountId)) throw noAccount(shown(accountId));
 }
 
-/** @throws Problem */
 async function callOf(
   req: IncomingMessage,
   route: Route,

@@ -23,7 +23,6 @@ export interface Settings {
   tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
-  /** Credits of each package. */
   packages(): Readonly<Record<string, number>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
@@ -31,13 +30,11 @@ export interface Settings {
   lookUps: ArchiveLookUps;
 }
 
-/** What the routes work with. */
 export interface Services extends Settings {
   session: OperatorSession;
   prices(): PriceTable;
   /** What tokens may write, and how many keys and tokens there may be. */
   bounds(): Config["admin"]["bounds"];
-  /** Keys by tier as far as they are known. */
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;
   /** Samples of this gateway's figures. */

@@ -289,7 +289,6 @@ export const SearchResults = list(
   },
 );
 
-/** Schemas that the description names. */
 export const NAMED_VIEWS = {
   Live,
   Overview,

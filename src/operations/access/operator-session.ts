@@ -17,23 +17,19 @@ const PLACED_MS = 10_000;
 
 export type OperatorSession = ReturnType<typeof createOperatorSession>;
 
-/** Connections, and the work that uses them. */
 interface Opened {
   ready: Promise<OpenedNodes>;
   openedMs: number;
   users: number;
 }
 
-/** Which store it is, and what is asked of it. */
 interface SessionOptions extends Partial<StoreRules> {
   redisUrl: string;
   tlsCa?: string | undefined;
-  /** Of each command. */
   timeoutMs?: number;
   /** The journal's folder, whose files know what the store has confirmed. */
   journal?: string | undefined;
   confirm?: ConfirmationRule | undefined;
-  /** Called before each work. */
   prepare?: ((nodes: RedisNodes) => Promise<void>) | undefined;
   /** Puts an error of the store into words. @param isConnected whether it came after the connection was made */
   inWords?(error: unknown, isConnected: boolean): Error;

@@ -27,7 +27,6 @@ import { randomAccountId } from "../accounts/accounts.ts";
 /** What a client can send as a bearer token: visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 
-/** The key to be created exists. */
 export class KnownKeyError extends OperatorError {
   readonly keyId: string;
   readonly accountId: string;
@@ -39,7 +38,6 @@ export class KnownKeyError extends OperatorError {
   }
 }
 
-/** Options of a new key. */
 export interface KeyOptions {
   /** Created when missing; a generated one when left out. */
   accountId?: string | undefined;
@@ -128,7 +126,6 @@ export async function issueKey(
 
 /** A new key that a repeated call finds again. */
 interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
-  /** It must exist. */
   accountId: string;
   /** Names this call; a repeat has the same. */
   idempotencyKey: string;
@@ -206,7 +203,6 @@ const tooManyKeys = (accountId: string, { keysMax }: KeyOptions): OperatorError 
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 
-/** The id of the key that this call makes. */
 const keyIdFor = (accountId: string, idempotencyKey: string): string =>
   `key_${createHash("sha256").update(`${accountId}\0${idempotencyKey}`).digest("base64url").slice(0, 16)}`;
 
@@ -219,12 +215,10 @@ function fingerprintOf(options: OnceOptions): string {
     .digest("base64url");
 }
 
-/** The options that a key's record keeps. */
 const recordOptions = ({ tier = "standard", limits = {}, expiresAtMs, label }: KeyOptions) => ({
   ...{ tier, limits, expiresAtMs, label },
 });
 
-/** @throws OperatorError for a value that makes no sense */
 function requireKeyOptions({ accountId, credits = 0, limits = {}, expiresAtMs, label }: KeyOptions): void {
   if (accountId !== undefined) requireAccountId(accountId);
   if (credits !== 0) requireCredits(credits);

@@ -34,13 +34,10 @@ export interface KeyRecord {
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
-  /** The key that replaces it. */
   rotatedTo: string | undefined;
-  /** How often operators changed it. */
   revision: number;
 }
 
-/** Where a key's record would be. */
 interface Place {
   keyId: string;
   partition: number;
@@ -86,7 +83,6 @@ export async function readKey(
   return key;
 }
 
-/** The records that exist among these places. */
 export async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
   const records = await reads.many<KeyFields, Place>(places, (pipe, { keyId, partition }) =>
     pipe.hgetall(keyNames(partition, keyId).key),

@@ -79,7 +79,6 @@ export const readingOfAccount = operation("GET /accounts/{account}", {
   answer: (account) => answer(account),
 });
 
-/** A call that only suspends or closes an account. */
 const isRestriction = (body: unknown): boolean => {
   const { status, ...others } = body as Static<typeof AccountChanges>;
   return Object.keys(others).length === 0 && (status === "suspended" || status === "closed");

@@ -40,5 +40,4 @@ export const listOfAudit = operation("GET /audit", {
   answer: ({ records, next }) => page(records.map(auditShown), next),
 });
 
-/** What operators changed. */
 export const auditRoutes = [listOfAudit];

@@ -9,7 +9,6 @@ import type { Settings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
 import { NewAdjustment, NewGrant, Transaction } from "../transaction-schemas.ts";
 
-/** What was booked: the balance, and the ledger entry where it is found. */
 interface Booked {
   outcome: string;
   balance: number;
@@ -93,5 +92,4 @@ export const adjustmentOfCredits = operation("POST /accounts/{account}/adjustmen
   answer: bookingAnswer,
 });
 
-/** Money that an account is given, or loses, by hand. */
 export const creditRoutes = [grantOfCredits, adjustmentOfCredits];

@@ -25,7 +25,6 @@ export async function keyOf(nodes: RedisNodes, { params }: Pick<ApiCall, "params
 
 interface Shown {
   key: KeyRecord;
-  /** The key itself, where the call has made it. */
   secret?: string | undefined;
 }
 
@@ -168,7 +167,6 @@ export const revocationOfKey = operation("POST /accounts/{account}/keys/{key}/re
   answer,
 });
 
-/** API keys of an account. */
 export const keyRoutes = [
   creationOfKey,
   listOfKeys,

@@ -20,7 +20,6 @@ import { isSeenBy } from "./tokens.ts";
 
 const LABELS_MAX = 20;
 
-/** Something that was looked for. */
 interface Found {
   kind: Static<typeof SearchResults>["data"][number]["kind"];
   id: string;
@@ -28,7 +27,6 @@ interface Found {
   label: string | null;
 }
 
-/** What an id names, of whatever kind. */
 export const searchRoutes = [
   operation("GET /search", {
     scope: "accounts:read",

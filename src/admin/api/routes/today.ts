@@ -193,7 +193,6 @@ const useOfLimits = operation("GET /accounts/{account}/use", {
   }),
 });
 
-/** @throws Problem */
 function requireOneChoice({ key_id, cursor, limit }: Static<typeof UseQuery>): void {
   if (key_id === undefined || (cursor === undefined && limit === undefined)) return;
   const message = "key_id is of one key, and has no pages: leave out cursor and limit";

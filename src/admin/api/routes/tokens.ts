@@ -114,5 +114,4 @@ export const revocationOfToken = operation("POST /tokens/{token}/revoke", {
   answer: (token) => ({ status: 200, body: tokenShown(token) }),
 });
 
-/** Tokens of this API. */
 export const tokenRoutes = [whoAmI, creationOfToken, listOfTokens, revocationOfToken];

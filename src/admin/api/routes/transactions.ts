@@ -22,7 +22,6 @@ const Query = Type.Object(
 
 const Page = Type.Object({ ...pageOf(Transaction).properties, ...reaches }, { additionalProperties: false });
 
-/** The ledger of an account. */
 export const transactionRoutes = [
   operation("GET /accounts/{account}/transactions", {
     scope: "credits:read",

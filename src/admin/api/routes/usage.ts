@@ -20,7 +20,6 @@ function groupsOf(text: string): Group[] {
   throw new Problem("invalid", message, { errors: [{ path: "?group_by", message }] });
 }
 
-/** What an account has used. */
 export const usageRoutes = [
   operation("GET /accounts/{account}/usage", {
     scope: "usage:read",
