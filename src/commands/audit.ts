@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { Static } from "typebox";
-import type { AuditRecord } from "../admin/api/audit-schemas.ts";
 import { listOfAudit } from "../admin/api/routes/audit.ts";
+import type { AuditRecord } from "../admin/api/schemas.ts";
 import { operationCommand, pageOutput } from "./operation-command.ts";
 import { whole } from "./options.ts";
 import { moment } from "./terminal.ts";

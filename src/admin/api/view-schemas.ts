@@ -288,15 +288,3 @@ export const SearchResults = list(
     }),
   },
 );
-
-export const NAMED_VIEWS = {
-  Live,
-  Overview,
-  Configuration,
-  AccountUse,
-  TopKeys,
-  RefusalsOfDay,
-  AccountRefusals,
-  OpenRequests,
-  SearchResults,
-};

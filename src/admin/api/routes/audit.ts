@@ -1,11 +1,11 @@
 import { Type } from "typebox";
 import { findAuditRecord, pageAudit } from "../../../operations/access/audit.ts";
 import { badCursor } from "../../../records/cursors.ts";
-import { AuditRecord } from "../audit-schemas.ts";
 import { requireOwnAccount } from "../authorize.ts";
 import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
+import { AuditRecord } from "../schemas.ts";
 import { auditShown } from "../shown.ts";
 
 export const listOfAudit = operation("GET /audit", {

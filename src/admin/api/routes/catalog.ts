@@ -1,8 +1,8 @@
 import { Type } from "typebox";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
-import { Package, Price, Tiers } from "../catalog-schemas.ts";
 import { nullable } from "../field-schemas.ts";
 import { page, route } from "../route.ts";
+import { Package, Price, Tiers } from "../schemas.ts";
 
 const MISSING_SHOWN_MAX = 100;
 

@@ -5,9 +5,9 @@ import { grantCredits } from "../../../operations/credits/grants.ts";
 import type { LedgerEntry } from "../../../records/ledger-entries.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import { type Answer, type ApiCall, operation } from "../route.ts";
+import { NewAdjustment, NewGrant, Transaction } from "../schemas.ts";
 import type { Settings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
-import { NewAdjustment, NewGrant, Transaction } from "../transaction-schemas.ts";
 
 interface Booked {
   outcome: string;

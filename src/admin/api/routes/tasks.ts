@@ -12,9 +12,8 @@ import type { RedisNodes } from "../../../redis/nodes.ts";
 import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
+import { NewRefund, Release, Task } from "../schemas.ts";
 import { reachShown, taskShown } from "../shown.ts";
-import { Release, Task } from "../task-schemas.ts";
-import { NewRefund } from "../transaction-schemas.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */

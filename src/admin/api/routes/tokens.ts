@@ -15,8 +15,8 @@ import type { RedisNodes } from "../../../redis/nodes.ts";
 import type { Grantee } from "../authorize.ts";
 import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
 import { operation, page, route } from "../route.ts";
+import { NewToken, Token, WhoAmI } from "../schemas.ts";
 import { tokenShown } from "../shown.ts";
-import { NewToken, Token, WhoAmI } from "../token-schemas.ts";
 
 /** Whether a token may see and end another one: if that has nothing that it lacks. */
 export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>

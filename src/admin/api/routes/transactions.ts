@@ -3,8 +3,8 @@ import { namedTransactions, pageTransactions } from "../../../operations/credits
 import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
+import { Transaction, TransactionKind } from "../schemas.ts";
 import { reachShown, transactionShown } from "../shown.ts";
-import { Transaction, TransactionKind } from "../transaction-schemas.ts";
 
 const Query = Type.Object(
   {

@@ -2,8 +2,8 @@ import { Type } from "typebox";
 import { accountUsage } from "../../../ledger/account-usage.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
+import { Usage } from "../schemas.ts";
 import { isoTimeOrNull } from "../shown.ts";
-import { Usage } from "../usage-schemas.ts";
 
 const GROUPS = ["day", "endpoint", "key"] as const;
 type Group = (typeof GROUPS)[number];
