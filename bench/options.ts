@@ -10,11 +10,10 @@ const HELP = `npm run bench -- [options]
   --full           everything, about an hour; writes docs/performance.md
   --only A,B       only these scenarios
   --profile LOAD   no figures, but where the gateway's time goes: generation, refusal, poll or upload
-  --tree DIR       measure the gateway of another checkout; more than once: beside each other
-  --yardstick      beside a fixed earlier commit, whose scripts nginx + Lua runs
-  --rounds N       rounds of each comparison (3)
-  --seconds N      length of a measured interval (quick: 3, full: 5)
-  --warm-up N      seconds of load before each interval (quick: 4, full: 24): Node compiles what is hot meanwhile
+  --yardstick      beside the gateway of the fixed yardstick, too; --full always does
+  --rounds N       slices of each comparison (8)
+  --seconds N      length of a slice (quick: 2, full: 3)
+  --warm-up N      seconds of load before the first slice (quick: 6, full: 24): Node compiles what is hot meanwhile
   --first          on a machine that others use too: go before their programs (as root)
 `;
 
@@ -40,9 +39,8 @@ export function readOptions(args: string[]): Options {
       options: {
         full: { type: "boolean", default: false },
         only: { type: "string" },
-        tree: { type: "string", multiple: true },
         yardstick: { type: "boolean", default: false },
-        rounds: { type: "string", default: "3" },
+        rounds: { type: "string", default: "8" },
         seconds: { type: "string" },
         "warm-up": { type: "string" },
         profile: { type: "string" },
@@ -63,14 +61,10 @@ export function readOptions(args: string[]): Options {
       profile,
       first,
       wants: (name, scenario) => names?.includes(name) ?? (full || scenario.quick),
-      // nginx runs the scripts of the first one.
-      trees: [
-        ...(values.yardstick ? [yardstickTree()] : []),
-        ...(values.tree ?? [resolve(import.meta.dirname, "..")]),
-      ],
+      trees: [resolve(import.meta.dirname, ".."), ...(values.yardstick || full ? [yardstickTree()] : [])],
       rounds: count(values.rounds),
-      seconds: count(values.seconds ?? (full ? "5" : "3")),
-      warmUpSeconds: count(values["warm-up"] ?? (full ? "24" : "4")),
+      seconds: count(values.seconds ?? (full ? "3" : "2")),
+      warmUpSeconds: count(values["warm-up"] ?? (full ? "24" : "6")),
     };
   } catch (error) {
     const { message } = error as Error;

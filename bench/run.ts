@@ -10,6 +10,7 @@ import { SCENARIOS } from "./scenarios/index.ts";
 import { judge } from "./targets.ts";
 import { openTree } from "./tree.ts";
 import { createWorld } from "./world.ts";
+import { YARDSTICK } from "./yardstick.ts";
 
 const progress = (line: string): void => void process.stderr.write(`${line}\n`);
 
@@ -24,7 +25,7 @@ async function main(options: Options): Promise<void> {
     return;
   }
   const trees = await Promise.all(
-    options.trees.map((folder, at) => openTree(at === 0 ? "gateway" : `gateway of ${folder}`, folder)),
+    options.trees.map((folder, at) => openTree(at === 0 ? "gateway" : YARDSTICK, folder)),
   );
   if (options.first) goFirst();
   const world = await createWorld(found.has("nginx"));

@@ -38,35 +38,47 @@ export async function createWorld(withUpstream: boolean): Promise<World> {
     for (const step of undo.splice(0).reverse()) await step();
   };
   try {
-    const server = await startRedis({
-      dir: join(folder, "redis"),
-      persistent: true,
-      // A rewrite forks in the middle of whatever is measured then.
-      args: ["--auto-aof-rewrite-percentage", "0"],
-    });
-    undo.push(() => server.stop());
-    const redisPid = requirePid(server);
-    prioritise(redisPid);
-    const redis = new Redis(server.url);
-    undo.push(() => redis.disconnect());
+    const store = await openRedis(folder);
+    undo.push(store.stop);
     const upstreamUrl = withUpstream ? await startUpstream(folder) : "";
     const calibration = await startCalibration();
     undo.push(() => calibration.stop());
-    return {
-      folder,
-      redis,
-      redisUrl: server.url,
-      redisPort: server.port,
-      redisPid,
-      upstreamUrl,
-      calibration,
-      stop,
-      stopped: () => stopped,
-    };
+    return { ...store, folder, upstreamUrl, calibration, stop, stopped: () => stopped };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+/** The same world with a Redis and a folder of its own, which its `stop` ends. */
+export async function apart(world: World, name: string): Promise<World> {
+  const folder = mkdtempSync(join(world.folder, `${name}-`));
+  return { ...world, ...(await openRedis(folder)), folder };
+}
+
+/** A Redis in this folder that writes its append-only file as in production. */
+async function openRedis(folder: string) {
+  const server = await startRedis({
+    dir: join(folder, "redis"),
+    persistent: true,
+    // A rewrite forks in the middle of whatever is measured then.
+    args: ["--auto-aof-rewrite-percentage", "0"],
+  });
+  const redisPid = requirePid(server);
+  prioritise(redisPid);
+  const redis = new Redis(server.url);
+  // The turn to check the ledger is taken: that check is a process of its own.
+  await redis.set("tg:ledger-turn", "bench", "PX", 3_600_000);
+  return {
+    redis,
+    redisUrl: server.url,
+    redisPort: server.port,
+    redisPid,
+    async stop() {
+      redis.disconnect();
+      await server.stop();
+    },
+  };
 }
 
 function requirePid(server: RunningRedis): number {

@@ -2,14 +2,15 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { join, resolve } from "node:path";
 
-/** The last commit before packed records, account limits and spend caps. Decision 0057 measures by its scripts. */
-const COMMIT = "4d30095ec6102d72de341eb159f32bdded0907cd";
+/** The commit that every cost is compared with, for ever. */
+const COMMIT = "6b787620";
+/** As tables name it. */
+export const YARDSTICK = `yardstick ${COMMIT}`;
 const ROOT = resolve(import.meta.dirname, "..");
-const FOLDER = join(ROOT, ".tollgate", `yardstick-${COMMIT.slice(0, 7)}`);
+const FOLDER = join(ROOT, ".tollgate", `yardstick-${COMMIT}`);
 
 /**
- * The tree whose scripts stay the yardstick, whatever this tree's have become: out of git's history, with our `node_modules`.
- * It is kept for the next run.
+ * The checkout of the yardstick, out of git's history, with our `node_modules`. It is kept for the next run.
  * @returns its folder
  * @throws Error where the history is not there, as in a shallow clone
  */

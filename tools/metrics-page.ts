@@ -84,7 +84,7 @@ The admin port answers \`GET /metrics\` in Prometheus's text format. This page i
 - [config/prometheus/prometheus.yaml](../config/prometheus/prometheus.yaml): how to scrape. Name the job \`tollgate\`;
   some alerts look for it.
 - [config/prometheus/alerts.yaml](../config/prometheus/alerts.yaml): whom to wake, and when. What to do then
-  is in the [operations guide](operations.md).
+  is in the [operations guide](operations/incidents.md).
 - [config/grafana/tollgate.json](../config/grafana/tollgate.json): a dashboard to import. It asks which Prometheus to
   use. [config/grafana/usage.json](../config/grafana/usage.json) is one for usage and statements, on the PostgreSQL of the
   [archive](archive.md#usage-and-statements).
@@ -100,7 +100,7 @@ const READING = `## How to read them
 describes the store as a whole is the same from every gateway that shares it, so take \`max\`, never \`sum\`:
 \`tollgate_open_requests\`, \`tollgate_open_requests_oldest_seconds\`, \`tollgate_sweeper_lag_seconds\`,
 \`tollgate_redis_*\` and all \`tollgate_ledger_*\` gauges. One gateway counts every 10 seconds and
-leaves the figures in the store; the others read them there ([decision 0016](decisions/0016-metrics.md)).
+leaves the figures in the store; the others read them there ([decision 0016](decisions/0016-metrics-and-log.md)).
 
 - What share of requests fails? \`sum(rate(tollgate_requests_total{status=~"5..", outcome!="version_unsupported"}[5m])) / sum(rate(tollgate_requests_total[5m]))\`
 - How much of the time is the generator's? \`sum(rate(tollgate_upstream_duration_seconds_sum[5m])) / sum(rate(tollgate_request_duration_seconds_sum[5m]))\`

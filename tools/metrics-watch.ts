@@ -44,7 +44,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_uploads_in_flight: "close to `upstream.upload_connections`: further uploads are 503",
   tollgate_holds: "as requests in flight, for generations alone",
   tollgate_credits_consumed_total: "falls to 0 while requests come: nothing is sold",
-  tollgate_credits_refunded_total: "in proportion to what is consumed",
+  tollgate_credits_refunded_total: "in proportion to the credits consumed",
   tollgate_credits_uncollected_total: "any: videos were made that nobody may have paid for",
   tollgate_store_failures_total:
     "`refused`: Redis is full or misconfigured, `TollgateStoreRefuses`; `overloaded`: `TollgateStoreOverloaded`",
@@ -57,7 +57,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_primary_info: "more ids than primaries: `TollgateTwoPrimaries`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
   tollgate_store_confirmations_total:
-    "`journal` rises: replicas are slow or away, `TollgateReplicaLag`, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",
+    "`journal` rises: replicas are slow or unavailable, `TollgateReplicaLag`, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",
   tollgate_store_replayed_charges_total:
     "`uncollected`, `conflict`, `forgotten` rise: answered charges are lost, `TollgateReplayedChargesLost`",
   tollgate_store_unconfirmed_entries: "above 0 for minutes: `TollgateChargesUnconfirmed`",
@@ -76,14 +76,14 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_placement_servers_silent: "above 0 for minutes: `TollgatePlacementServersSilent`",
   tollgate_redis_clock_ahead_seconds: "more than a second either way: `TollgateRedisClockSkewed`",
   tollgate_redis_memory_used_bytes: "near `tollgate_redis_memory_max_bytes`: `TollgateRedisMemoryLow`",
-  tollgate_redis_memory_max_bytes: "what `TollgateRedisMemoryLow` compares with",
+  tollgate_redis_memory_max_bytes: "the threshold of `TollgateRedisMemoryLow`",
   tollgate_redis_persistent: "0: `TollgateRedisNotPersistent`",
   tollgate_redis_replicas_online: "fewer than wanted: `TollgateReplicasMissing`",
-  tollgate_redis_replicas_wanted: "what `TollgateReplicasMissing` compares with",
+  tollgate_redis_replicas_wanted: "the threshold of `TollgateReplicasMissing`",
   tollgate_ledger_violations: "not 0: `TollgateLedgerDrift`; `tollgate ledger verify` names each",
   tollgate_ledger_check_timestamp_seconds: "old: `TollgateLedgerUnchecked`",
-  tollgate_ledger_credits: "recharged - consumed + refunded is what all customers own",
-  tollgate_ledger_check_interval_seconds: "what `TollgateLedgerUnchecked` compares with",
+  tollgate_ledger_credits: "recharged - consumed + refunded is the credits of all customers",
+  tollgate_ledger_check_interval_seconds: "the threshold of `TollgateLedgerUnchecked`",
   tollgate_ledger_check_failures_total: "rises: the log says why",
   tollgate_usage_unexplained_entries: "not 0: `TollgateUsageDrift`",
   tollgate_archive_rows_total:
@@ -96,7 +96,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_sweeper_items_total: "`interrupted`: the store; `failed`, `timed_out`: the generator",
   tollgate_sweep_duration_seconds: "far above `tasks.sweep_interval`: Redis is slow, or there is a backlog",
   tollgate_log_lines_dropped_total: "any: `TollgateLogLinesDropped`",
-  tollgate_spans_dropped_total: "rises: the collector is away or too slow; requests do not wait for it",
+  tollgate_spans_dropped_total:
+    "rises: the collector is unavailable or too slow; requests do not wait for it",
   tollgate_config_last_reload_successful: "0: `TollgateConfigReloadFailed`",
   tollgate_config_last_reload_success_timestamp_seconds: "older than your last change: it was not seen",
   tollgate_config_settings_awaiting_restart:

@@ -1,18 +1,16 @@
 import type { Limits } from "../../src/domain/limits.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { type Interval, measure } from "../interval.ts";
-import { emptyStore, issueKeys } from "../keys.ts";
-import { saturate, type Target, warmUp, writeTargets } from "../load/wrk.ts";
+import { issueKeys } from "../keys.ts";
+import { type LoadResult, saturate, type Target, warmUp, writeTargets } from "../load/wrk.ts";
 import type { Context, Table } from "../scenario.ts";
 import { type RunningSubject, type Subject, warmUpOf } from "../subjects/subject.ts";
 import { short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
+import { apart, type World } from "../world.ts";
 
-/** Intervals of one scenario that may be measured once more because they were disturbed. */
-const REPEATS_MAX = 3;
 /** Unless an entry says otherwise. */
 const CONNECTIONS = 64;
-/** How long a program runs under load before it is measured. */
 
 /** One program under one kind of load. */
 export interface Entry {
@@ -32,51 +30,59 @@ export interface Entry {
 
 export type Intervals = Map<string, Interval[]>;
 
-/** Every entry once in each round, so that what drifts meets all of them. Redis is empty before each. */
+/**
+ * All entries run at the same time, each on a Redis of its own, and take turns under load in short slices: what drifts on
+ * the machine meets all of them. The order is reversed in every other slice.
+ */
 export async function compare(context: Context, entries: readonly Entry[]): Promise<Intervals> {
-  const { progress, rounds } = context;
+  const { world, rounds, seconds, warmUpSeconds, progress } = context;
   const intervals: Intervals = new Map(entries.map(({ label }) => [label, []]));
-  let repeats = REPEATS_MAX;
-  for (let round = 1; round <= rounds; round++) {
-    for (const entry of entries) {
-      // A busy machine may spoil one altogether; twice is no accident.
-      let interval = await once(context, entry).catch((error: Error) => {
-        progress(`  once more: ${error.message}`);
-        return once(context, entry);
-      });
-      if (interval.disturbed && repeats > 0) {
-        repeats--;
-        progress(`  ${entry.label}: once more, ${interval.disturbed}`);
-        interval = await once(context, entry);
+  const running: Running[] = [];
+  try {
+    for (const [nth, entry] of entries.entries()) {
+      progress(`  ${entry.label}: warms up`);
+      const started = await begin(await apart(world, `entry-${nth}`), entry);
+      running.push(started);
+      await warmUp(started.load, warmUpOf(entry.subject, warmUpSeconds));
+    }
+    for (let round = 1; round <= rounds; round++) {
+      for (const { entry, subject, own, load } of round % 2 ? running : running.toReversed()) {
+        const interval = await measure(world.calibration, subject.pid, own.redisPid, () => load(seconds));
+        await entry.check(interval, subject);
+        intervals.get(entry.label)!.push(interval);
+        const { cpuUs, redisCpuUs, requestsPerSecond, disturbed } = interval;
+        const cost = `${short(cpuUs)} us, Redis ${short(redisCpuUs)} us, ${requestsPerSecond.toFixed(0)}/s`;
+        progress(`  slice ${round}, ${entry.label}: ${cost}${disturbed ? `; disturbed: ${disturbed}` : ""}`);
       }
-      intervals.get(entry.label)!.push(interval);
-      const { cpuUs, redisCpuUs, requestsPerSecond, disturbed } = interval;
-      const cost = `${short(cpuUs)} us, Redis ${short(redisCpuUs)} us, ${requestsPerSecond.toFixed(0)}/s`;
-      progress(`  round ${round}, ${entry.label}: ${cost}${disturbed ? `; disturbed: ${disturbed}` : ""}`);
+    }
+  } finally {
+    for (const { subject, own } of running) {
+      await subject.stop();
+      await own.stop();
     }
   }
   return intervals;
 }
 
-async function once(context: Context, entry: Entry): Promise<Interval> {
-  const { world, seconds, warmUpSeconds } = context;
-  await emptyStore(world);
-  const keys = await issueKeys(entry.tree, world.redis, entry.keys, entry.limits);
-  const running = await entry.subject.start(world, keys);
+interface Running {
+  entry: Entry;
+  own: World;
+  subject: RunningSubject;
+  load(seconds: number): Promise<LoadResult>;
+}
+
+async function begin(own: World, entry: Entry): Promise<Running> {
   try {
-    const wanted = await entry.targets(keys, running);
-    const targets = typeof wanted === "string" ? wanted : writeTargets(world.folder, "targets", wanted);
+    const keys = await issueKeys(entry.tree, own.redis, entry.keys, entry.limits);
+    const subject = await entry.subject.start(own, keys);
+    const wanted = await entry.targets(keys, subject);
+    const targets = typeof wanted === "string" ? wanted : writeTargets(own.folder, "targets", wanted);
     const { connections = CONNECTIONS } = entry;
-    const load = (length: number) =>
-      saturate(world.folder, running.url, targets, { seconds: length, connections });
-    await warmUp(load, warmUpOf(entry.subject, warmUpSeconds));
-    const interval = await measure(world.calibration, running.pid, world.redisPid, () => load(seconds));
-    await entry.check(interval, running);
-    return interval;
-  } catch (error) {
-    throw new Error(`${entry.label}: ${(error as Error).message}`, { cause: error });
-  } finally {
-    await running.stop();
+    const load = (seconds: number) => saturate(own.folder, subject.url, targets, { seconds, connections });
+    return { entry, own, subject, load };
+  } catch (cause) {
+    await own.stop();
+    throw new Error(`${entry.label}: ${(cause as Error).message}`, { cause });
   }
 }
 
@@ -95,6 +101,8 @@ export const medianOf = (
 
 export const cpuOf = (interval: Interval): number => interval.cpuUs;
 export const redisOf = (interval: Interval): number => interval.redisCpuUs;
+/** Of the program and its Redis together. */
+export const costOf = (interval: Interval): number => interval.cpuUs + interval.redisCpuUs;
 
 /** Throws unless every request was answered, and all of them in the way that is wanted. */
 export function requireAnswers({ load }: Interval, wanted: "success" | "refusal"): void {
@@ -105,27 +113,41 @@ export function requireAnswers({ load }: Interval, wanted: "success" | "refusal"
   );
 }
 
-/** One row for each entry: medians over the rounds, and how its cost compares with the first one's. */
+/** The median over the slices of what one entry costs beside another, slice by slice. */
+export function ratioOf(
+  intervals: Intervals,
+  [label, beside]: readonly [string, string],
+  figure: (interval: Interval) => number = cpuOf,
+): number {
+  const others = intervals.get(beside) ?? [];
+  const ratios = (intervals.get(label) ?? []).map((interval, at) => {
+    const other = others[at];
+    return other ? figure(interval) / figure(other) : Number.NaN;
+  });
+  return median(ratios);
+}
+
+/** One row for each entry: medians over the slices, and how its cost compares with the first one's. */
 export function tableOf(intervals: Intervals): Table {
-  const [first] = intervals.keys();
-  const base = medianOf(intervals, first!, cpuOf);
+  const [first = ""] = intervals.keys();
   return {
-    columns: ["", "CPU us", `${first} is`, "Redis us", "requests/s", "MiB", "CPU us by round"],
-    rows: [...intervals].map(([label, rounds]) => [
+    columns: ["", "CPU us", `${first} is`, "Redis us", "both", "requests/s", "MiB", "CPU us by slice"],
+    rows: [...intervals].map(([label, slices]) => [
       label,
-      short(median(rounds.map(cpuOf))),
-      `${short(base / median(rounds.map(cpuOf)))} x`,
-      short(median(rounds.map(redisOf))),
-      median(rounds.map((interval) => interval.requestsPerSecond)).toFixed(0),
-      (median(rounds.map((interval) => interval.residentBytes)) / 2 ** 20).toFixed(0),
-      rounds.map((interval) => short(interval.cpuUs) + (interval.disturbed ? " !" : "")).join(", "),
+      short(median(slices.map(cpuOf))),
+      `${short(ratioOf(intervals, [first, label], cpuOf))} x`,
+      short(median(slices.map(redisOf))),
+      `${short(ratioOf(intervals, [first, label], costOf))} x`,
+      median(slices.map((interval) => interval.requestsPerSecond)).toFixed(0),
+      (median(slices.map((interval) => interval.residentBytes)) / 2 ** 20).toFixed(0),
+      slices.map((interval) => short(interval.cpuUs) + (interval.disturbed ? " !" : "")).join(", "),
     ]),
   };
 }
 
 /** One line for each disturbed interval. */
 export function disturbances(intervals: Intervals): string[] {
-  return [...intervals].flatMap(([label, rounds]) =>
-    rounds.flatMap(({ disturbed }, at) => (disturbed ? [`${label}, round ${at + 1}: ${disturbed}`] : [])),
+  return [...intervals].flatMap(([label, slices]) =>
+    slices.flatMap(({ disturbed }, at) => (disturbed ? [`${label}, slice ${at + 1}: ${disturbed}`] : [])),
   );
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import type { Interval } from "../interval.ts";
 import { generationTarget } from "../requests.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
@@ -9,12 +10,14 @@ import { haproxyProxy, nginxProxy } from "../subjects/proxies.ts";
 import type { Subject } from "../subjects/subject.ts";
 import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
+import { YARDSTICK } from "../yardstick.ts";
 import {
   compare,
+  costOf,
   cpuOf,
   disturbances,
   type Entry,
-  medianOf,
+  ratioOf,
   redisOf,
   requireAnswers,
   tableOf,
@@ -46,20 +49,31 @@ export const generation: Scenario = {
   title: "Generation",
   quick: true,
   needs: ["taskset", "wrk", "nginx"],
-  targets: ["costByNginx", "cpuByFastify"],
+  targets: [
+    "costByNginx",
+    "cpuByFastify",
+    "gatewayByYardstick",
+    "redisByYardstick",
+    "costByYardstick",
+    "servedByYardstick",
+  ],
   async run(context: Context): Promise<Outcome> {
     const entries = await entriesOf(context);
     const intervals = await compare(context, entries);
     const [{ label: ours } = { label: "" }] = entries;
-    const cpu = (label: string): number => medianOf(intervals, label, cpuOf);
-    const cost = (label: string): number => cpu(label) + medianOf(intervals, label, redisOf);
+    const beside = (label: string, figure = cpuOf) => ratioOf(intervals, [ours, label], figure);
+    const served = (interval: Interval): number => interval.requestsPerSecond;
     return {
       method:
         "64 keep-alive connections, 1,000 keys, a POST of 150 bytes, every request admitted, charged and bound to a task of its own.",
       tables: [tableOf(intervals)],
       verdicts: [
-        judge("costByNginx", cost(ours) / cost("nginx + Lua")),
-        judge("cpuByFastify", cpu(ours) / cpu("fastify stack")),
+        judge("costByNginx", beside("nginx + Lua", costOf)),
+        judge("cpuByFastify", beside("fastify stack")),
+        judge("gatewayByYardstick", beside(YARDSTICK)),
+        judge("redisByYardstick", beside(YARDSTICK, redisOf)),
+        judge("costByYardstick", beside(YARDSTICK, costOf)),
+        judge("servedByYardstick", beside(YARDSTICK, served)),
       ],
       disturbed: disturbances(intervals),
       figures: Object.fromEntries(intervals),

@@ -5,7 +5,7 @@ import { gatewaySubject } from "../subjects/gateway.ts";
 import type { Subject } from "../subjects/subject.ts";
 import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
-import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
+import { compare, disturbances, type Entry, ratioOf, requireAnswers, tableOf } from "./compare.ts";
 import { generationEntry } from "./generation.ts";
 
 /** Few, so that the one poll in five seconds that goes upstream for each task does not count. */
@@ -45,7 +45,7 @@ export const poll: Scenario = {
     const entries = trees.flatMap((tree) => [generationEntry(gatewaySubject(tree), tree), pollEntry(tree)]);
     const intervals = await compare(context, entries);
     const [{ name }] = trees as [Tree];
-    const ratio = medianOf(intervals, `${name}, poll`, cpuOf) / medianOf(intervals, name, cpuOf);
+    const ratio = ratioOf(intervals, [`${name}, poll`, name]);
     return {
       method: `64 connections poll ${TASKS} tasks that run; each goes upstream once in five seconds, all else is answered from Redis.`,
       tables: [tableOf(intervals)],

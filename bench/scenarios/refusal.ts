@@ -9,7 +9,7 @@ import { nodeSubject } from "../subjects/node.ts";
 import type { RunningSubject, Subject } from "../subjects/subject.ts";
 import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
-import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
+import { compare, disturbances, type Entry, ratioOf, requireAnswers, tableOf } from "./compare.ts";
 import { each } from "./drive.ts";
 
 const KEYS = 1000;
@@ -61,12 +61,10 @@ export const refusal: Scenario = {
       add(nodeSubject("node:http, nothing but 429", "refuse.js"));
     }
     const intervals = await compare(context, entries);
-    const ours = medianOf(intervals, trees[0]!.name, cpuOf);
-    const theirs = medianOf(intervals, "nginx + Lua", cpuOf);
     return {
       method: "As above, but every key has a limit of one request a minute, used up: every answer is a 429.",
       tables: [tableOf(intervals)],
-      verdicts: [judge("refusal", ours / theirs)],
+      verdicts: [judge("refusal", ratioOf(intervals, [tree.name, "nginx + Lua"]))],
       disturbed: disturbances(intervals),
       figures: Object.fromEntries(intervals),
     };

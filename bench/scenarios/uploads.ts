@@ -12,7 +12,7 @@ import type { RunningSubject, Subject } from "../subjects/subject.ts";
 import { judge, short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { answering, type World } from "../world.ts";
-import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
+import { compare, disturbances, type Entry, ratioOf, requireAnswers, tableOf } from "./compare.ts";
 
 const UPSTREAM = join(import.meta.dirname, "../load/upload-upstream.ts");
 const FILE_BYTES = 10_000_000;
@@ -41,7 +41,6 @@ export const uploads: Scenario = {
         nodeSubject("http-proxy-3 alone", "http-proxy-3.js", { nodeArgs: WITHOUT_GROWTH }),
       ];
       for (const subject of bounded) extras.push(await extraMb(world, subject, tree));
-      const cpu = (label: string): number => medianOf(intervals, label, cpuOf);
       return {
         method: `A form with one JPEG of ${FILE_BYTES} bytes over ${CONNECTIONS} connections. Extra memory: the most that was resident while ${MANY_CONNECTIONS} uploads ran at a time, less what was resident after a warm-up with one at a time, for each of them. V8's young generation, which grows once by some 30 MB under any load, keeps its first size for this figure.`,
         tables: [
@@ -52,7 +51,7 @@ export const uploads: Scenario = {
           },
         ],
         verdicts: [
-          judge("uploadCpu", cpu(tree.name) / cpu("http-proxy-3 alone")),
+          judge("uploadCpu", ratioOf(intervals, [tree.name, "http-proxy-3 alone"])),
           judge("uploadMemory", extras[0]!),
         ],
         disturbed: disturbances(intervals),

@@ -47,7 +47,7 @@ export type Access = ReturnType<typeof createAccess>;
  * Decides who may use the admin port, for every path but `/livez`, `/readyz` and `/metrics`. A browser anywhere can be made
  * to send requests to a port that it reaches, so requests for another name (one that was rebound to this address) and
  * those of another site are refused. Where there is a token, all data need it; where there is none and the port is bound
- * beyond loopback, nothing is served. See decisions 0017 and 0039.
+ * beyond loopback, nothing is served. See decision 0039.
  * @param options.host what the admin port is bound to
  * @param options.hosts further names that it answers to (`admin.hosts`)
  */

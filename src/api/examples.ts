@@ -97,7 +97,7 @@ export const ANSWERS: Readonly<Record<Kind, Examples>> = {
       thumbnail_url: "https://media.example.com/task_7f3a1c52.png",
       completed_at: "2026-11-21T15:01:30.000Z",
     }),
-    failed: success("Ended without a video; by default its credits are given back", {
+    failed: success("Ended without a video; by default its credits are refunded", {
       ...CREATED,
       status: "failed",
     }),

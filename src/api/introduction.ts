@@ -27,7 +27,7 @@ endpoints count; polls, uploads and credits do not. A request that is refused he
 generator refuses has still taken its place in the 60 seconds.
 
 Five headers on every answer say where the key stands: \`X-RateLimit-Limit\`, \`X-RateLimit-Remaining\`,
-\`X-RateLimit-Reset\`, \`X-Concurrent-Limit\`, \`X-Concurrent-Active\`. Where no key is known or the store is away they are
+\`X-RateLimit-Reset\`, \`X-Concurrent-Limit\`, \`X-Concurrent-Active\`. Where no key is known or the store is unavailable they are
 zeros, and the reset is now.
 
 ## Credits

@@ -10,11 +10,9 @@ import { storeNowMs } from "../redis/server-clock.ts";
 import { type ChangedRecord, readChangedRecords } from "./changed-records.ts";
 import { type EndedRequest, readEndedRequests } from "./ended-requests.ts";
 
-/** What the archive has of a partition. */
 export interface ArchivedState {
-  /** The newest entry that counts; undefined for none. */
+  /** Newest entry that counts; undefined for none. */
   newest: LedgerEntry | undefined;
-  /** How many forks it has had. */
   forks: number;
   /** Id of the newest audit record; `LEDGER_START` for none. */
   audit: string;
@@ -22,43 +20,38 @@ export interface ArchivedState {
   batch: number;
 }
 
-/** What a partition's reader has read so far, all of which the archive has. */
+/** Position of a partition's reader; the archive has everything before it. */
 export interface ArchivePosition extends ArchivedState {
   readonly partition: number;
-  /** Of the partition's record; see `ARCHIVE_FIELDS`. */
   readonly generation: string;
-  /** What that record says of the archive. */
+  /** From the partition's record in Redis. */
   readonly noted: { newest: string | undefined; batch: number };
   /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
   looked: { score: number; times: number };
-  /** How many requests that may be collected were looked at; undefined unless that is asked for. */
+  /** Requests that may be collected and were read; undefined if not requested. */
   due: number | undefined;
 }
 
-/** What a partition has that the archive has not. */
+/** Records of a partition that the archive lacks. */
 export interface ArchivePage {
   position: ArchivePosition;
-  /** The position after this page. */
   next: ArchivePosition;
-  /** Whether the ledger has lost the newest entry of the archive. Then nothing else is here. */
+  /** The ledger has lost the archive's newest entry. All other fields are empty. */
   isFork: boolean;
-  /** Whether the store says of the archive what this reader has not seen. Then nothing else is here. */
+  /** The store's record names a batch that this reader does not know. All other fields are empty. */
   isUnseen: boolean;
   /** The last entry that has left the ledger, if the archive lacks some up to there; else undefined. */
   missingUntil: string | undefined;
-  /** Oldest first. */
   entries: LedgerEntry[];
   requests: EndedRequest[];
   changed: ChangedRecord[];
-  /** What operators changed, oldest first. */
   audit: AuditRecord[];
   /** When it was read by the store's clock, Unix ms. */
   readAtMs: number;
-  /** Whether there may be more. */
   more: boolean;
 }
 
-/** The number of a batch is up to so much larger than the last one. No two batches have the same, also if one of them was lost. */
+/** Largest step between two batch numbers, so that a lost batch and its successor differ. */
 const BATCH_STEP_MAX = 2 ** 20;
 
 /** Up to about `most` entries, requests and changed records each, of several partitions of one primary. */
@@ -81,7 +74,7 @@ export function readPages(
   });
 }
 
-/** Seven commands, whose answers `pageOf` reads. */
+/** Seven commands; `pageOf` reads the replies. */
 function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
   const { partition, newest, looked, due } = position;
   const { ledger, done, trimmed, audit } = partitionNames(partition);
@@ -103,7 +96,7 @@ async function pageOf(
 ): Promise<ArchivePage> {
   const { partition, newest } = position;
   const found = (stream as StreamEntry[]).map((entry) => ledgerEntry(partition, entry));
-  // What the archive lacked when it left the ledger is nowhere: an archive that was restored from a backup, or a new one.
+  // Entries left the ledger before the archive had them: it is new, or was restored from a backup.
   const behindCut = cut === null ? 1 : compareIds(newest?.streamId ?? LEDGER_START, String(cut));
   const isInLedger = newest !== undefined && behindCut > 0;
   const entries = isInLedger ? found.slice(1) : found;
@@ -180,12 +173,10 @@ function lookedAfter(
   return { score, times: score === looked.score ? looked.times + times : times };
 }
 
-/** Two values each of a flat list. */
 function pairs(flat: readonly string[]): [string, string][] {
   return Array.from({ length: flat.length / 2 }, (_, at) => [flat[2 * at]!, flat[2 * at + 1]!]);
 }
 
-/** Whether a page has anything that is written to the archive. */
 export const hasRows = ({
   entries,
   requests,
@@ -194,7 +185,6 @@ export const hasRows = ({
 }: Pick<ArchivePage, "entries" | "requests" | "changed" | "audit">): boolean =>
   entries.length + requests.length + changed.length + audit.length > 0;
 
-/** Whether an entry of the ledger is the one that the archive has under its id. */
 export const isSameEntry = (one: LedgerEntry, other: LedgerEntry): boolean =>
   one.streamId === other.streamId &&
   one.accountId === other.accountId &&

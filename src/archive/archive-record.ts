@@ -13,7 +13,6 @@ import { note } from "../scripts/note.ts";
 import type { ArchivedState, ArchivePage, ArchivePosition } from "./archive-pages.ts";
 import { type NamedPages, noteAllChanged } from "./changed-records.ts";
 
-/** The store is copied to another archive. */
 export class OtherArchiveError extends Error {
   override readonly name = "OtherArchiveError";
 }
@@ -23,10 +22,7 @@ export function requireSameArchive(noted: string | undefined, archiveId: string)
   if (noted !== undefined && noted !== archiveId) throw new OtherArchiveError();
 }
 
-/**
- * Ids of the archives that partitions are copied to; partitions without one, and those whose servers are away, are left out.
- * @param partition this one alone; undefined: all
- */
+/** Ids of the archives of partitions; unavailable partitions are left out. @param partition this one alone; undefined: all */
 export async function notedArchives(nodes: RedisNodes, partition?: number): Promise<Set<string>> {
   const partitions =
     partition === undefined
@@ -38,21 +34,16 @@ export async function notedArchives(nodes: RedisNodes, partition?: number): Prom
   return new Set(noted.filter((id) => typeof id === "string"));
 }
 
-/** What is known of a partition before it is read. */
 interface BeginOptions {
   archiveId: string;
-  /** Its record in the store. */
   record: ArchiveRecord;
-  /** What the archive has of it. */
   has: ArchivedState;
-  /** The accounts and keys that the archive has of it. */
   listed: NamedPages;
 }
 
 /**
- * Goes on where a copier was, or begins a new generation: then COLLECT keeps what the archive has not got of it, and all accounts
- * and keys are noted as changed.
- * @returns where to read on; undefined if another copier has gone on meanwhile
+ * Continues after the last copier, or begins a new generation, in which COLLECT keeps uncopied requests and all accounts and
+ * keys are copied. @returns undefined if another copier has continued
  */
 export async function beginCopying(
   primary: Primary,
@@ -83,7 +74,7 @@ const notedOf = ({ newest, batch }: ArchivedState): ArchivePosition["noted"] => 
   batch,
 });
 
-/** Notes a batch whose copier ended between its commit and its note. What it had copied is copied again. */
+/** Notes a batch whose copier ended between its commit and its note. Its records are copied again. */
 async function completeNote(
   primary: Primary,
   partition: number,
@@ -101,11 +92,7 @@ async function completeNote(
   return outcome === "archived";
 }
 
-/**
- * Whether the archive lacks what it once had, as after a restore from a backup, or the store lacks what was copied, as an older
- * copy of it does. The archive's newest batch is the one that is noted. Or it is the one that was announced behind that, and
- * its copier ended before it noted it: the store has all that was read for it, and still notes that as changed.
- */
+/** True if archive or store was restored from an older copy: the archive's newest batch is neither noted nor announced. */
 function isOutOfStep({ newest, batch }: ArchivedState, record: ArchiveRecord): boolean {
   const isBehind = compareIds(newest?.streamId ?? LEDGER_START, record.newest ?? LEDGER_START) < 0;
   const noted = batchOf(record);
@@ -127,7 +114,6 @@ export const announceBatches = (primary: Primary, pages: readonly ArchivePage[])
     ),
   );
 
-/** What partitions' records say of their archive. */
 export const readArchiveRecords = (
   primary: Primary,
   partitions: readonly number[],
@@ -140,9 +126,8 @@ export const readArchiveRecords = (
   });
 
 /**
- * Begins a new generation: accounts, keys and requests are copied again. In one command, so that no generation is ever begun in part.
- * @param has what the archive has, behind which all is copied; where that is not known, whoever begins next begins anew
- * @returns the generation, of which nothing is listed yet
+ * Begins a new generation with one command: accounts, keys and requests are copied again. @param has the archive's state; if
+ * unknown, the next copier begins anew
  */
 export async function renewGeneration(
   primary: Primary,

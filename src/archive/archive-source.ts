@@ -13,13 +13,12 @@ import { type Trimmed, type TrimOptions, trimLedger } from "./trim-ledger.ts";
 export type ArchiveSource = ReturnType<typeof createArchiveSource>;
 
 /**
- * What an archive reads of the store, and what it notes there. Only partitions whose primary is usable are read.
- * @throws GatewayError `store_unavailable` from each
+ * Redis commands of the archive. Only partitions with a usable primary are read. @throws GatewayError `store_unavailable` from
+ * each
  */
 export function createArchiveSource(connection: Connection) {
   return {
     storeId: (): string | undefined => connection.facts()?.id,
-    /** Usable primaries, each with its partitions; without frozen ones. */
     primaries(): { primary: Primary; partitions: number[] }[] {
       const all = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, partition) => partition);
       const inUse = all.filter((partition) => !connection.isFrozen(partition));
@@ -37,10 +36,9 @@ export function createArchiveSource(connection: Connection) {
     announce: announceBatches,
     oldestUncopied,
     entries: entriesOf,
-    /** Id of the last entry that has left a ledger; `LEDGER_START` if none has. */
     cut: (primary: Primary, partition: number): Promise<string> =>
       primary.command(async (redis) => (await readCut(redis, partition)).lastEntry),
-    /** Whether replicas have all that the primary has answered so far; true where that is not asked for. */
+    /** True if replicas have all writes so far, or need not confirm. */
     async isConfirmed({ confirmation }: Primary): Promise<boolean> {
       return confirmation === undefined || (await confirmation.confirmed()) === "replicas";
     },
@@ -50,7 +48,6 @@ export function createArchiveSource(connection: Connection) {
   };
 }
 
-/** Those of these entries that the ledger has. */
 const entriesOf = (primary: Primary, partition: number, ids: readonly string[]): Promise<LedgerEntry[]> =>
   primary.command(async (redis) => {
     const { ledger } = partitionNames(partition);
@@ -58,7 +55,6 @@ const entriesOf = (primary: Primary, partition: number, ids: readonly string[]):
     return found.flat().map((entry) => ledgerEntry(partition, entry));
   });
 
-/** When the oldest entry was made that the archive is not known to have, Unix ms; undefined if it has all. */
 async function oldestUncopied(
   primary: Primary,
   partitions: readonly number[],

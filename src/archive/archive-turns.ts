@@ -4,8 +4,8 @@ import type { Primary } from "../redis/primary.ts";
 import { turn } from "../scripts/turn.ts";
 
 /**
- * The partitions among these that this process copies. A turn ends by itself, so what another process has is taken over once
- * that has ended or hangs. Two processes may have a partition for a moment: the archive's primary keys decide.
+ * Leases partitions to this process. A lease expires, so another process takes over. Two copiers at a time do no harm: primary
+ * keys decide.
  */
 export async function takeTurns(
   primary: Primary,
@@ -20,7 +20,6 @@ export async function takeTurns(
   return partitions.filter((_, at) => taken[at]);
 }
 
-/** Ends turns of this process, so that another one takes over at once. */
 export const endTurns = (primary: Primary, partitions: readonly number[], holder: string): Promise<void> =>
   primary.command(async (redis) => {
     const names = partitions.map((partition) => archiveNames(partition).archiver);

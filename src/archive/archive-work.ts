@@ -13,24 +13,21 @@ interface ArchiveWorkOptions {
   url: string;
   connection: Connection;
   intervalMs(): number;
-  /** How long archived ledger entries stay in Redis. */
   keepMs(): number;
-  /** How long a statement of the copier may take; ten seconds if not said. */
   statementMs?: number;
   metrics: Metrics;
   log: Logger;
 }
 
-/** Copies the store to the archive for as long as the gateway runs. Whatever the archive does, requests do not notice. */
 export function createArchiveWork(options: ArchiveWorkOptions) {
   const { url, connection, intervalMs, keepMs, statementMs, metrics, log } = options;
   const archive = connectArchive(url, statementMs === undefined ? {} : { statementMs });
   const source = createArchiveSource(connection);
   const say = createAnnouncer(log);
-  /** Undefined until the archive has been looked at, and after each fault: another one may answer. */
+  /** Undefined before the first check and after each fault: another archive may answer. */
   let tables: ArchiveTables | undefined;
 
-  /** The connection of a migration, which may take longer than any statement of the copier. */
+  /** A migration may take longer than any statement of the copier. */
   let migrating: OpenedArchive | undefined;
 
   async function takeSteps(): Promise<void> {
@@ -68,7 +65,6 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
     start: copier.start,
     async stop(): Promise<void> {
       const stopped = copier.stop();
-      // What is under way fails, and is copied again by whoever goes on.
       archive.close();
       migrating?.close();
       await stopped;
@@ -78,7 +74,6 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
 
 export type ArchiveWork = ReturnType<typeof createArchiveWork>;
 
-/** Says once what is wrong with the archive, and once that it is right again. */
 function createAnnouncer(log: Logger): (fault: Error | undefined) => void {
   let reported: string | undefined = "not looked at yet";
   return (fault) => {

@@ -12,7 +12,6 @@ const OF_REFERENCE = "SELECT * FROM tollgate.ledger_entries WHERE account_id = $
 
 const OF_ID = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id_ms = $2 AND id_number = $3";
 
-/** The charge and the refund of a task, and when its request was admitted. A request id is no task id. */
 const OF_TASK = `
   SELECT e.*, (
     SELECT admitted_at FROM tollgate.request_rows r WHERE r.request_id = e.request_id AND r.admitted_at IS NOT NULL LIMIT 1
@@ -24,18 +23,15 @@ const OF_TASK = `
 
 interface ChargeRow extends EntryRow {
   kind: string;
-  /** Null where the archive has no record of the request. */
   admitted_at: Date | null;
 }
 
-/** How often an archive is read again that was copied to, and from whose store entries left, while it was read. */
+/** Copying and trimming during a read make the archive look behind. */
 const READS_MAX = 3;
 
 /**
- * Looks into the archive, on a connection of its own each time: few grants, adjustments and refunds need it. PostgreSQL's
- * client is loaded only then. What decides about money is only answered while archive and Redis together have all of the
- * account's entries.
- * @param url undefined where there is no archive
+ * Look-ups that decide about money: answered only if archive and Redis together are complete. PostgreSQL's client is loaded on
+ * first use.
  */
 export function archiveLookUps(url: string | undefined): ArchiveLookUps {
   if (url === undefined) return {};
@@ -65,14 +61,12 @@ export function archiveLookUps(url: string | undefined): ArchiveLookUps {
 }
 
 interface Asked {
-  /** Reads of one moment. */
   query: ArchiveQuery;
   entryOf: typeof entryOf;
   requireComplete: typeof requireComplete;
   requireReach: typeof requireReach;
 }
 
-/** @throws Error in words */
 async function asked<T>(
   url: string,
   nodes: RedisNodes,

@@ -6,22 +6,19 @@ import type { Primary } from "../redis/primary.ts";
 import { membersOf } from "../redis/sorted-set-pages.ts";
 import { note } from "../scripts/note.ts";
 
-/** An account or key, as its record is; one that the store has lost has no fields. `changes`: how many were noted before it was read. */
+/** An account or key; a lost one has no fields. `changes`: number of changes noted before the read. */
 export type ChangedRecord = { what: string; changes: string } & (
   | { kind: "account"; accountId: string; record: AccountRecord }
   | { kind: "key"; keyId: string; record: KeyFields }
 );
 
-/** Pages of accounts and keys, each as `account <id>` or `key <id>`. */
 export type NamedPages = AsyncIterable<readonly string[]>;
 
-/** Accounts or keys that are noted at a time. */
 const LISTED_AT_ONCE = 500;
 
 /**
- * Notes all accounts and keys of a partition as changed, a page at a time, and then that a generation is listed, unless another
- * one has begun meanwhile.
- * @param archived those that the archive has: the store may have lost some of them
+ * Notes all accounts and keys of a partition as changed, then the generation as listed. @param archived those in the archive,
+ * which the store may have lost
  */
 export async function noteAllChanged(
   primary: Primary,
@@ -58,10 +55,6 @@ async function noteChanged(primary: Primary, partition: number, all: readonly st
   }
 }
 
-/**
- * Accounts and keys as they are now.
- * @param noted what has changed, and how often that was noted; see lua/include/changed.lua
- */
 export async function readChangedRecords(
   redis: Redis,
   partition: number,

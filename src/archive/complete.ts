@@ -10,7 +10,7 @@ import { ArchiveError } from "./migrations.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** The archive lacks entries that have left Redis. Just after a copy and a trim, an earlier read of it does, too. */
+/** The archive lacks entries that have left Redis. A read during a copy and a trim looks like that, too. */
 export class BehindError extends ArchiveError {
   constructor() {
     super("the archive lacks ledger entries that have left Redis", "restore a newer backup of it");
@@ -20,7 +20,6 @@ export class BehindError extends ArchiveError {
 const NEWEST = `
   SELECT * FROM tollgate.ledger_entries WHERE partition = $1 ORDER BY id_ms DESC, id_number DESC LIMIT 1`;
 
-/** The newest entry of each partition that has one. */
 const NEWEST_OF_ALL = `
   SELECT p.partition, e.id FROM unnest($1::int[]) AS p(partition), LATERAL (
     SELECT id FROM tollgate.ledger_entries e WHERE e.partition = p.partition ORDER BY e.id_ms DESC, e.id_number DESC LIMIT 1
@@ -33,11 +32,8 @@ const COUNT = `
   WHERE account_id = $1 AND partition = $2 AND (id_ms, id_number) <= ($3, $4)`;
 
 /**
- * Makes sure that archive and Redis together have all of an account's entries, before anything is decided by what they have.
- * Each is compared as it is when it is read: no lock holds the copier up.
- * @param query reads of one moment, in which the answer was read, too
- * @returns id of the newest entry that the archive has of the partition: what came after it is in Redis
- * @throws BehindError; ArchiveError for an archive that lacks some of the account's entries, and for one that has what Redis has lost
+ * Requires that archive and Redis together have all entries of an account. @returns the archive's newest entry of the partition
+ * @throws BehindError, ArchiveError
  */
 export async function requireComplete(
   nodes: RedisNodes,
@@ -48,7 +44,7 @@ export async function requireComplete(
   const [row] = await query<EntryRow>(NEWEST, [partition]);
   const newest = row && entryOf(row);
   const archivedTo = newest?.streamId ?? LEDGER_START;
-  // The ledger before its cut: an entry that leaves in between counts as left.
+  // The ledger is read first: an entry that leaves meanwhile counts as left.
   const [stored] = await redis.xrange(partitionNames(partition).ledger, archivedTo, archivedTo);
   const { lastEntry: cut } = await readCut(redis, partition);
   const ahead = compareIds(archivedTo, cut);
@@ -65,7 +61,7 @@ export async function requireComplete(
   return archivedTo;
 }
 
-/** Makes sure that the archive has all that has left Redis, so that what neither has was never there. @throws BehindError */
+/** Requires that the archive has all entries that have left Redis. @throws BehindError */
 export async function requireReach(nodes: RedisNodes, query: ArchiveQuery): Promise<void> {
   if ((await query("SELECT FROM tollgate.ledger_gaps LIMIT 1")).length > 0) throw new BehindError();
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => partition);

@@ -6,26 +6,21 @@ import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore }
 import type { ArchiveTables } from "./tables.ts";
 import { createTrimming } from "./trimming.ts";
 
-/** How long a partition is copied by one process, unless that asks for more. */
 const TURN_MS = 10_000;
 const RENEW_EVERY_MS = TURN_MS / 3;
 const RETRY_MAX_MS = 30_000;
 
 export interface CopierOptions extends CopyingOptions {
-  /** The archive, connected and checked. @throws Error if it cannot be used */
   tables(): Promise<ArchiveTables>;
-  /** Called after each round: what the archive said if it could not be used. */
   archiveUsed(fault: Error | undefined): void;
   metrics: CopyingOptions["metrics"] & Pick<Metrics, "archiveTrimmed">;
-  /** How long archived ledger entries stay in the store; undefined: for ever. */
   keepMs?(): number;
-  /** Between two looks at the store. */
   intervalMs(): number;
 }
 
 /**
- * Copies what the store has and the archive has not: ledger entries, ended requests, changed accounts and keys. The rows of
- * the archive are the cursor, and its primary keys make a repeated write harmless. What fails is read again. Decision 0050.
+ * Copies ledger entries, ended requests, accounts and keys. The rows are the cursor, and primary keys make repeated writes
+ * harmless. Decision 0050.
  */
 export function createCopier(options: CopierOptions) {
   const { source, log } = options;
@@ -37,7 +32,6 @@ export function createCopier(options: CopierOptions) {
   let current: Promise<void> = Promise.resolve();
   let isStopped = false;
   let failures = 0;
-  /** When the last round of this process did not fail. */
   let succeededMs = performance.now();
 
   /** @returns whether there is more to copy */
@@ -60,7 +54,7 @@ export function createCopier(options: CopierOptions) {
       if (trimming && (await trimming.from(held, tables))) hasMore = true;
     } catch (error) {
       fault = error as Error;
-      // The archive that answers next may be another one, or have lost its last rows.
+      // The next archive may be another one, or have lost rows.
       copying.keepOnly([]);
     }
     failures = fault ? failures + 1 : 0;
@@ -84,7 +78,6 @@ export function createCopier(options: CopierOptions) {
 
   return {
     start: (): void => schedule(jittered(options.intervalMs())),
-    /** One complete round now; for tests and tools. */
     round,
     async stop(): Promise<void> {
       isStopped = true;
@@ -102,16 +95,14 @@ const waitAfter = (failures: number, intervalMs: number): number =>
       : Math.min(RETRY_MAX_MS, Math.max(intervalMs, 500) * 2 ** Math.min(failures, 10)),
   );
 
-/** The partitions that this process copies. */
 function createTurns(source: ArchiveSource) {
   const holder = randomUUID();
   let held: HeldPartitions[] = [];
-  /** Why a primary has given no turns: whether its partitions are copied by anybody is not known. */
+  /** The error of a primary that gave no leases. */
   let fault: Error | undefined;
   let takenAtMs = Number.NEGATIVE_INFINITY;
 
   return {
-    /** Renews turns, and takes those that nobody has. */
     async take(): Promise<{ held: readonly HeldPartitions[]; fault: Error | undefined }> {
       const primaries = source.primaries();
       const isSame = held.every(({ primary }) => primaries.some((one) => one.primary === primary));
@@ -133,7 +124,6 @@ function createTurns(source: ArchiveSource) {
       held = taken.filter(({ partitions }) => partitions.length > 0);
       return { held, fault };
     },
-    /** Lets another process take over at once. */
     async leave(): Promise<void> {
       await Promise.all(
         held.map(({ primary, partitions }) =>

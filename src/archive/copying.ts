@@ -10,14 +10,11 @@ import type { ArchiveSource } from "./archive-source.ts";
 import { findForkPoint } from "./forks.ts";
 import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
 
-/** Ledger entries, requests, accounts and keys each in one transaction, at most. Reading them holds Redis for less than a millisecond. */
 const BATCH = 500;
-/** A backlog is copied for so long at a time, before turns are renewed. */
+/** Leases are renewed after this much work. */
 const BACKLOG_MS = 2500;
-/** How often requests that may be collected are looked at. */
 const LOOK_AT_DUE_EVERY_MS = 10_000;
 
-/** Partitions of one primary that this process copies. */
 export interface HeldPartitions {
   primary: Primary;
   partitions: readonly number[];
@@ -31,21 +28,18 @@ export interface CopyingOptions {
   step?: (name: "read" | "announce" | "confirm" | "write" | "note") => Promise<void> | void;
 }
 
-/** Where each partition is read on. */
 interface Progress {
   positions: Map<number, ArchivePosition>;
-  /** Partitions of which all has been copied that was there at the last look. */
   complete: Set<number>;
 }
 
-/** Reads, writes and notes, batch by batch. */
 export function createCopying(options: CopyingOptions) {
   const { source, step = () => undefined } = options;
   const progress: Progress = { positions: new Map(), complete: new Set() };
   const { positions, complete } = progress;
   let lookedAtDueMs = Number.NEGATIVE_INFINITY;
 
-  /** One batch. @returns false if replicas do not have all of it, so nothing is copied */
+  /** @returns false if replicas lack some of it; then nothing is copied */
   async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
     await step("read");
     const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
@@ -53,7 +47,7 @@ export function createCopying(options: CopyingOptions) {
     const whole = pages.filter(({ isFork, isUnseen }) => !isFork && !isUnseen);
     const filled = whole.filter((page) => !isEmpty(page));
     await step("announce");
-    // At once: the connection by which they were read is still there, so the store has what they have.
+    // Announced on the connection of the read: the same server has both.
     await source.announce(primary, filled);
     for (const { position, isUnseen } of pages) if (isUnseen) positions.delete(position.partition);
     const forked = pages.filter(({ isFork }) => isFork);
@@ -62,7 +56,7 @@ export function createCopying(options: CopyingOptions) {
       await hideLost(options, primary, position, tables);
     }
     await step("confirm");
-    // After they were read and announced: replicas have what Redis had answered by then.
+    // Replicas have everything that Redis had answered before the announcement.
     if (filled.length > 0 && !(await source.isConfirmed(primary))) return false;
     try {
       await writePages(options, progress, { primary, pages: whole, tables });
@@ -73,7 +67,6 @@ export function createCopying(options: CopyingOptions) {
     return true;
   }
 
-  /** @returns false if there is more to copy */
   async function copyAll(
     { primary, partitions }: HeldPartitions,
     tables: ArchiveTables,
@@ -90,7 +83,6 @@ export function createCopying(options: CopyingOptions) {
   }
 
   return {
-    /** Forgets what was read of all other partitions. */
     keepOnly(partitions: readonly number[]): void {
       const kept = new Set(partitions);
       for (const partition of positions.keys()) {
@@ -102,7 +94,6 @@ export function createCopying(options: CopyingOptions) {
 
     look: (partitions: readonly number[], tables: ArchiveTables) => look(positions, partitions, tables),
 
-    /** @returns false if there is more to copy */
     async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
       const { partitions } = held;
       const startedMs = performance.now();
@@ -115,22 +106,20 @@ export function createCopying(options: CopyingOptions) {
       try {
         return await copyAll(held, tables, isTimeOver);
       } catch (error) {
-        // Of a batch that was written and not noted, the note is made up for when its partition is begun again.
+        // The missing note of a written batch is made when its partition begins again.
         for (const partition of partitions) positions.delete(partition);
         throw error;
       }
     },
 
-    /** @param failingMs for how long nothing could be copied */
     showLag: (held: readonly HeldPartitions[], failingMs = 0): Promise<void> =>
       showLag(options, { held, failingMs, complete }),
   };
 }
 
 /**
- * Asks the archive what it has of partitions that are not known. Where another process announces or notes a batch meanwhile,
- * the archive's state and the record are of two moments: such a partition is asked for again the next time. So is what there is
- * no time for: to list a partition takes long, and turns end.
+ * Reads the archive's state of unknown partitions. If another process writes meanwhile, or time is short, the next round tries
+ * again.
  */
 async function beginUnknown(
   source: ArchiveSource,
@@ -153,7 +142,7 @@ async function beginUnknown(
   }
 }
 
-/** What the archive has of partitions now. One of which it has lost something is begun again. */
+/** The archive's state; a partition with lost rows begins again. */
 async function look(
   positions: Progress["positions"],
   partitions: readonly number[],
@@ -167,7 +156,7 @@ async function look(
   return states;
 }
 
-/** Said once, after the write: until then another process may have copied what has left. The next page is read behind the gap. */
+/** Logged after the write: another process may have copied the entries. */
 function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePage): void {
   if (missingUntil === undefined || entries.length === 0) return;
   const { partition, newest } = position;
@@ -177,7 +166,7 @@ function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePag
   );
 }
 
-/** What the archive has and the store has lost does not count any more. */
+/** Hides rows that the store has lost. */
 async function hideLost(
   { source, metrics, log }: CopyingOptions,
   primary: Primary,
@@ -186,7 +175,7 @@ async function hideLost(
 ): Promise<void> {
   const { newest, partition } = position;
   if (!newest) return;
-  // Accounts and keys are of before, too. First, so that a process that ends in between has not hidden the reason.
+  // First, so that a crash in between does not hide the reason.
   await source.renew(primary, partition, tables.archiveId);
   const cut = await source.cut(primary, partition);
   const point = await findForkPoint(tables, newest, cut, (ids) => source.entries(primary, partition, ids));
@@ -199,7 +188,6 @@ async function hideLost(
   );
 }
 
-/** Writes pages to the archive, notes in the store that they are there, and goes on behind them. */
 async function writePages(
   { source, metrics, log, step = () => undefined }: CopyingOptions,
   { positions, complete }: Progress,
@@ -216,16 +204,13 @@ async function writePages(
     const outcome = isEmpty(page) ? "archived" : await source.archived(primary, notesOf(page));
     if (outcome === "archived") positions.set(partition, notedAs(page.next));
     else positions.delete(partition);
-    // The archive may have lost what was noted last before this batch was written, or the store what was read for this one.
+    // The archive lost the last noted batch, or the store lost records of this one.
     if (outcome === "unseen") await source.renew(primary, partition, tables.archiveId);
     if (outcome === "archived" && !page.more) complete.add(partition);
   }
 }
 
-/**
- * Shows the age of the oldest entry of these partitions that is not copied. What else waits while copying fails, such as changed
- * keys, is not looked for.
- */
+/** Shows the age of the oldest uncopied entry. */
 async function showLag(
   { source, metrics }: CopyingOptions,
   {
@@ -234,7 +219,7 @@ async function showLag(
     complete,
   }: { held: readonly HeldPartitions[]; failingMs: number; complete: ReadonlySet<number> },
 ): Promise<void> {
-  // While all primaries are away, the figure stays.
+  // The value stays while no primary is available.
   if (held.length === 0 && source.primaries().length === 0) return;
   const ages = await Promise.all(
     held.map(async ({ primary, partitions }) => {
@@ -244,12 +229,12 @@ async function showLag(
       return times?.map((atMs) => (atMs === undefined ? 0 : primary.nowMs() - atMs));
     }),
   );
-  // What is on a primary that is away is not known: the figure stays.
+  // The value stays while a primary is unavailable.
   if (ages.includes(undefined)) return;
   metrics.archiveLag.set(Math.max(failingMs, ...ages.flatMap((some) => some ?? [])) / 1000);
 }
 
-/** A primary that is away, or refuses: its partitions wait. @throws any other error */
+/** Partitions of an unavailable primary wait. @throws any other error */
 export function withoutStore(error: unknown): undefined {
   if (error instanceof GatewayError) return undefined;
   throw error;
@@ -258,12 +243,11 @@ export function withoutStore(error: unknown): undefined {
 const isEmpty = (page: ArchivePage): boolean =>
   !hasRows(page) && page.next.looked.score === page.position.looked.score;
 
-/** Whether the archive lacks what it had at a position, or another process has gone on. */
+/** The archive lost rows, or another process has continued. */
 const hasLost = ({ newest, batch }: ArchivedState, known: ArchivePosition): boolean =>
   batch !== known.batch ||
   compareIds(newest?.streamId ?? LEDGER_START, known.newest?.streamId ?? LEDGER_START) < 0;
 
-/** A position once the store has noted what the archive has there. */
 const notedAs = (position: ArchivePosition): ArchivePosition => ({
   ...position,
   noted: { newest: position.newest?.streamId ?? position.noted.newest, batch: position.batch },

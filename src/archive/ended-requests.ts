@@ -3,7 +3,6 @@ import { requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { many } from "../redis/pipelines.ts";
 
-/** An ended request, as its record is. */
 export interface EndedRequest {
   requestId: string;
   record: RequestRecord;
@@ -27,10 +26,9 @@ const REQUEST_FIELDS_COPIED = [
   "archived",
 ] as const satisfies readonly (keyof RequestRecord)[];
 
-/** Reasons of a void request whose BIND may still come. It is copied once it may be collected. */
+/** Their BIND may still come; they are copied once they may be collected. */
 const UNKNOWN_OUTCOMES: ReadonlySet<string | undefined> = new Set(["due", "released"]);
 
-/** Those among these that have ended and that the archive has not got as they are now. */
 export async function readEndedRequests(
   redis: Redis,
   { partition, generation }: { partition: number; generation: string },

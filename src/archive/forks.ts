@@ -3,16 +3,9 @@ import type { LedgerEntry } from "../records/ledger-entries.ts";
 import { isSameEntry } from "./archive-pages.ts";
 import type { ArchiveTables } from "./tables.ts";
 
-/** Entries of the archive that are looked for in the store at a time. */
 const PAGE = 200;
 
-/**
- * The newest entry that archive and store both have. A failover or an old dump has taken what the archive has after it.
- * @param newest the newest entry of the archive, which the store has not
- * @param cut id of the last entry that has left the store: the store had all up to there
- * @param read the store's entries of these ids; those that it has not are left out
- * @returns undefined if they have nothing in common
- */
+/** The newest entry that archive and store have in common; undefined if none. */
 export async function findForkPoint(
   tables: Pick<ArchiveTables, "entriesBefore">,
   newest: LedgerEntry,

@@ -5,14 +5,11 @@ import type { HistoryFilter } from "../scripts/history.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** Entries that one page looks at, at most. */
 const LOOKED_AT_MAX = 3000;
 
-/** Where a page begins: at or before an entry of the ledger, and behind what an earlier page has shown. */
-// PostgreSQL takes no more than 2^63 - 1 in either half of an id.
+// Positions "first" or "before" an entry; PostgreSQL's integers end at 2^63 - 1.
 const POSITION = /^(first|before) (\d{1,18})-(\d{1,18})(?: (\d{1,14}) (\d{1,18})-(\d{1,18}))?$/;
 
-/** In an order that the index on account and time gives. */
 const ORDER = "at DESC, id_ms DESC, id_number DESC";
 
 const PAGE = `
@@ -39,7 +36,6 @@ const PAGE = `
 
 type PageRow = EntryRow & { looked_at: number; last_id: string | null; last_at: Date | null };
 
-/** Reads an account's entries, newest first, by the time at which they were made. @throws Error of PostgreSQL */
 export const createArchivedHistory =
   (query: ArchiveQuery): ArchivedHistory =>
   async (accountId, filter, position, limit) => {
@@ -57,7 +53,6 @@ export const createArchivedHistory =
     return { entries, next: after && `${kind} ${ms}-${number} ${after}` };
   };
 
-/** The entry behind which the next page begins; undefined after the last page. */
 function goesOnAfter(
   looked: PageRow | undefined,
   entries: HistoryPage["entries"],

@@ -4,14 +4,12 @@ import { notedArchives, requireSameArchive } from "./archive-record.ts";
 import { ArchiveError } from "./migrations.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** Whose archive it is. */
 interface ArchiveIdentity {
   archiveId: string;
-  /** `id` of `tg:meta` of the store that is copied to it. */
   storeId: string;
 }
 
-/** For the copier: an archive that nobody has used becomes that of `storeId`. @throws ArchiveError for another store's */
+/** For the copier: claims an unused archive. @throws ArchiveError for another store's */
 export async function identifyOrClaim(query: ArchiveQuery, storeId: string): Promise<ArchiveIdentity> {
   const known = await identityOf(query);
   if (known === undefined)
@@ -19,11 +17,7 @@ export async function identifyOrClaim(query: ArchiveQuery, storeId: string): Pro
   return requireOwner(known ?? (await identityOf(query)), storeId);
 }
 
-/**
- * For look-ups: the archive is this store's, and the one that the store is copied to.
- * @param partition the one that is looked up; undefined: all
- * @throws ArchiveError for another store's, and for one that nobody has used; OtherArchiveError for another one
- */
+/** For look-ups: the archive must be this store's, and the one that it is copied to. @throws ArchiveError, OtherArchiveError */
 export async function identifyFor(nodes: RedisNodes, query: ArchiveQuery, partition?: number): Promise<void> {
   const known = await identityOf(query);
   const { id } = await storedFacts(nodes);
@@ -31,7 +25,6 @@ export async function identifyFor(nodes: RedisNodes, query: ArchiveQuery, partit
   for (const noted of await notedArchives(nodes, partition)) requireSameArchive(noted, archiveId);
 }
 
-/** @throws ArchiveError for an archive that is not this store's */
 export function requireOwner(
   identity: ArchiveIdentity | undefined,
   storeId: string | undefined,
@@ -48,7 +41,6 @@ export function requireOwner(
   );
 }
 
-/** Undefined for an archive that nobody has used. */
 export async function identityOf(query: ArchiveQuery): Promise<ArchiveIdentity | undefined> {
   const [row] = await query<{ archive_id: string; store_id: string }>(
     "SELECT archive_id, store_id FROM tollgate.archive",

@@ -2,20 +2,15 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
 
-/**
- * The schema's steps, in order, each `schema/<name>.sql`. A step that has been released never changes; a new one goes to the
- * end.
- */
+/** Files `schema/<name>.sql` in order. A released step never changes. */
 export const STEPS = ["0001-archive"] as const;
 
-/** Any number, the same in each version: two gateways that start at a time do not migrate at a time. */
+/** Equal in each version, so that two gateways never migrate at the same time. */
 export const MIGRATION_LOCK = 7_032_019_041;
-/** How long a step may take: it may rewrite a large table. */
 export const MIGRATION_MS = 3_600_000;
-/** How long one waits for another's migration. */
 const LOCK_WAIT = "60s";
 
-/** What an operator has to do about the archive. The message begins with what is wrong. */
+/** The message begins with the fault and says how to repair it. */
 export class ArchiveError extends Error {
   override readonly name = "ArchiveError";
   readonly advice: string;
@@ -26,11 +21,7 @@ export class ArchiveError extends Error {
   }
 }
 
-/**
- * Brings the schema up to this version of Tollgate. Steps only go forward, in one transaction and under a lock.
- * @returns the names of the steps that were taken
- * @throws ArchiveError for a schema of a later version
- */
+/** Migrates forward, in one transaction and under a lock. @throws ArchiveError for a later version */
 export async function migrate({ query, transaction }: ArchiveConnection): Promise<string[]> {
   if ((await stepsTaken(query)).length === STEPS.length) return [];
   return transaction(async (run) => {
@@ -46,7 +37,6 @@ export async function migrate({ query, transaction }: ArchiveConnection): Promis
   });
 }
 
-/** The steps that a database has taken. @throws ArchiveError for one that this version does not know */
 async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
   const [found] = await query<{ is_there: boolean }>(
     "SELECT to_regclass('tollgate.migrations') IS NOT NULL AS is_there",
@@ -63,6 +53,5 @@ async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
   return taken;
 }
 
-/** The steps of this version that a database has not taken. @throws ArchiveError for a schema of a later one */
 export const pendingSteps = async (query: ArchiveQuery): Promise<string[]> =>
   STEPS.slice((await stepsTaken(query)).length);

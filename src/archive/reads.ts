@@ -11,21 +11,19 @@ import { createArchivedRequests } from "./requests.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { archivedUsage, copiedUntilMs } from "./usage.ts";
 
-/** How long a statement of a list may take: its caller waits for it. */
 const STATEMENT_MS = 5000;
 const CONNECTIONS_MAX = 2;
 
-/** What lists read of the archive, once it is known to be this store's. @throws OperatorError `unavailable` from each while the archive cannot be used */
+/** Reads of lists. @throws OperatorError `unavailable` while the archive cannot be used */
 export interface ArchiveReads extends ArchivedUsage {
   history: ArchivedHistory;
   requests: ArchivedRequests;
 }
 
-/** Connections of their own, so that copying never waits for a list. Nothing connects before the first read. */
+/** Separate connections: copying never waits for a list. */
 export function openArchiveReads(url: string) {
   const archive = connectArchive(url, { statementMs: STATEMENT_MS, most: CONNECTIONS_MAX });
   return {
-    /** @param nodes the store whose archive it has to be; asked before the first read of each list */
     of(nodes: RedisNodes): ArchiveReads {
       let identified: Promise<void> | undefined;
       const query: ArchiveQuery = async (text, values) => {

@@ -1,7 +1,6 @@
 import { OtherArchiveError } from "./archive-record.ts";
 import { ArchiveError } from "./migrations.ts";
 
-/** Why the archive cannot be used, and what to do about it. */
 interface ArchiveReason {
   why: string;
   advice: string;
@@ -14,7 +13,7 @@ const TLS = "see `sslmode` and `sslrootcert` in docs/archive.md";
 const FILES = "correct `sslrootcert`, `sslcert` or `sslkey` in ARCHIVE_URL";
 const SLOW = "see its load and locks (pg_stat_activity); copying goes on by itself";
 
-/** By SQLSTATE, by the code of Node's network errors, or by its first letters. */
+/** Key: SQLSTATE, Node's error code, or its prefix. */
 const REASONS: Readonly<Record<string, ArchiveReason>> = {
   ECONNREFUSED: { why: "nobody listens there", advice: ADDRESS },
   ECONNRESET: { why: "it closed the connection", advice: ADDRESS },
@@ -44,7 +43,7 @@ const REASONS: Readonly<Record<string, ArchiveReason>> = {
   "58": { why: "its disk or system fails", advice: "see its log" },
 };
 
-/** What an error about the archive means to people. Never has the URL in it. */
+/** Never contains the URL. */
 export function archiveReason(error: unknown): ArchiveReason {
   if (error instanceof ArchiveError) return { why: error.message, advice: error.advice };
   if (error instanceof OtherArchiveError)
@@ -63,7 +62,7 @@ export function archiveReason(error: unknown): ArchiveReason {
   return { why: message, advice: "see its log" };
 }
 
-/** A host with several addresses fails with an error for each. */
+/** A host with several addresses fails with an AggregateError. */
 function firstOf(error: unknown): { code: string; message: string } {
   const one = error instanceof AggregateError ? error.errors[0] : error;
   const { code = "", message = String(one) } = (one ?? {}) as { code?: string; message?: string };

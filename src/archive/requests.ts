@@ -17,7 +17,6 @@ interface RequestRow {
   refunded: boolean;
 }
 
-/** What an archive has of ended requests. @throws Error of PostgreSQL */
 export const createArchivedRequests =
   (query: ArchiveQuery): ArchivedRequests =>
   async (requestIds) => {

@@ -5,10 +5,9 @@ import { type RestoredKey, restoreKeys } from "./restoring.ts";
 import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** Rows that are read and written at a time. */
 const PAGE = 2000;
 
-/** Restores all keys. Accounts and running tasks come before them. @returns how many */
+/** Requires restored accounts and running tasks. */
 export async function copyKeys(query: ArchiveQuery, nodes: RedisNodes, partitions: number): Promise<number> {
   const spent = await spentThisMonth(query);
   let copied = 0;
@@ -47,17 +46,13 @@ function keyOf(row: KeyRow, partitions: number, { month, byKey, firstOf }: Spent
   return { partition: partitionOf(account_id, partitions), keyId: row.key_id, record };
 }
 
-/** What keys have spent in the UTC month of now. */
 interface Spent {
-  /** As the key's record has it. */
   month: number;
-  /** By the first key of those that replaced each other: they count together. */
+  /** Key: the first of the keys that replaced each other, because they share a cap. */
   byKey: ReadonlyMap<string, number>;
-  /** The first of the keys that this one replaces; itself if it replaces none. */
   firstOf(keyId: string): string;
 }
 
-/** Charges of the month that were not refunded. */
 const SPENT = `
   SELECT key_id, (-sum(amount))::bigint AS credits FROM tollgate.ledger_entries charge
   WHERE kind = 'charge' AND key_id IS NOT NULL AND at >= $1 AND NOT EXISTS (

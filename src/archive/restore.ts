@@ -19,10 +19,9 @@ import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
 import { trimLedger } from "./trim-ledger.ts";
 
-/** Rows that are read and written at a time. */
 const PAGE = 2000;
 const PARTITIONS_MAX = 1024;
-/** Entries that leave at a time: nobody else uses Redis. */
+/** Nobody else uses Redis meanwhile. */
 const SLICE = 1000;
 
 export interface Restored {
@@ -31,13 +30,10 @@ export interface Restored {
   accounts: number;
   keys: number;
   entries: number;
-  /** Tasks that are charged and had not ended. */
   tasks: number;
-  /** What all accounts own, in credits. */
   balance: number;
-  /** When the newest entry was made, Unix ms; undefined without any. */
   newestEntryMs: number | undefined;
-  /** When a gateway last copied something to the archive, Unix ms. What came later and was not copied is missing. */
+  /** Later changes that were not copied are missing. */
   copiedUntilMs: number | undefined;
 }
 
@@ -47,21 +43,16 @@ interface TaskTimes {
 }
 
 interface RestoreOptions {
-  /** Partitions of the store that the archive belongs to. */
   partitions: number;
-  /** Entries that are older leave Redis at once, as they would with any archive. */
   keepMs: number;
-  /** `tasks.max_age` and `tasks.retention` of the gateways: which charged tasks may not have ended. */
+  /** Decide which charged tasks may still run. */
   tasks: TaskTimes;
-  /** Called after each page of entries. */
   seen?: (entries: number) => void;
 }
 
 /**
- * Fills an empty Redis from the archive, as of one instant of it: accounts, keys, the ledger, references of grants, and tasks
- * that had not ended. Windows and days begin anew, and holds are gone: they were not copied.
- * @throws OperatorError for a Redis that is not empty, another number of partitions, or an archive whose ledger does not
- *   add up; ArchiveError for an archive that belongs to no store
+ * Fills an empty Redis from one snapshot of the archive. Windows and days begin anew; holds are not restored. @throws
+ * OperatorError, ArchiveError
  */
 export function restoreStore(
   { transaction }: ArchiveConnection,
@@ -70,7 +61,6 @@ export function restoreStore(
 ): Promise<Restored> {
   return transaction(async (query) => {
     await query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY");
-    // Redis is written to for minutes between two statements.
     await query("SET LOCAL idle_in_transaction_session_timeout = 0");
     const identity = await identityOf(query);
     if (identity === undefined)
@@ -81,7 +71,7 @@ export function restoreStore(
     const { partitions } = options;
     await requirePartitions(query, partitions);
     await beginRestore(nodes, { id: identity.storeId, partitions });
-    // Before the entries: the charge of a task that goes on stays in the ledger.
+    // Before the entries: the charge of a running task stays in the ledger.
     const tasks = await copyTasks(query, nodes, options.tasks);
     const ledger = await copyEntries(query, nodes, options);
     const { accounts, balance } = await copyAccounts(query, nodes, partitions, ledger);
@@ -102,7 +92,6 @@ export function restoreStore(
   });
 }
 
-/** @throws OperatorError if the store had another number of partitions: accounts would be looked for elsewhere */
 async function requirePartitions(query: ArchiveQuery, partitions: number): Promise<void> {
   const known = await query<{ account_id: string; partition: number }>(
     "SELECT DISTINCT account_id, partition FROM tollgate.ledger_rows LIMIT 500",
@@ -117,21 +106,17 @@ async function requirePartitions(query: ArchiveQuery, partitions: number): Promi
   );
 }
 
-/** What the entries of an account add up to. */
 interface AccountSum {
   partition: number;
   balance: number;
-  /** Charged without what was refunded. */
   used: number;
   last: string;
-  /** When its first and its latest entry were made, Unix ms. */
   firstMs: number;
   latestMs: number;
 }
 
 interface CopiedLedger {
   entries: number;
-  /** How many of them have left Redis again. */
   trimmed: number;
   newestEntryMs: number | undefined;
   sums: Map<string, AccountSum>;
@@ -164,7 +149,7 @@ async function copyEntries(
   return ledger;
 }
 
-/** Takes what is old enough out of a ledger up to an entry, which stays, so that Redis never holds all of it. */
+/** Trims while copying, so that Redis never holds the whole ledger. */
 async function trimTo(nodes: RedisNodes, last: LedgerEntry, keepMs: number): Promise<number> {
   const { partition } = last;
   const trimmed = await trimLedger(scriptsOf(nodes.of(partition)).run, {
@@ -179,7 +164,6 @@ async function trimTo(nodes: RedisNodes, last: LedgerEntry, keepMs: number): Pro
   );
 }
 
-/** @throws OperatorError for an entry that does not follow from the one before it of its account */
 function addTo(ledger: CopiedLedger, entry: LedgerEntry): void {
   const { accountId, partition, streamId, previous, amount, balanceAfter, atMs } = entry;
   const sum = ledger.sums.get(accountId) ?? {
@@ -213,7 +197,6 @@ interface AccountRow {
   settings: Record<string, string>;
 }
 
-/** Requests that went upstream: those that have ended, and charged ones that have not. */
 const REQUESTS = `
   SELECT account_id, count(*)::int AS requests FROM (
     SELECT account_id, request_id FROM tollgate.requests WHERE ended_by IS DISTINCT FROM 'unsent'
@@ -230,7 +213,7 @@ async function copyAccounts(
   const requests = new Map(counted.map((row) => [row.account_id, row.requests]));
   const known = await query<AccountRow>("SELECT account_id, created_at, settings FROM tollgate.accounts");
   const ids = new Set(known.map(({ account_id }) => account_id));
-  // The entries of an account may be copied a moment before it.
+  // Entries may be copied before their account.
   const unknown = [...sums.keys()].filter((id) => !ids.has(id));
   const rows = [...known, ...unknown.map((id) => ({ account_id: id, created_at: null, settings: {} }))];
   let balance = 0;
@@ -246,7 +229,7 @@ async function copyAccounts(
         total_used: String(sum?.used ?? 0),
         total_requests: String(requests.get(accountId) ?? 0),
         created_at: String(createdAtMs),
-        // A gateway's journal may still have a charge that is among these entries: BIND refuses it as forgotten.
+        // BIND refuses a charge from a journal that may be among these entries as forgotten.
         ...(sum ? { last_entry: sum.last, collected_until: String(sum.latestMs) } : {}),
       };
       return { partition: partitionOf(accountId, partitions), accountId, record };
@@ -256,11 +239,7 @@ async function copyAccounts(
   return { accounts: rows.length, balance };
 }
 
-/**
- * From when on a charge without an ended request is that of a running task. COLLECT deleted requests before there was an archive
- * after their retention, so an older charge may be that of a task that ended then. And no task is open for longer than
- * twice its maximum age; gateways were at work until their last copy, give or take a retention.
- */
+/** Later charges without an ended request are of running tasks: no task is open for longer than twice its maximum age. */
 const RUNNING_SINCE = `
   SELECT greatest(
     (SELECT since FROM tollgate.archive) - $1 * interval '1 ms',

@@ -25,9 +25,7 @@ import { scriptsOf } from "../redis/script-runner.ts";
 import { requireNoEviction } from "../redis/store-facts.ts";
 import { gatherAll } from "../scripts/gather.ts";
 
-/** Which store is restored. */
 interface RestoredStore {
-  /** `id` of its `tg:meta`: gateways know their settlements' store by it. */
   id: string;
   partitions: number;
 }
@@ -44,7 +42,6 @@ export interface RestoredKey {
   record: KeyFields & Readonly<Record<string, string>>;
 }
 
-/** A charged request whose task had not ended. */
 export interface RunningTask {
   partition: number;
   accountId: string;
@@ -52,15 +49,11 @@ export interface RunningTask {
   requestId: string;
   taskId: string;
   endpoint: string;
-  /** Credits, positive. */
   price: number;
   boundAtMs: number;
 }
 
-/**
- * Begins to fill an empty Redis. Until `endRestore`, no gateway and no other command uses it.
- * @throws OperatorError for a Redis that is not empty, Error for one that may evict keys
- */
+/** Until `endRestore`, no gateway and no other command uses this Redis. @throws OperatorError, Error */
 export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Promise<void> {
   const redis = nodes.ofName(META);
   if ((await redis.hget(META, "layout")) === RESTORING)
@@ -78,7 +71,6 @@ export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Pro
   await redis.hset(META, { id: store.id, partitions: store.partitions, layout: RESTORING });
 }
 
-/** The store is whole: gateways may use it. */
 export async function endRestore(nodes: RedisNodes): Promise<void> {
   await nodes.ofName(META).hset(META, "layout", LAYOUT);
 }
@@ -117,7 +109,7 @@ export async function restoreReferences(nodes: RedisNodes, entries: readonly Led
   );
 }
 
-/** As lua/include/references.lua lists them; nobody else writes. */
+/** As lua/include/references.lua. */
 async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   const byPlace = Map.groupBy(entries, ({ partition, reference }) => {
     const { name, field } = referencePlace(partition, reference);
@@ -153,7 +145,7 @@ export async function restoreAccounts(
   await listAccounts(nodes, accounts);
 }
 
-/** As lua/include/lists.lua lists them. */
+/** As lua/include/lists.lua. */
 async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
   const listed = accounts.flatMap(({ partition, accountId, record: { label, status } }) => {
     const { labels, inactive } = partitionNames(partition);
@@ -186,7 +178,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
   await gatherSlots(nodes, keys);
 }
 
-/** As lua/include/tiers.lua counts keys under their tiers. */
+/** As lua/include/tiers.lua. */
 async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
   const used = keys.flatMap(({ partition, keyId, record: { tier, revoked_at } }) =>
     tier === undefined || revoked_at !== undefined ? [] : [{ partition, keyId, tier }],
@@ -199,7 +191,7 @@ async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Prom
   );
 }
 
-/** Adds open tasks of keys to those of their accounts, where these have limits over all their keys. Accounts and tasks come before keys. */
+/** For accounts with limits over all keys. Requires accounts and tasks. */
 async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
   const limited = await manyByNode<number, RestoredKey>(keys, ofPartition(nodes), (pipe, key) =>
     pipe.hexists(accountNames(key.partition, key.record.account_id ?? "").account, "limited"),
@@ -210,7 +202,6 @@ async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Pro
   }
 }
 
-/** Charged tasks that had not ended: the sweeper polls them as it does any other. */
 export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTask[]): Promise<void> {
   const write = (command: (pipe: ChainableCommander, task: RunningTask) => ChainableCommander) =>
     manyByNode(tasks, ofPartition(nodes), command);

@@ -8,7 +8,6 @@ import type { ChangedRecord } from "./changed-records.ts";
 import type { EndedRequest } from "./ended-requests.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** A key as the archive has it. */
 export interface KeyRow {
   key_id: string;
   account_id: string;
@@ -23,7 +22,7 @@ export interface KeyRow {
   settings: Record<string, string>;
 }
 
-/** A row of `tollgate.ledger_entries` as the driver reads it: big integers are texts. */
+/** The driver returns big integers as texts. */
 export interface EntryRow {
   partition: number;
   id: string | null;
@@ -62,7 +61,6 @@ export const entryOf = (row: EntryRow): LedgerEntry => ({
   atMs: row.at.getTime(),
 });
 
-/** One column of the rows to be written: its name, its type, and its value of one item. */
 type Column<Item> = readonly [
   name: string,
   type: string,
@@ -76,20 +74,17 @@ function moment(ms: string | number | undefined): string | null {
   return atMs === undefined ? null : new Date(atMs).toISOString();
 }
 
-/** Fields that people set and that have no column of their own. */
 const ACCOUNT_SETTINGS: readonly string[] = [
   ...["label", "metadata", "status", "revision", "limited"],
   ...TIER_LIMITS.map(({ name }) => name),
 ];
 const KEY_SETTINGS: readonly string[] = ["label", "revision", "fingerprint"];
 
-/** Fields with a column of their own, and those that change with requests. */
 const apartFrom = (fields: object, settings: readonly string[]): ReadonlySet<string> =>
   new Set(Object.keys(fields).filter((name) => !settings.includes(name)));
 const ACCOUNT_FIELDS_APART = apartFrom(ACCOUNT_FIELDS, ACCOUNT_SETTINGS);
 const KEY_FIELDS_APART = apartFrom(KEY_FIELDS, KEY_SETTINGS);
 
-/** These, and what else a record has, as JSON. */
 const otherFields = (record: object, apart: ReadonlySet<string>): string =>
   jsonOf(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
 
@@ -158,7 +153,7 @@ const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["gone", "boolean", ({ record }) => record.account_id === undefined],
 ];
 
-/** Writes rows that are not there yet, in one statement. @returns how many were not */
+/** Writes missing rows in one statement. @returns how many */
 async function insert<Item>(
   run: ArchiveQuery,
   table: string,
@@ -178,7 +173,6 @@ async function insert<Item>(
   return written?.rows ?? 0;
 }
 
-/** Each entry with the number of forks that its partition had had when it was read. */
 export const insertEntries = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(
     run,
@@ -193,7 +187,7 @@ const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
   ["number", "bigint", ({ next }) => next.batch],
 ];
 
-/** A row for each batch. Those of before go: a trigger of the table deletes them. */
+/** A trigger of the table deletes earlier batches. */
 export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(run, "batches", BATCH_COLUMNS, pages);
 
@@ -203,7 +197,7 @@ const GAP_COLUMNS: readonly Column<ArchivePage>[] = [
   ["until", "text", ({ missingUntil }) => missingUntil ?? ""],
 ];
 
-/** A row for each page of entries that does not follow what the archive has: what is in between is nowhere. */
+/** A row for each gap in front of a page. */
 export const insertGaps = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(
     run,
@@ -215,7 +209,6 @@ export const insertGaps = (run: ArchiveQuery, pages: readonly ArchivePage[]): Pr
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
   insert(run, "request_rows", REQUEST_COLUMNS, requests);
 
-/** `aud_<partition>_<id of the stream>` */
 const auditPlace = ({ auditId }: AuditRecord): { partition: number; ms: string; number: string } => {
   const [, partition, id = ""] = auditId.split("_");
   const [ms = "", number = ""] = id.split("-");
@@ -243,7 +236,6 @@ const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
 export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>
   insert(run, "audit", AUDIT_COLUMNS, records);
 
-/** Accounts and keys, each as the newest version. Nobody else writes to their partition meanwhile. */
 export async function insertChanged(
   run: ArchiveQuery,
   pages: readonly ArchivePage[],
@@ -281,10 +273,7 @@ const LATEST_KEYS = `
   SELECT key_id AS id, max(version) AS version FROM tollgate.api_key_versions
   WHERE key_id = ANY ($1::text[]) GROUP BY key_id`;
 
-/**
- * The next version of each of these: the time at which it was read, or more, since the clock of a server that takes over may be
- * behind.
- */
+/** Version: the time of the read, or one more than the last, because a new server's clock may be behind. */
 async function versionsAfter(
   run: ArchiveQuery,
   latest: string,

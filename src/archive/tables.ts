@@ -12,17 +12,13 @@ import {
   insertRequests,
 } from "./rows.ts";
 
-/** Runs one statement; values are passed apart from it. */
 export type ArchiveQuery = <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>;
 
-/** What tables are read and written through. */
 export interface ArchiveConnection {
   query: ArchiveQuery;
-  /** All or nothing; after an error it is not known which. */
   transaction<T>(work: (query: ArchiveQuery) => Promise<T>): Promise<T>;
 }
 
-/** Rows written, by kind. Those that were there before do not count. */
 export interface Written {
   entry: number;
   request: number;
@@ -31,14 +27,13 @@ export interface Written {
   audit: number;
 }
 
-/** The archive has lost rows, or another process has written some. What it has is to be asked again. */
+/** The archive lost rows, or another process wrote some. Read its state again. */
 export class StaleArchiveError extends Error {
   override readonly name = "StaleArchiveError";
 }
 
 export type ArchiveTables = ReturnType<typeof createTables>;
 
-/** Of partitions. A number is a 64-bit integer below 2^53. */
 const STATE = `
   SELECT e.*, coalesce(f.fork, 0) AS forks, a.id_ms || '-' || a.id_number AS audit, b.number::float8 AS batch, p.partition
   FROM unnest($1::int[]) AS p(partition)
@@ -53,7 +48,7 @@ const STATE = `
     SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
   ) a ON true`;
 
-/** One process at a time writes to a partition; the first number is any, the same in each version. */
+/** One process at a time writes to a partition; the first number is the same in each version. */
 const LOCK = `SELECT pg_advisory_xact_lock(703201904, p.partition) FROM unnest($1::int[]) AS p(partition)`;
 
 const BEFORE = `
@@ -63,11 +58,9 @@ const BEFORE = `
 const COUNT_AFTER = `
   SELECT count(*)::int AS rows FROM tollgate.ledger_entries WHERE partition = $1 AND (id_ms, id_number) > ($2, $3)`;
 
-/** Two processes that find the same fork write one row. */
 const FORK = `
   INSERT INTO tollgate.ledger_forks (partition, fork, after, until) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`;
 
-/** Ids of accounts or keys of a partition, of all versions. */
 const listedIn = (table: string, column: string): string => `
   SELECT DISTINCT ${column} AS id FROM tollgate.${table} WHERE partition = $1 AND ${column} > $2 ORDER BY ${column} LIMIT $3`;
 const LISTED = {
@@ -76,16 +69,14 @@ const LISTED = {
 };
 const LISTED_PAGE = 500;
 
-/** What the copier reads and writes in the archive. INSERT and SELECT are all that it needs. */
+/** Needs INSERT and SELECT only. */
 export function createTables(archiveId: string, { query, transaction }: ArchiveConnection) {
   return {
     archiveId,
 
-    /** What the archive has of each of these partitions. */
     state: (partitions: readonly number[]): Promise<Map<number, ArchivedState>> =>
       readState(query, partitions),
 
-    /** Accounts and keys that a partition has or had. */
     async *listed(partition: number): NamedPages {
       for (const [kind, text] of Object.entries(LISTED)) {
         let last: string | undefined = "";
@@ -97,12 +88,11 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
       }
     },
 
-    /** Entries that count before one, newest first. */
     async entriesBefore(partition: number, id: string, most: number): Promise<LedgerEntry[]> {
       return (await query<EntryRow>(BEFORE, [partition, ...idParts(id), most])).map(entryOf);
     },
 
-    /** Leaves what comes after an entry out of all views. @returns how many rows these are */
+    /** Hides the rows after an entry from all views. @returns how many */
     hideAfter: (after: string, { partition, forks, newest }: ArchivePosition): Promise<number> =>
       transaction(async (run) => {
         const [count] = await run<{ rows: number }>(COUNT_AFTER, [partition, ...idParts(after)]);
@@ -110,7 +100,6 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
         return count?.rows ?? 0;
       }),
 
-    /** Writes all of these pages, once. @throws StaleArchiveError */
     async write(pages: readonly ArchivePage[]): Promise<Written> {
       const used = pages.filter(hasRows);
       if (used.length === 0) return { entry: 0, request: 0, account: 0, key: 0, audit: 0 };
@@ -159,12 +148,10 @@ async function readState(
 }
 
 /**
- * The archive has what it had when these pages were read, no less and no more, and nobody else writes to it until the end of
- * the transaction. Otherwise another process has gone on, perhaps after a fork, or the archive has lost rows.
- * @throws StaleArchiveError
+ * The archive is as it was when these pages were read, and locked until the end of the transaction. @throws StaleArchiveError
  */
 async function requireUnchanged(run: ArchiveQuery, positions: readonly ArchivePosition[]): Promise<void> {
-  // In one order everywhere: two processes never wait for each other.
+  // A fixed order prevents deadlocks.
   const partitions = positions.map(({ partition }) => partition).sort((one, other) => one - other);
   await run(LOCK, [partitions]);
   const states = await readState(run, partitions);
@@ -175,5 +162,4 @@ async function requireUnchanged(run: ArchiveQuery, positions: readonly ArchivePo
   if (!positions.every(isSame)) throw new StaleArchiveError("the archive has other rows than it had");
 }
 
-/** The two numbers of a stream id, as the archive orders by them. */
 const idParts = (id: string): string[] => id.split("-");

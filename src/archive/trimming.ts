@@ -5,28 +5,23 @@ import type { ArchiveSource } from "./archive-source.ts";
 import { type HeldPartitions, withoutStore } from "./copying.ts";
 import type { ArchiveTables } from "./tables.ts";
 
-/** Entries leave once in so long, or sooner where they are kept for less. */
 const TRIM_EVERY_MS = 10_000;
-/** Steps for one partition at a time: the others and copying come in between. */
 const SLICES_MAX = 40;
 
 interface TrimmingOptions {
   source: ArchiveSource;
-  /** How long archived entries stay in Redis. */
   keepMs(): number;
-  /** What the archive has of these partitions now. */
   look(partitions: readonly number[], tables: ArchiveTables): Promise<ReadonlyMap<number, ArchivedState>>;
   metrics: Pick<Metrics, "archiveTrimmed">;
   log: Logger;
 }
 
 /**
- * Removes from the store what the archive has. Which entry that is, the archive is asked each time, after its commits: what
- * this process or the store remembers may be ahead of an archive that has lost rows. Decision 0051.
+ * Removes archived entries. The archive is read each time: remembered positions may be ahead of an archive that lost rows.
+ * Decision 0051.
  */
 export function createTrimming({ source, keepMs, look, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
-  /** What was reported of partitions whose ledgers are not trimmed. */
   const reported = new Map<number, string>();
 
   function sayOnce(partition: number, why: string, details: object): void {
@@ -57,7 +52,6 @@ export function createTrimming({ source, keepMs, look, metrics, log }: TrimmingO
   }
 
   return {
-    /** @returns whether there is more that may leave */
     async from(held: readonly HeldPartitions[], tables: ArchiveTables): Promise<boolean> {
       const nowMs = performance.now();
       if (nowMs - trimmedAtMs < Math.min(TRIM_EVERY_MS, keepMs())) return false;

@@ -7,7 +7,6 @@ import {
 } from "../ledger/usage.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** Usage from the archive, in the order of its groups. @throws Error of PostgreSQL */
 export async function archivedUsage(
   query: ArchiveQuery,
   { accountId, from, to, by }: UsageSelection,
@@ -16,7 +15,7 @@ export async function archivedUsage(
   const shown = columns.map((name) =>
     name === "day" ? "day::text AS day" : `coalesce(${name}, '') AS ${name}`,
   );
-  // Bytes decide the order, as in the other source.
+  // Byte order, as in Redis.
   const order = columns.map((name) => (name === "day" ? "usage.day" : `coalesce(${name}, '') COLLATE "C"`));
   const groups = columns.map((name) => (name === "day" ? "usage.day" : name));
   const rows = await query<Record<string, string | null>>(
@@ -40,7 +39,6 @@ const SUMS = ["requests", "credits", "refunds", "completed", "failed", "seconds"
   (name) => `sum(${name}) AS ${name}`,
 );
 
-/** An account's month from the archive. @param month such as 2026-10 @throws Error of PostgreSQL */
 export async function archivedStatement(
   query: ArchiveQuery,
   accountId: string,
@@ -66,7 +64,6 @@ export async function archivedStatement(
   };
 }
 
-/** Whether the archive knows an account. @throws Error of PostgreSQL */
 export async function hasAccount(query: ArchiveQuery, accountId: string): Promise<boolean> {
   const [found] = await query<{ is_known: boolean }>(
     `SELECT EXISTS (SELECT FROM tollgate.account_versions WHERE account_id = $1)
@@ -80,11 +77,7 @@ const PARTITION = `
   SELECT partition FROM tollgate.account_versions WHERE account_id = $1
   UNION ALL SELECT partition FROM tollgate.ledger_rows WHERE account_id = $1 LIMIT 1`;
 
-/**
- * When the newest entry was made that counts for how far the archive is, Unix ms: of an account's partition, since each is copied
- * apart, or of all. Undefined if there is none.
- * @throws Error of PostgreSQL
- */
+/** Newest entry, Unix ms, of an account's partition or of all; undefined if there is none. */
 export async function newestEntryMs(query: ArchiveQuery, accountId?: string): Promise<number | undefined> {
   if (accountId !== undefined) {
     const [place] = await query<{ partition: number }>(PARTITION, [accountId]);
@@ -94,7 +87,6 @@ export async function newestEntryMs(query: ArchiveQuery, accountId?: string): Pr
   return row?.at?.getTime();
 }
 
-/** When the newest entry that the archive has of a partition was made, Unix ms. @throws Error of PostgreSQL */
 export async function copiedUntilMs(query: ArchiveQuery, partition: number): Promise<number | undefined> {
   const [row] = await query<{ at: Date }>(
     `SELECT at FROM tollgate.ledger_entries WHERE partition = $1 ORDER BY id_ms DESC, id_number DESC LIMIT 1`,

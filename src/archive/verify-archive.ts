@@ -22,21 +22,17 @@ import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
 
-/** Entries of the archive that are read at a time. */
 const PAGE = 500;
 
 export interface ArchiveVerification extends Findings {
-  /** Accounts, entries and keys of the archive that were compared. */
   accounts: number;
   entries: number;
   keys: number;
-  /** Entries that Redis has, too; of the others the chain was checked. */
+  /** Compared with Redis; of the others the chain was checked. */
   in_redis: number;
-  /** Partitions that could not be compared, because their servers are away. */
   unread?: Unread;
 }
 
-/** One run. */
 interface Run {
   nodes: RedisNodes;
   query: ArchiveQuery;
@@ -45,7 +41,6 @@ interface Run {
   step(): Promise<void>;
 }
 
-/** A part of a ledger: after one id, up to another. */
 interface Range {
   partition: number;
   after: string;
@@ -62,11 +57,8 @@ const COUNT = "SELECT count(*) AS entries FROM tollgate.ledger_entries WHERE par
 const ENTRY = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id = $2";
 
 /**
- * Compares the archive with the store, partition by partition, while traffic goes on: each entry of the archive with the one in
- * Redis, the chain of each account from its first entry on, and each key. What was copied when a partition was begun counts.
- * Memory grows with the accounts of one partition.
- * @param options.seen told after each page how far it is
- * @param options.rest waited for after each page; what it throws ends the run
+ * Compares entries, chains and keys with the store while traffic goes on. Memory grows with the accounts of one partition.
+ * @param options.rest awaited after each page; an error from it ends the run
  */
 export async function verifyArchive(
   nodes: RedisNodes,
@@ -100,7 +92,7 @@ export async function verifyArchive(
 
 async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {
   const { query, result, report } = run;
-  // The archive must have what the copier has noted, and may have more.
+  // The archive has at least the noted entries.
   const noted = (await redis.hget(archiveNames(partition).archive, "newest")) ?? LEDGER_START;
   const [newest] = await query<{ id: string }>(NEWEST, [partition]);
   const until = newest && compareIds(newest.id, noted) > 0 ? newest.id : noted;
@@ -130,7 +122,6 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
 const nextPage = async ({ query }: Run, partition: number, { lastId }: LedgerFold, until: string) =>
   (await query<EntryRow>(ENTRIES, [partition, ...lastId.split("-"), ...until.split("-")])).map(entryOf);
 
-/** The charges of further requests of an archive with more than one reading has room for. */
 async function foldAgain(run: Run, partition: number, until: string, fold: LedgerFold): Promise<void> {
   let page: LedgerEntry[];
   do {
@@ -140,10 +131,7 @@ async function foldAgain(run: Run, partition: number, until: string, fold: Ledge
   } while (page.length === PAGE);
 }
 
-/**
- * What has left Redis is proven by the checkpoint of its account: the archive's entries up to there must add up to it.
- * Checkpoints are read once; what leaves later is compared with Redis here, or the next time.
- */
+/** The archive's entries up to a checkpoint must add up to it. */
 async function createCheckpointCheck({ report, step }: Run, redis: Redis, partition: number) {
   const waiting = new Map<string, Checkpoint>();
   for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
@@ -158,7 +146,6 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
   }
 
   return {
-    /** Called with each entry of the archive once it is folded. */
     reached({ accountId, streamId }: LedgerEntry, fold: LedgerFold): void {
       const checkpoint = waiting.get(accountId);
       if (checkpoint?.entry !== streamId) return;
@@ -175,7 +162,7 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
         `up to entry ${streamId}, which has left Redis: ${what} by its checkpoint`,
       );
     },
-    /** Called at the end of the partition. What left after it was begun is not known here. */
+    /** Entries that left after the start are not judged here. */
     end(until: string): void {
       for (const [accountId, { entry }] of waiting)
         if (compareIds(entry, until) <= 0)
@@ -184,7 +171,6 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
   };
 }
 
-/** What a checkpoint and a fold of the archive have in common. */
 const COUNTED = [
   "entries",
   "balance",
@@ -196,7 +182,6 @@ const COUNTED = [
   "referenced",
 ] as const;
 
-/** Compares a page of the archive with the same part of the ledger. */
 async function comparePage(
   run: Run,
   redis: Redis,
@@ -206,7 +191,7 @@ async function comparePage(
   const { partition } = range;
   const stored = new Map<string, LedgerEntry>();
   for await (const page of pagesOf(redis, range)) for (const entry of page) stored.set(entry.streamId, entry);
-  // Read after the entries: what has left meanwhile is before it.
+  // After the entries: those that left meanwhile are before it.
   const cut = await firstOf(redis, partition);
   const known = new Set(archived.map(({ streamId }) => streamId));
   const suspects = [
@@ -230,13 +215,12 @@ async function* pagesOf(redis: Redis, { partition, after, until }: Range): Async
   } while (page.length === LEDGER_PAGE);
 }
 
-/** The id of the first entry that Redis still has; entries before it have left, and the archive alone has them. */
 async function firstOf(redis: Redis, partition: number): Promise<string> {
   const [first] = await redis.xrange(partitionNames(partition).ledger, "-", "+", "COUNT", 1);
   return first?.[0] ?? LEDGER_START;
 }
 
-/** Looks again at an entry that differed: a failover, or the copier, may have been at work. */
+/** Reads a differing entry again: a failover or the copier may have changed it. */
 async function judge({ query, report }: Run, redis: Redis, partition: number, id: string): Promise<void> {
   const [row] = await query<EntryRow>(ENTRY, [partition, id]);
   const [found] = await readLedger(redis, partition, before(id), id);
@@ -253,7 +237,6 @@ async function judge({ query, report }: Run, redis: Redis, partition: number, id
   report("archive", accountId, `entry ${id} ${what}`, requestId);
 }
 
-/** The id before one, which a read after it begins with. */
 function before(id: string): string {
   const [ms = 0, number = 0] = id.split("-").map(Number);
   return number > 0 ? `${ms}-${number - 1}` : `${ms - 1}-18446744073709551615`;
@@ -276,7 +259,6 @@ const FIELDS = [
   "atMs",
 ] as const satisfies readonly (keyof LedgerEntry)[];
 
-/** The fields of an entry in which the archive does not have what it can have of it. */
 const differingFields = (archived: LedgerEntry, stored: LedgerEntry) =>
   FIELDS.filter((name) => {
     const value = stored[name];
@@ -288,7 +270,6 @@ function differenceOf(archived: LedgerEntry, stored: LedgerEntry): string {
   return names.map((name) => `${name} ${archived[name]} in the archive, ${stored[name]} in Redis`).join(", ");
 }
 
-/** An account whose last entry is archived has the balance that its entries add up to. */
 async function compareBalances(
   { report, step }: Run,
   redis: Redis,
@@ -302,7 +283,7 @@ async function compareBalances(
     for (const [at, [balance, last]] of records.entries()) {
       const accountId = accountIds[at]!;
       const { balance: archived = 0, last: folded = "" } = fold.accounts.get(accountId) ?? {};
-      // It has newer entries, or has been lost by a failover since: then its entries are the proof.
+      // Newer entries exist, or a failover lost it: its entries are the proof.
       if ((last ?? "") !== folded || Number(balance ?? 0) === archived) continue;
       report("archive", accountId, `has ${balance} credits in Redis, and ${archived} by the archive`);
     }

@@ -9,27 +9,21 @@ import { archivableMs, archivableText } from "./archivable.ts";
 import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** Keys of the archive that are looked for in Redis at a time. */
 const PAGE = 500;
 
-/** What is compared. */
 type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
 
 const KEYS = `
   SELECT key_id, account_id, sha256, tier, limits, expires_at, revoked_at, rotated_to
   FROM tollgate.api_keys WHERE key_id = ANY($1)`;
 
-/** Keys that the archive has of a partition, by their ids. */
 const KEYS_AFTER = `
   SELECT key_id, account_id, gone FROM (
     SELECT DISTINCT ON (key_id) key_id, account_id, gone FROM tollgate.api_key_versions
     WHERE partition = $1 AND key_id > $2 ORDER BY key_id, version DESC
   ) latest ORDER BY key_id LIMIT ${PAGE}`;
 
-/**
- * Compares the keys of a partition with those in the archive; one that has changed and is not copied yet is left out.
- * @returns how many were compared
- */
+/** Compares keys; one with an uncopied change is left out. @returns how many were compared */
 export async function verifyArchivedKeys(
   redis: Redis,
   partition: number,
@@ -48,7 +42,7 @@ export async function verifyArchivedKeys(
     const differing = keyIds.filter(
       (keyId, at) => differenceOf(stored[at]!, archived.get(keyId)) !== undefined,
     );
-    // Asked after the reads: what changed before them is noted there, or was copied, and then is in the archive by now.
+    // After the reads: earlier changes are noted there, or copied by now.
     const again = new Map((await query<ComparedRow>(KEYS, [differing])).map((row) => [row.key_id, row]));
     for (const keyId of differing) {
       const noted = await redis.hexists(archiveNames(partition).changed, `key ${keyId}`);
@@ -64,7 +58,7 @@ export async function verifyArchivedKeys(
   return compared;
 }
 
-/** Reports keys that the archive has as they were, and that the store has lost. */
+/** Reports archived keys that the store has lost. */
 async function findLostKeys(
   redis: Redis,
   partition: number,
@@ -89,7 +83,6 @@ async function findLostKeys(
   }
 }
 
-/** In words; undefined if there is none. */
 function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string | undefined {
   if (fields.account_id === undefined) return undefined;
   if (!row) return "is not in the archive";
@@ -112,7 +105,6 @@ function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string |
     .join(", ");
 }
 
-/** A time of a record as the archive has it. */
 function momentText(ms: string | undefined): string | undefined {
   const atMs = archivableMs(ms);
   return atMs === undefined ? undefined : String(atMs);

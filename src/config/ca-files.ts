@@ -5,17 +5,13 @@ import { pemCertificates } from "./certificates.ts";
 import type { BrokenRule } from "./validate.ts";
 import type { FileReader } from "./yaml-file.ts";
 
-/** CA certificates, PEM, that servers are verified with; undefined for those that Node trusts on its own. */
+/** Undefined: the certificates that Node trusts. */
 export interface Authorities {
   readonly store: string | undefined;
   readonly upstream: string | undefined;
 }
 
-/**
- * Reads the files that `store.tls_ca` and `upstream.tls_ca` name.
- * @param data the file's data with overrides and defaults, possibly invalid
- * @param file the config file: relative paths begin at its folder
- */
+/** Reads the files of `store.tls_ca` and `upstream.tls_ca`, relative to the config file. Data may be invalid. */
 export function readAuthorities(
   data: unknown,
   file: string,

@@ -1,7 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import type { Config } from "./runtime-config.ts";
 
-/** Settings that name files with certificates. */
 export const CERTIFICATE_SETTINGS = [
   "server.tls.cert",
   "server.tls.client_ca",
@@ -12,14 +11,12 @@ export const CERTIFICATE_SETTINGS = [
 ] as const;
 type CertificateSetting = (typeof CERTIFICATE_SETTINGS)[number];
 
-/** When the certificates of a setting are valid, Unix ms. */
 export interface CertificateValidity {
   setting: CertificateSetting;
   fromMs: number;
   expiryMs: number;
 }
 
-/** The certificates of a configuration; settings that name none are left out. */
 export function certificateValidities({
   server,
   admin,
@@ -37,10 +34,7 @@ export function certificateValidities({
   return CERTIFICATE_SETTINGS.flatMap((setting) => validityOf(setting, pem[setting]) ?? []);
 }
 
-/**
- * A chain is valid while all of its certificates are. Of several authorities one is enough: the old one may expire once
- * certificates are signed by the next.
- */
+/** A chain is valid while all certificates are; of several authorities one is enough. */
 function validityOf(setting: CertificateSetting, pem: string | undefined): CertificateValidity | undefined {
   const all = readableCertificates(pem);
   if (all.length === 0) return undefined;
@@ -51,7 +45,6 @@ function validityOf(setting: CertificateSetting, pem: string | undefined): Certi
     : { setting, fromMs: Math.min(...starts), expiryMs: Math.max(...ends) };
 }
 
-/** The configuration's check has read all certificates; other parts of the text are none. */
 function readableCertificates(pem = ""): X509Certificate[] {
   return pemCertificates(pem).flatMap((text) => {
     try {
@@ -62,6 +55,5 @@ function readableCertificates(pem = ""): X509Certificate[] {
   });
 }
 
-/** The certificates in a PEM text, unread. */
 export const pemCertificates = (text: string): string[] =>
   text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];

@@ -25,59 +25,47 @@ const PACKAGE_ROOT = path.resolve(import.meta.dirname, "../..");
 const DEFAULT_FILE = "config/tollgate.yaml";
 const DEFAULT_PRICES = path.join(PACKAGE_ROOT, "config/prices/reference.yaml");
 
-/** Where a configuration comes from. `file` goes before `TOLLGATE_CONFIG`. */
+/** `file` has priority over `TOLLGATE_CONFIG`. */
 interface ConfigSource {
   readonly env: Environment;
   readonly file?: string | undefined;
-  /** Reads a file, given its absolute path; from the disk when left out. */
   readonly read?: FileReader;
 }
 
-/** A valid configuration, as the code reads it and as an operator writes it. */
 export interface Loaded {
   readonly config: Config;
-  /** With overrides and defaults filled in. May hold the password of REDIS_URL. */
+  /** May contain the password of REDIS_URL. */
   readonly settings: Settings;
   readonly extras: Extras;
-  /** Dotted setting to the variable that decides it. */
   readonly origins: ReadonlyMap<string, string>;
-  /** Of these, the settings that the file sets to another value. */
   readonly hidden: ReadonlyMap<string, string>;
-  /** Where it was read from, and is read from again. */
   readonly source: { readonly env: Environment; readonly file: string };
   readonly contents: Contents;
 }
 
-/** The result of reading a configuration; `loaded` is undefined if there are problems. */
+/** `loaded` is undefined if there are problems. */
 export interface Reading {
   readonly loaded: Loaded | undefined;
   readonly problems: readonly ConfigProblem[];
-  /** The files that were read: the config file, then those that it names. */
   readonly contents: Contents;
 }
 
-/**
- * Reads, checks and freezes the configuration: the file, its price file, and the environment's overrides.
- * @throws ConfigError that names the problems at once
- */
+/** @throws ConfigError with all problems */
 export function loadConfig(source: ConfigSource): Config {
   return requireLoaded(readConfig(source)).config;
 }
 
-/** The configuration of a file without settings. */
 export function defaultConfig(): Loaded {
   const file = path.join(PACKAGE_ROOT, DEFAULT_FILE);
   const read: FileReader = (name) => (name === file ? Buffer.from("{}") : fromDisk(name));
   return requireLoaded(readConfig({ env: {}, file, read }));
 }
 
-/** @throws ConfigError if the configuration is not valid */
 export function requireLoaded({ loaded, problems }: Reading): Loaded {
   if (loaded === undefined) throw new ConfigError(problems);
   return loaded;
 }
 
-/** Does the same as `loadConfig`, but returns the problems. */
 export function readConfig(source: ConfigSource): Reading {
   const file = configPath(source);
   const contents = new Map<string, Buffer | undefined>([[file, undefined]]);
@@ -97,7 +85,6 @@ export function readConfig(source: ConfigSource): Reading {
   }
 }
 
-/** @returns `valid` only if there are no problems */
 function readSettings(
   file: string,
   env: Environment,
@@ -139,14 +126,13 @@ function readSettings(
   return { valid: { config, settings: inSchemaOrder(settings), extras, origins, hidden }, problems };
 }
 
-/** Absolute path of the config file. If none is named and the default is not found, the package's own is used. */
+/** Falls back to the package's own file. */
 export function configPath({ env, file }: ConfigSource): string {
   const named = file ?? variable(env, "TOLLGATE_CONFIG");
   const here = path.resolve(named ?? DEFAULT_FILE);
   return named !== undefined || existsSync(here) ? here : path.join(PACKAGE_ROOT, DEFAULT_FILE);
 }
 
-/** Drops sections whose settings are all commented out. */
 function withoutEmptySections(data: unknown): unknown {
   if (!isObject(data)) return data;
   const sections: Readonly<Record<string, object & { type?: string }>> = ConfigSchema.properties;
@@ -156,7 +142,6 @@ function withoutEmptySections(data: unknown): unknown {
   return data;
 }
 
-/** The settings in the order of the shipped file, for readers. */
 function inSchemaOrder(settings: Settings): Settings {
   const sections: Readonly<Record<string, object>> = ConfigSchema.properties;
   const ordered = Object.entries(sections).flatMap(([name, schema]) => {
@@ -170,14 +155,13 @@ function inSchemaOrder(settings: Settings): Settings {
   return Object.fromEntries(ordered);
 }
 
-/** A broken rule as a problem of the variable that decides the setting, else of the file. */
 function blamed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, string>): ConfigProblem {
   const variableName = origins.get(rule.keys.join("."));
   if (variableName === undefined) return placed(rule, yaml);
   return { file: ENVIRONMENT, path: variableName, message: rule.message };
 }
 
-/** Only the default comes from the package: if a named file is missing, its prices must not become other ones. */
+/** Only the default comes from the package: another file's prices must not replace missing ones. */
 function readPrices(settings: unknown, configFile: string, yaml: YamlFile, read: FileReader) {
   const named = isObject(settings) ? settings.prices : undefined;
   const file = typeof named === "string" ? path.resolve(path.dirname(configFile), named) : DEFAULT_PRICES;

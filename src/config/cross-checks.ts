@@ -3,13 +3,9 @@ import { holdsPassword } from "../domain/redis-address.ts";
 import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";
 
-/** Addresses that include every other one. */
 const ANY_HOST = new Set(["0.0.0.0", "::"]);
 
-/**
- * Rules that span several settings. Values that are not valid on their own are skipped: they have their own problem.
- * @param data the file's data with overrides and defaults, possibly invalid
- */
+/** Rules over several settings. Invalid values are skipped: they have their own problem. */
 export function crossChecks(data: unknown): BrokenRule[] {
   return [
     ...notLonger(data, ["upstream", "headers_timeout"], ["upstream", "total_timeout"]),
@@ -20,10 +16,10 @@ export function crossChecks(data: unknown): BrokenRule[] {
   ];
 }
 
-/** What other programs replace in their files and the gateway does not. */
+/** Placeholders that the gateway does not replace. */
 export const UNREPLACED = /\$\{[A-Za-z_][^}]{0,100}\}/;
 
-/** Finds variables in settings. The name is repeated, and not the rest of the value. */
+/** Repeats the name only, never the rest of the value. */
 function unreplaced(value: unknown, keys: readonly string[] = [], seen = new Set<object>()): BrokenRule[] {
   if (typeof value === "string") {
     const found = UNREPLACED.exec(value)?.[0];
@@ -32,7 +28,7 @@ function unreplaced(value: unknown, keys: readonly string[] = [], seen = new Set
       { keys, message: `has ${found}, but variables are not replaced in settings; write the value itself` },
     ];
   }
-  // YAML's aliases name a part again, also from within itself.
+  // YAML aliases may be recursive.
   if (typeof value !== "object" || value === null || seen.has(value)) return [];
   seen.add(value);
   return Object.entries(value).flatMap(([key, part]) => unreplaced(part, [...keys, key], seen));
@@ -54,7 +50,6 @@ function separateListeners(data: unknown): BrokenRule[] {
   return [{ keys: ["admin", "port"], message: `must differ from server.port: both are ${port}` }];
 }
 
-/** One key must not be able to take all uploads. */
 function uploadShare(data: unknown): BrokenRule[] {
   const perKey = at(data, ["server", "uploads_per_key"]);
   const total = at(data, ["upstream", "upload_connections"]);
@@ -63,7 +58,6 @@ function uploadShare(data: unknown): BrokenRule[] {
   return [{ keys: ["server", "uploads_per_key"], message }];
 }
 
-/** Secrets in the file itself, whether or not the environment overrides them. */
 export function fileSecrets(data: unknown): BrokenRule[] {
   const url = at(data, ["store", "redis_url"]);
   if (typeof url !== "string" || !holdsPassword(url)) return [];

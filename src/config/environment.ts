@@ -4,10 +4,9 @@ import { UNREPLACED } from "./cross-checks.ts";
 import { type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { ConfigSchema } from "./schema.ts";
 
-/** The environment as given; nothing here reads `process.env`. */
+/** Nothing here reads `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Variable name to the setting that it replaces. */
 const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]>> = {
   HOST: ["server", "host"],
   PORT: ["server", "port"],
@@ -21,7 +20,6 @@ const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]
   LOG_LEVEL: ["log", "level"],
 };
 
-/** The variable's value; an empty one counts as unset. */
 export function variable(env: Environment, name: string): string | undefined {
   return env[name] || undefined;
 }
@@ -33,10 +31,7 @@ interface Overrides {
 
 export const NO_OVERRIDES: Overrides = { origins: new Map(), hidden: new Map() };
 
-/**
- * Writes the environment's overrides into the file's data.
- * @returns dotted setting to the variable that now decides it: all of them, and those that the file sets to another value
- */
+/** @returns dotted setting to its variable: all, and those that the file sets differently */
 export function applyOverrides(data: Record<string, unknown>, env: Environment): Overrides {
   const origins = new Map<string, string>();
   const hidden = new Map<string, string>();
@@ -45,7 +40,6 @@ export function applyOverrides(data: Record<string, unknown>, env: Environment):
     if (value === undefined) continue;
     data[sectionName] ??= {};
     const settings = data[sectionName];
-    // Anything but a map is a mistake in the file, which the schema reports.
     if (!isObject(settings)) continue;
     const setting = `${sectionName}.${key}`;
     if (Object.hasOwn(settings, key) && String(settings[key]) !== value) hidden.set(setting, name);
@@ -62,12 +56,10 @@ function typed(value: string, sectionName: string, key: string): string | number
   return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
-/** The secrets, which only the environment may hold. */
 export interface Secrets {
   readonly apiKey: string | undefined;
   readonly previousApiKey: string | undefined;
   readonly adminToken: string | undefined;
-  /** May hold a password. */
   readonly archiveUrl: string | undefined;
 }
 
@@ -91,19 +83,19 @@ export function readSecrets(env: Environment): { secrets: Secrets; problems: Con
   return { secrets, problems };
 }
 
-/** Anybody can guess an ADMIN_TOKEN that is the name of a variable. The message never repeats it. */
+/** A variable's name is easy to guess. The message never repeats it. */
 const unreplacedRule = (value: string | undefined): string | undefined =>
   value !== undefined && UNREPLACED.test(value)
     ? `has a \${VARIABLE}, which is not replaced here; write the value itself`
     : undefined;
 
-/** Checks an upstream's key, which is sent in a header unchanged. The message never repeats it. */
+/** The message never repeats the key. */
 function apiKeyRule(key: string | undefined): string | undefined {
   if (key === undefined || /^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
 }
 
-/** Checks ADMIN_TOKEN, which must be too long to be guessed. The message never repeats it. */
+/** The message never repeats the token. */
 function adminTokenRule(token: string | undefined): string | undefined {
   if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
   return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
@@ -111,7 +103,7 @@ function adminTokenRule(token: string | undefined): string | undefined {
 
 const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
 
-/** Checks the address of the archive. The message never repeats it. */
+/** The message never repeats the address. */
 export function archiveUrlRule(url: string | undefined): string | undefined {
   if (url === undefined) return undefined;
   const address = URL.parse(url);
@@ -128,7 +120,6 @@ export function archiveUrlRule(url: string | undefined): string | undefined {
   return undefined;
 }
 
-/** Whether each % is followed by two digits that make a character. */
 function isEncoded(text: string): boolean {
   try {
     decodeURIComponent(text);

@@ -2,24 +2,19 @@ import { isObject } from "../domain/json.ts";
 import { PriceTableSchema } from "./prices.ts";
 import { ConfigSchema, NEEDS_RESTART } from "./schema.ts";
 
-/** Draft 07, which the YAML language server supports completely. */
+/** The YAML language server supports draft 07 completely. */
 const DRAFT = "http://json-schema.org/draft-07/schema#";
 
-/** JSON Schema of a config file for editors. A file that it accepts may still break a rule that is code. */
+/** For editors; rules in code are not part of it. */
 export function configJsonSchema(): object {
   return { $schema: DRAFT, title: "Tollgate's configuration", ...plain(ConfigSchema, "") };
 }
 
-/** JSON Schema of a price file. */
 export function priceJsonSchema(): object {
   return { $schema: DRAFT, title: "Tollgate's prices", ...plain(PriceTableSchema, "") };
 }
 
-/**
- * A copy without the annotations that only this program reads. Settings with a default are not required, and the
- * description says which settings need a restart.
- * @param setting dotted name of the setting that the schema describes, "" above them
- */
+/** Without annotations of this program. Settings with a default are optional. */
 function plain(schema: object, setting: string): Record<string, unknown> {
   const copy: Record<string, unknown> = {};
   for (const [keyword, value] of Object.entries(schema)) {
@@ -29,12 +24,10 @@ function plain(schema: object, setting: string): Record<string, unknown> {
   const required = mustBeGiven(schema);
   if (required.length > 0) copy.required = required;
   const numbers = Object.keys(copy.properties ?? {}).filter((name) => /^\d+$/.test(name));
-  // The YAML language server does not take 10 without quotes for the property "10"; a pattern matches it.
+  // The language server refuses 10 without quotes for the property "10".
   if (numbers.length > 0) copy.patternProperties = { [`^(${numbers.join("|")})$`]: {} };
-  // All settings of a section may be commented out.
   if (isSection(schema)) copy.type = ["object", "null"];
   if (NEEDS_RESTART.has(setting)) copy.description = `${copy.description} A change needs a restart.`;
-  // An editor would suggest to write an empty map.
   if (isObject(copy.default) && Object.keys(copy.default).length === 0) delete copy.default;
   return copy;
 }
@@ -42,7 +35,6 @@ function plain(schema: object, setting: string): Record<string, unknown> {
 const isSection = (schema: object & { type?: string }): boolean =>
   schema.type === "object" && Object.values<object>(ConfigSchema.properties).includes(schema);
 
-/** Keywords whose value maps names to schemas. */
 const NAMED = new Set(["properties", "patternProperties"]);
 
 function each(schemas: object, setting: string): Record<string, unknown> {

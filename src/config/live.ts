@@ -22,17 +22,14 @@ import { fromDiskAtOnce, printedName } from "./yaml-file.ts";
 const LOOK_EVERY_MS = 300;
 const PROBLEMS_LOGGED_MAX = 50;
 
-/** How the rest of the gateway follows a change of the configuration. */
 export interface ChangeHooks {
-  /** Why the next one is refused although it is valid; empty: it is not. */
+  /** Reasons to refuse a valid configuration; empty for none. */
   refuses?(next: Config, before: Config): ConfigProblem[];
-  /** Makes what depends on the next configuration. If it throws, the old one stays in force. */
+  /** May throw; then the old one stays in force. */
   prepare(next: Config): void;
-  /** Called when the next one is in force. */
   applied(next: Config, previous: Config): void;
 }
 
-/** The outcome of an attempt. `refused`: the old configuration stays in force; `unchanged`: the new one is the same. */
 type Reload = "changed" | "unchanged" | "refused";
 
 interface LiveOptions {
@@ -44,18 +41,14 @@ interface LiveOptions {
 
 export const createLiveConfig = (options: LiveOptions): LiveConfig => new LiveConfig(options);
 
-/**
- * The configuration of a running gateway. One snapshot is in force, and is replaced as a whole by the next valid one. A
- * request keeps the snapshot that it began with.
- */
+/** One snapshot is in force and replaced as a whole. A request keeps its snapshot. */
 export class LiveConfig {
   readonly #options: LiveOptions;
   readonly #hooks: ChangeHooks[] = [];
   #inForce: Loaded;
   #inForceSinceMs = Date.now();
-  /** The files' content at the last attempt, whether it was accepted or refused. */
   #attempted: Contents;
-  /** Changed content that waits for SIGHUP, with `reload: signal`; parsed when somebody asks what it changes. */
+  /** With `reload: signal`: changed content that waits for SIGHUP. */
   #awaitingSignal: { contents: Contents; reading?: Reading } | undefined;
   #awaitingRestart: readonly Difference[] = [];
   #last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: Date.now(), problems: [] };
@@ -68,20 +61,16 @@ export class LiveConfig {
     this.#succeed();
   }
 
-  /** The snapshot in force. */
   readonly config = (): Config => this.#inForce.config;
 
-  /** Absolute path of the config file. */
   get file(): string {
     return this.#options.loaded.source.file;
   }
 
-  /** Calls these hooks at each later change. */
   onChange(hooks: ChangeHooks): void {
     this.#hooks.push(hooks);
   }
 
-  /** Reads the files now, whether or not they have changed. @param why for the log */
   reload(why: string): Reload {
     const { log, loaded } = this.#options;
     log.info({ why, file: loaded.source.file }, "reading the configuration again");
@@ -90,7 +79,6 @@ export class LiveConfig {
     return outcome;
   }
 
-  /** Watches the files for changes until `stop`. */
   watch(): void {
     // A pipe can be read once.
     if (![...this.#attempted.keys()].every((file) => statSync(file).isFile())) return;
@@ -103,7 +91,6 @@ export class LiveConfig {
 
   readonly stop = (): void => this.#watching?.stop();
 
-  /** The configuration in force, as the admin port shows it. */
   readonly describe = () => ({
     hash: hashOf(written(this.#inForce)),
     in_force_since: new Date(this.#inForceSinceMs).toISOString(),
@@ -111,9 +98,7 @@ export class LiveConfig {
     prices_file: this.#inForce.config.pricesFile,
     settings: redactSettings(this.#inForce.settings),
     prices: this.#inForce.config.prices,
-    /** Setting to the environment variable that decides it. */
     from_environment: Object.fromEntries(this.#inForce.origins),
-    /** The files have changed, and are read at SIGHUP. */
     awaiting_signal: this.#awaitingSignal !== undefined,
     awaiting_restart: this.#awaitingRestart.map(({ setting, to }) => ({ setting, file: to })),
     last_reload: {
@@ -123,10 +108,7 @@ export class LiveConfig {
     },
   });
 
-  /**
-   * What the files have that is not in force, and why their content cannot be put in force: of what waits for SIGHUP, or else of
-   * what was read last. `differs` is empty for content that cannot be read.
-   */
+  /** Differences and problems of the files that wait for SIGHUP, or were read last. */
   readonly describeFiles = (): { differs: readonly Difference[]; problems: readonly ConfigProblem[] } => {
     const waiting = this.#readWaiting();
     if (!waiting) return { differs: this.#awaitingRestart, problems: this.#last.problems };
@@ -139,12 +121,11 @@ export class LiveConfig {
     const waiting = this.#awaitingSignal;
     if (!waiting) return undefined;
     const reading = waiting.reading ?? this.#read(waiting.contents);
-    // A file that this content names for the first time is not watched, so it may change unseen.
+    // A newly named file is not watched yet, so it may change.
     if (holds(waiting.contents, reading.contents)) waiting.reading = reading;
     return reading;
   }
 
-  /** @param settled the files' content if it is known; else they are read now */
   #read(settled?: Contents): Reading {
     const { source } = this.#options.loaded;
     return readConfig({ ...source, read: (file) => settled?.get(file) ?? fromDiskAtOnce(file) });
@@ -159,10 +140,9 @@ export class LiveConfig {
     );
   }
 
-  /** @param settled as of `#read` */
   #attempt(settled?: Contents): Reload | undefined {
     const { loaded, problems, contents } = this.#read(settled);
-    // The content names a price file that was not watched yet, or one just changed: the next look reads all of them.
+    // The content names a price file that is not watched or just changed: the next poll reads all.
     const isSettled = settled === undefined || holds(settled, contents);
     this.#attempted = isSettled ? contents : new Map([...contents.keys()].map((file) => [file, undefined]));
     if (!isSettled) return undefined;
@@ -180,7 +160,7 @@ export class LiveConfig {
     }
   }
 
-  /** What is valid and still refused in a running gateway, because it is probably not meant. */
+  /** Valid changes that are refused at run time as probable mistakes. */
   #slips({ config }: Loaded): ConfigProblem[] {
     const changes = unconfirmedPriceChanges(this.config().prices, config.prices, config.confirmedPrices);
     const problems = priceProblems(changes, {
@@ -249,7 +229,6 @@ const written = ({ settings, config }: Loaded): Written => ({
   upstreamCa: config.upstream.tlsCa,
 });
 
-/** What a running gateway takes over from `next` at once and what needs a restart, and the configuration that comes of it. */
 function changesBetween(before: Loaded, next: Loaded) {
   const mixed = withoutRestart(before, next);
   const changes: Difference[] = [
@@ -260,9 +239,8 @@ function changesBetween(before: Loaded, next: Loaded) {
   return { mixed, changes, awaitingRestart };
 }
 
-/** `next`, except that what needs a restart is as in `current`. */
 function withoutRestart(current: Loaded, next: Loaded): Loaded {
-  /** Other file names need a restart; new content of the same files does not. */
+  /** New file names need a restart; new content does not. */
   const tlsOf = (listener: "server" | "admin") => {
     const named = ({ settings }: Loaded) => JSON.stringify(settings[listener].tls);
     return (named(next) === named(current) ? next : current).extras.tls[listener];
@@ -272,7 +250,6 @@ function withoutRestart(current: Loaded, next: Loaded): Loaded {
   return { ...next, settings, extras, config: toConfig(settings, extras) };
 }
 
-/** Certificates that were renewed under the same file names. */
 function renewals(before: Config, after: Config): Difference[] {
   return (["server", "admin"] as const).flatMap((listener) => {
     const [from, to] = [before[listener].tls, after[listener].tls];

@@ -1,10 +1,6 @@
 import type { Config } from "./config.ts";
 
-/**
- * Makes something from a part of the configuration, and makes it again only when that part changes. A request that began
- * with an older configuration gets what was made for that one.
- * @param part must be plain data
- */
+/** Caches a value per config part. Requests with an older configuration keep theirs. @param part must be plain data */
 export function memoizeByConfigPart<Made>(
   part: (config: Config) => unknown,
   make: (config: Config) => Made,

@@ -2,30 +2,22 @@ import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoin
 import { type PricedBody, type PriceTable, priceOf } from "../domain/prices.ts";
 import type { ConfigProblem } from "./problems.ts";
 
-/** A price that changes by more than this factor, up or down, is taken for a slip until it is confirmed. */
 const FACTOR_MAX = 10;
 
-/** Every combination of what a price can depend on. */
 const BODIES: readonly PricedBody[] = [10, 15].flatMap((duration) =>
   ["standard", "high"].flatMap((quality) =>
     ["10", "15", "25"].map((nFrames) => ({ duration, quality, nFrames })),
   ),
 );
 
-/** A price that changes more than tenfold. */
 interface LargePriceChange {
-  /** As the new price file has it: an endpoint, or such as `gen2-pro/storyboard.by_n_frames.10`. */
+  /** An endpoint, or such as `gen2-pro/storyboard.by_n_frames.10`. */
   readonly price: string;
-  /** Whole credits. */
   readonly from: number;
   readonly to: number;
 }
 
-/**
- * Prices that change more than tenfold and that nobody has confirmed. What customers would pay is compared, so a flat price
- * and one by duration are compared, too.
- * @param confirmed price to the new credits, as `confirm_price_changes` in the config file says
- */
+/** Unconfirmed changes above the factor, compared by what a customer pays. @param confirmed price to new credits */
 export function unconfirmedPriceChanges(
   from: PriceTable,
   to: PriceTable,
@@ -47,13 +39,7 @@ export function unconfirmedPriceChanges(
   return [...found.values()];
 }
 
-/**
- * The same as problems: one for each price, and one with the value of `confirm_price_changes` that confirms all of them. It has the
- * entries of the config file, too, so that it can stand in their place.
- * @param options.confirmed as above
- * @param options.file the config file, as an operator would type it
- * @param options.pricesFile the price file, likewise
- */
+/** One problem per price, and one with the value of `confirm_price_changes` that confirms all. */
 export function priceProblems(
   changes: readonly LargePriceChange[],
   options: { confirmed: Readonly<Record<string, number>>; file: string; pricesFile: string },

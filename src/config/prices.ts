@@ -26,7 +26,6 @@ const byFrames = Type.Object(
   strict,
 );
 
-/** A price file: every endpoint flat; two of them by duration and quality, storyboard by nFrames. */
 export const PriceTableSchema = Type.Object(
   {
     "gen2/text-to-video": credits,
@@ -39,11 +38,7 @@ export const PriceTableSchema = Type.Object(
   { ...strict, description: "Credits per request, by the path below /api/v1/." },
 );
 
-/**
- * Reads a price file in which every endpoint has its price.
- * @param file absolute path
- * @throws ConfigError with the problems in it
- */
+/** @throws ConfigError */
 export function loadPrices(file: string, read?: FileReader): PriceTable {
   const yaml = readYaml(file, "give each endpoint its price", read);
   const checked = validate(PriceTableSchema, yaml.data ?? {});

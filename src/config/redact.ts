@@ -3,7 +3,7 @@ import type { Config } from "./runtime-config.ts";
 import type { Settings } from "./schema.ts";
 import { describeCertificate, type TlsMaterial } from "./tls.ts";
 
-/** A copy for logs and `config check`, without secrets, and without certificates, which are long. */
+/** Without secrets and certificates. */
 export function redact(config: Config): Config {
   const { server, admin, archive, store, upstream } = config;
   const { url, previousUrl, replaces, apiKey, previousApiKey } = upstream;
@@ -25,7 +25,6 @@ export function redact(config: Config): Config {
   };
 }
 
-/** A copy without the password of REDIS_URL and the paths of upstreams. */
 export function redactSettings(settings: Settings): Settings {
   const { store, upstream } = withoutRedisPassword(settings);
   const addresses = Object.entries(upstream).map(([name, value]) => [
@@ -39,10 +38,8 @@ export function withoutRedisPassword(settings: Settings): Settings {
   return { ...settings, store: { ...settings.store, redis_url: redactRedisUrl(settings.store.redis_url) } };
 }
 
-/** Settings that are addresses of upstreams. */
 const UPSTREAM_ADDRESSES = new Set(["upstream.url", "upstream.previous_url", "upstream.replaces"]);
 
-/** The value of one setting as it may be shown: an upstream's address without its path. */
 export function redactSetting(setting: string, value: unknown): unknown {
   if (!UPSTREAM_ADDRESSES.has(setting)) return value;
   const address = (one: unknown): unknown => (typeof one === "string" && one !== "" ? originOnly(one) : one);
@@ -54,13 +51,11 @@ const withoutKey = (tls: TlsMaterial | undefined): TlsMaterial | undefined =>
 
 const hidden = (secret: string | undefined): string | undefined => (secret === undefined ? undefined : "***");
 
-/** Where the archive is: host and database. */
 export function redactArchiveUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;
 }
 
-/** Some upstreams have a secret in the path. */
 function originOnly(address: string): string {
   const { protocol, host, href } = new URL(address);
   const origin = `${protocol}//${host}`;

@@ -14,23 +14,16 @@ import { toUpstreamConfig } from "./sections/upstream.ts";
 import { withoutSlash } from "./setting-rules.ts";
 import type { TlsFiles } from "./tls.ts";
 
-/** What the configuration has beside the file's settings. */
 export interface Extras extends Secrets {
   readonly prices: PriceTable;
   readonly pricesFile: string;
-  /** The content of the files that `tls_ca` names. */
   readonly authorities: Authorities;
   readonly tls: TlsFiles;
-  /** For `server.workers: auto`. */
   readonly cores: number;
-  /** For the bounds that are `auto`. */
   readonly process: ProcessLimits;
 }
 
-/**
- * One frozen configuration in the form that the code reads: units in names, times in milliseconds. A request keeps the one
- * that it began with.
- */
+/** Frozen; units in names, times in milliseconds. */
 export type Config = {
   readonly [Section in keyof ReturnType<typeof toConfig>]: Frozen<ReturnType<typeof toConfig>[Section]>;
 };
@@ -43,7 +36,6 @@ type Frozen<Section> = Section extends object
     }
   : Section;
 
-/** Converts valid settings. */
 export function toConfig(settings: Settings, extras: Extras) {
   const { apiKey, previousApiKey, adminToken, archiveUrl, prices, pricesFile, authorities, tls } = extras;
   return deepFreeze({
@@ -52,20 +44,15 @@ export function toConfig(settings: Settings, extras: Extras) {
     store: toStoreConfig(settings.store, authorities.store),
     archive: toArchiveConfig(settings.archive, archiveUrl),
     upstream: toUpstreamConfig(settings.upstream, { apiKey, previousApiKey, tlsCa: authorities.upstream }),
-    /** An origin, no trailing slash. */
     sourceVideoHost: withoutSlash(settings.source_video_host),
     prices,
-    /** Prices that may change more than tenfold at a reload, and to what. */
     confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,
-    /** Absolute path of the price file. */
     pricesFile,
-    /** Credits of each package. */
     packages: toPackages(settings.packages),
     tiers: toTiers(settings.tiers),
     tasks: toTasksConfig(settings.tasks),
     log: toLogConfig(settings.log),
     tracing: toTracingConfig(settings.tracing),
-    /** When a running gateway reads changed files. */
     reload: settings.reload,
   });
 }

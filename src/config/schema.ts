@@ -11,7 +11,7 @@ import { upstreamSchema } from "./sections/upstream.ts";
 import { originRule } from "./setting-rules.ts";
 import { section, text } from "./setting-types.ts";
 
-/** The config file: the only source of its types, defaults, rules and JSON Schema. */
+/** The only source of types, defaults, rules and JSON Schema. */
 export const ConfigSchema = section("Tollgate's configuration.", {
   server: serverSchema,
   admin: adminSchema,
@@ -39,10 +39,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   reload: reloadSchema,
 });
 
-/**
- * Settings that a running gateway keeps until it is started anew: its listeners and its connection to Redis are made
- * once. All others take effect with the next request, or the next round of the work that they are about.
- */
+/** All other settings take effect with the next request or round of work. */
 export const NEEDS_RESTART: ReadonlySet<string> = new Set([
   "server.host",
   "server.port",
@@ -64,5 +61,4 @@ export const NEEDS_RESTART: ReadonlySet<string> = new Set([
   "tracing.export_timeout",
 ]);
 
-/** The config file's content once it is valid and its defaults are filled in. */
 export type Settings = Static<typeof ConfigSchema>;

@@ -1,33 +1,30 @@
 import { BlockList, isIP } from "node:net";
 import { parseRedisAddress, RedisAddressError } from "../domain/redis-address.ts";
 
-// Each rule returns the message for a value that breaks it, and undefined for a valid one.
+// Each rule returns a message, or undefined for a valid value.
 
 const HOST_NAME =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
 
-/** Checks an address to listen on. */
 export function hostRule(value: string): string | undefined {
   if (isIP(value) !== 0 || (HOST_NAME.test(value) && !/^[\d.]+$/.test(value))) return undefined;
   return "must be an IP address or a host name, without port or brackets, such as 0.0.0.0 or ::1";
 }
 
-/** Checks the path of a folder. */
 export function folderRule(value: string): string | undefined {
   return value.trim() === "" || value.includes("\0") ? "must be the path of a folder" : undefined;
 }
 
-/** Checks the path of an optional file; empty for none. */
 export function optionalFileRule(value: string): string | undefined {
   return value.includes("\0") || (value !== "" && value.trim() === "")
     ? "must be the path of a file"
     : undefined;
 }
 
-/** Checks an address or CIDR range of a trusted proxy. One with clients in it would let each of them choose its address. */
+/** A range with clients in it would let them choose their address. */
 export function proxyRangeRule(value: string): string | undefined {
   const [address = "", bits, ...more] = value.split("/");
-  // Node takes an address with a zone (fe80::1%eth0) for an IP, but a zone is valid on one machine only.
+  // An address with a zone (fe80::1%eth0) is valid on one machine only.
   const version = address.includes("%") ? 0 : isIP(address);
   const bitsMax = version === 6 ? 128 : 32;
   const isRange = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
@@ -38,7 +35,7 @@ export function proxyRangeRule(value: string): string | undefined {
     : undefined;
 }
 
-/** The widest private ranges are 10.0.0.0/8 and fc00::/7. An IPv6 range may include IPv4 addresses, as ::ffff:0.0.0.0/96 does. */
+/** The widest private ranges are 10.0.0.0/8 and fc00::/7. An IPv6 range may include IPv4 addresses. */
 function isTooWide(address: string, bits: number): boolean {
   const isIpv6 = isIP(address) === 6;
   const range = new BlockList();
@@ -47,7 +44,7 @@ function isTooWide(address: string, bits: number): boolean {
   return (isIpv6 && bits < 7) || firstOctets.filter((each) => range.check(each)).length > 1;
 }
 
-/** Parses a URL, but refuses what `new URL` silently repairs: spaces, control characters, backslashes. */
+/** Refuses spaces, control characters and backslashes, which `new URL` repairs. */
 function strictUrl(value: string, scheme: RegExp): URL | undefined {
   const isClean = /^[\x21-\x7e]+$/.test(value) && !value.includes("\\");
   return isClean && scheme.test(value) && URL.canParse(value) ? new URL(value) : undefined;
@@ -55,7 +52,6 @@ function strictUrl(value: string, scheme: RegExp): URL | undefined {
 
 const HTTP = /^https?:\/\/[^/]/i;
 
-/** Checks the upstream's base address. */
 export function upstreamUrlRule(value: string): string | undefined {
   const url = strictUrl(value, HTTP);
   if (url === undefined) return "must be an http or https address such as https://generator.example.com";
@@ -67,12 +63,10 @@ export function upstreamUrlRule(value: string): string | undefined {
   return undefined;
 }
 
-/** Checks the address of the previous upstream; empty for none. */
 export function previousUrlRule(value: string): string | undefined {
   return value === "" ? undefined : upstreamUrlRule(value);
 }
 
-/** Checks the address that spans are sent to; empty for none. */
 export function traceEndpointRule(value: string): string | undefined {
   if (value === "") return undefined;
   const url = strictUrl(value, HTTP);
@@ -80,12 +74,11 @@ export function traceEndpointRule(value: string): string | undefined {
     return "must be an http or https address such as http://127.0.0.1:4318/v1/traces, or empty";
   if (url.username || url.password)
     return "must hold no user or password; set OTEL_EXPORTER_OTLP_HEADERS in the environment";
-  // It is shown by GET /config and in the log, where a token must not appear.
+  // The log and GET /config show it.
   if (url.search) return "must have no query; what authenticates goes into OTEL_EXPORTER_OTLP_HEADERS";
   return url.hash ? "must have no fragment" : undefined;
 }
 
-/** Checks an origin: scheme, host and port, nothing after them. */
 export function originRule(value: string): string | undefined {
   const url = strictUrl(value, HTTP);
   const rule = "must be an origin such as https://videos.example.com: scheme and host, no path";
@@ -93,7 +86,6 @@ export function originRule(value: string): string | undefined {
   return withoutSlash(value) === url.origin ? undefined : `${rule}; did you mean ${url.origin}?`;
 }
 
-/** Checks the address of the store. */
 export function redisUrlRule(value: string): string | undefined {
   try {
     parseRedisAddress(value);
@@ -104,7 +96,6 @@ export function redisUrlRule(value: string): string | undefined {
   }
 }
 
-/** The address without one trailing slash: paths are appended with a slash of their own. */
 export function withoutSlash(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }

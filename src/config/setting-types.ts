@@ -1,11 +1,10 @@
 import { type TInteger, type TObject, type TProperties, type TString, Type } from "typebox";
 
-/** A section of the file. Unknown keys are refused; a missing section has its defaults. */
+/** Unknown keys are refused; a missing section has its defaults. */
 export function section<const P extends TProperties>(description: string, properties: P): TObject<P> {
   return Type.Object(properties, { description, default: {}, additionalProperties: false });
 }
 
-/** A whole number within bounds, both inclusive. */
 export function integer(initial: number, minimum: number, maximum: number, description: string): TInteger {
   return Type.Integer({ default: initial, minimum, maximum, description });
 }
@@ -13,20 +12,17 @@ export function integer(initial: number, minimum: number, maximum: number, descr
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const DURATION = /^(\d{1,12})(ms|s|m|h|d)$/;
 
-/** Milliseconds of a duration such as `500ms`, `15s`, `10m`, `2h` or `7d`; undefined for other values. */
 export function durationMs(text: unknown): number | undefined {
   const match = typeof text === "string" ? DURATION.exec(text) : null;
   return match ? Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS] : undefined;
 }
 
-/** Milliseconds of a duration that the schema has accepted. */
 export function ms(duration: string): number {
   const milliseconds = durationMs(duration);
   if (milliseconds === undefined) throw new RangeError(`not a duration: ${duration}`);
   return milliseconds;
 }
 
-/** A duration with its unit, within bounds, both inclusive. */
 export function duration(initial: string, least: string, most: string, description: string): TString {
   const type = Type.String({
     default: initial,
@@ -46,7 +42,7 @@ function isWithin(value: number, least: number, most: number): boolean {
   return value >= least && value <= most;
 }
 
-/** A string with a rule. The rule's message never repeats the value, which may hold a secret. */
+/** The rule's message never repeats the value, which may be a secret. */
 export function text(
   initial: string,
   rule: (value: string) => string | undefined,
@@ -55,7 +51,6 @@ export function text(
   return ruled(Type.String({ default: initial, description }), rule);
 }
 
-/** Adds a rule to a string type; the rule returns the message for a value that breaks it. */
 export function ruled(type: TString, rule: (value: string) => string | undefined): TString {
   return Type.Refine(
     type,

@@ -2,17 +2,13 @@ import type { Tiers } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import type { ConfigProblem } from "./problems.ts";
 
-/** Tiers that a message names. */
 const NAMED_MAX = 10;
 
-/** A tier that keys use and that a configuration does not name. */
 interface MissingTier {
   tier: string;
-  /** How many keys use it. */
   keys: number;
 }
 
-/** Tiers that keys use and that are not among `tiers`, those with the most keys first. */
 export function missingTiers(keysByTier: Readonly<Record<string, number>>, tiers: Tiers): MissingTier[] {
   return Object.entries(keysByTier)
     .filter(([tier, keys]) => keys > 0 && !Object.hasOwn(tiers, tier))
@@ -20,11 +16,9 @@ export function missingTiers(keysByTier: Readonly<Record<string, number>>, tiers
     .sort((a, b) => b.keys - a.keys || a.tier.localeCompare(b.tier));
 }
 
-/** Those of them that `before` has: these a running gateway refuses to drop. */
 export const droppedTiers = (missing: readonly MissingTier[], before: Readonly<Record<string, unknown>>) =>
   missing.filter(({ tier }) => Object.hasOwn(before, tier));
 
-/** The same as problems of a config file. @param options.file as an operator would type it */
 export function tierProblems(
   missing: readonly MissingTier[],
   options: { keysByTier: Readonly<Record<string, number>>; tiers: Tiers; file: string },

@@ -5,7 +5,6 @@ import type { Settings } from "./schema.ts";
 import type { BrokenRule } from "./validate.ts";
 import { type FileReader, readFailure } from "./yaml-file.ts";
 
-/** Certificate chain, private key and, if clients need certificates, their authorities: PEM, each. */
 export interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
@@ -13,15 +12,10 @@ export interface TlsMaterial {
 }
 
 type Listener = "server" | "admin";
-/** The content of the files that `server.tls` and `admin.tls` name. */
 export type TlsFiles = Readonly<Record<Listener, TlsMaterial | undefined>>;
 type FileSetting = "cert" | "key" | "client_ca";
 
-/**
- * Reads the files of `server.tls` and `admin.tls`.
- * @param folder where relative paths begin
- * @returns the files must not be used if there are problems
- */
+/** Problems mean that the files must not be used. */
 export function readTlsFiles(
   settings: Settings,
   folder: string,
@@ -92,12 +86,10 @@ function keyProblem(pem: string, certificate: X509Certificate | undefined, cert:
   }
 }
 
-/** Identifies a certificate, without a secret. */
 export function describeCertificate({ cert }: TlsMaterial): string {
   const { subjectAltName, subject, validTo, fingerprint256 } = new X509Certificate(cert);
   return `${subjectAltName ?? subject}, valid until ${validTo}, SHA-256 ${fingerprint256}`;
 }
 
-/** True if certificate, key and authorities are the same. */
 export const sameMaterial = (a: TlsMaterial | undefined, b: TlsMaterial | undefined): boolean =>
   a?.cert === b?.cert && a?.key === b?.key && a?.clientCa === b?.clientCa;

@@ -6,26 +6,23 @@ import { isObject } from "../domain/json.ts";
 import { knownOnly, type UnknownMember, unknownMembers } from "../domain/schema-problems.ts";
 import { nearest } from "../domain/suggest.ts";
 
-/** Broken rules that are listed. A file that breaks more was meant for something else. */
 const PROBLEMS_MAX = 100;
-/** Of these, unknown settings; they leave room for broken ones. */
 const UNKNOWN_MAX = PROBLEMS_MAX / 2;
-/** typebox stops at 8 errors by default. One broken rule can have several: one per branch of a union. */
+/** typebox stops at 8 errors by default; one broken rule of a union has several. */
 const ERRORS_MAX = 1000;
 
-/** A broken rule, without its place in the file. */
 export interface BrokenRule {
   readonly keys: readonly string[];
   readonly message: string;
 }
 
-/** Checks data against a schema, with messages for operators. `value` is undefined if there are problems. */
+/** `value` is undefined if there are problems. */
 export function validate<S extends TSchema>(
   schema: S,
   data: unknown,
 ): { value: Static<S> | undefined; problems: BrokenRule[] } {
   if (Value.Check(schema, data)) return { value: data, problems: [] };
-  // Unknown settings are found apart: enough of them, and typebox's list has nothing else.
+  // Found separately, because enough of them fill typebox's list.
   const unknown = [...unknownMembers(schema, data).take(UNKNOWN_MAX + 1)].map(unknownKey);
   const known = knownOnly(schema, data);
   const errors = withoutOtherBranches(schema, known, allErrors(schema, known));
@@ -41,15 +38,12 @@ export function validate<S extends TSchema>(
   }
 }
 
-/** What the schema refuses must have a problem: callers take none for a valid file. */
+/** A refused value must have a problem: callers take none for valid. */
 const UNEXPLAINED: BrokenRule = { keys: [], message: "is not valid" };
 const MORE: BrokenRule = { keys: [], message: "has more problems than are listed here" };
 
-/** The annotations of a schema that this module reads. */
 interface Annotated {
-  /** Completes "must be ...". */
   readonly "x-expects"?: string;
-  /** The message for a key that no pattern of the object allows. */
   readonly "x-keys"?: string;
 }
 
@@ -63,7 +57,7 @@ function allErrors(schema: TSchema, data: unknown): TLocalizedValidationError[] 
   }
 }
 
-/** Explains only one branch of a union: that of the map for a map, else that of the plain value. */
+/** Explains one branch of a union: the map's for a map, else the plain value's. */
 function withoutOtherBranches(
   schema: TSchema,
   data: unknown,
@@ -97,7 +91,6 @@ function explained(
       return error.params.requiredProperties.map((key) => ({ keys: [...keys, key], message: "is missing" }));
     case "type":
     case "pattern":
-      // Here, too, the other branch says what is allowed.
       if ("const" in node) return [];
       return [
         {
@@ -157,13 +150,12 @@ function secretPlace(keys: readonly string[], key: string): string {
   return `set ${variable} in the environment; the file holds no secrets`;
 }
 
-/** A hint for a duration without its unit, which is not guessed. */
 function unitHint(node: Annotated, value: unknown): string {
   const isBare = node["x-expects"]?.startsWith("a duration") === true && /^\d+$/.test(String(value));
   return isBare ? ` (write ${value}ms or ${value}s)` : "";
 }
 
-/** The value as found. Settings that can hold a secret are not checked by type or pattern. */
+/** Settings that can be a secret are not checked by type or pattern. */
 function notThis(value: unknown): string {
   if (value === null) return "but it has no value; leave the line out to use the default";
   if (Array.isArray(value)) return "not a list";

@@ -1,15 +1,11 @@
 import { readFile, stat } from "node:fs/promises";
 import { FILE_BYTES_MAX } from "./yaml-file.ts";
 
-/** Absolute path to the file's content; undefined if it cannot be read. */
 export type Contents = ReadonlyMap<string, Buffer | undefined>;
 
 /**
- * Polls files and reports new contents. Polling sees every kind of change: in place, by a rename, through a symbolic link on
- * the path, on a network file system. Contents must be the same twice in a row, so that a file that is being written is not
- * taken for complete. Decision 0015.
- * @param options.known the contents that were last used
- * @param options.changed called once for new contents, with the files of `known`
+ * Polling sees edits in place, renames, symbolic links and network file systems. Contents must be equal twice in a row.
+ * Decision 0015.
  */
 export function watchFiles(options: {
   everyMs: number;
@@ -51,7 +47,7 @@ async function readAll(files: readonly string[]): Promise<Contents> {
   return new Map(await Promise.all(read));
 }
 
-/** Reads regular files of an acceptable size only: a pipe might never end, and a larger file is refused anyway. */
+/** Regular files only: a pipe might never end. */
 async function bytesOf(file: string): Promise<Buffer | undefined> {
   try {
     const stats = await stat(file);
@@ -61,7 +57,6 @@ async function bytesOf(file: string): Promise<Buffer | undefined> {
   }
 }
 
-/** True if `whole` has every file of `part`, with the same content. */
 export function holds(whole: Contents, part: Contents): boolean {
   return [...part].every(([file, bytes]) => {
     const other = whole.get(file);

@@ -6,39 +6,30 @@ import type { BrokenRule } from "./validate.ts";
 
 export const FILE_BYTES_MAX = 1024 * 1024;
 
-/** Returns a file's bytes, or throws as `readFileSync` does. */
 export type FileReader = (file: string) => Buffer;
 
 export const fromDisk: FileReader = (file) => {
-  // A file of unknown size, such as a pipe, has the size 0.
+  // A pipe has the size 0.
   if (statSync(file).size > FILE_BYTES_MAX) throw Object.assign(new Error("too large"), { code: "EFBIG" });
   return readFileSync(file);
 };
 
-/** Reads without blocking, as a pipe would block: for a process that serves requests. */
+/** A pipe would block a process that serves requests. */
 export const fromDiskAtOnce: FileReader = (file) => {
   const stats = statSync(file);
   if (!stats.isFile() && !stats.isDirectory()) throw Object.assign(new Error("a pipe"), { code: "ESPIPE" });
   return fromDisk(file);
 };
 
-/** A YAML file: its plain data, and the line of each part. */
 export interface YamlFile {
-  /** The name to print; relative to the working directory if the file is below it. */
   readonly name: string;
   readonly data: unknown;
-  /** Duplicate keys and unknown tags: mistakes that still allow the rest to be checked. */
+  /** Mistakes that still allow the rest to be checked. */
   readonly problems: readonly ConfigProblem[];
-  /** The line of the deepest part of `keys` that the file has; undefined if it has none. */
   lineOf(keys: readonly string[]): number | undefined;
 }
 
-/**
- * Reads a YAML 1.2 file of at most 1 MiB.
- * @param file absolute path
- * @param ifEmpty the advice for an empty file
- * @throws ConfigError when the file cannot be read, holds nothing, or its syntax is broken
- */
+/** YAML 1.2, at most 1 MiB. @throws ConfigError */
 export function readYaml(file: string, ifEmpty: string, read: FileReader = fromDisk): YamlFile {
   const name = printedName(file);
   const lines = new LineCounter();
@@ -48,7 +39,7 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
     prettyErrors: false,
     // The library would print warnings to stderr.
     logLevel: "error",
-    // "10" and 10 become the same key of a plain object, and the later would silently win.
+    // "10" and 10 become one key of an object, and the later would win.
     uniqueKeys: (a, b) => isScalar(a) && isScalar(b) && String(a.value) === String(b.value),
   });
   const problems = [...document.errors, ...document.warnings].map((error): ConfigProblem => {
@@ -59,7 +50,7 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
   const root = document.contents;
   const data = plainData(() => document.toJS(), name);
   if (data === null && problems.length === 0) {
-    // A file that is being written is empty first: it must not be taken for one without settings.
+    // A file that is being written is empty first.
     const what = /\S/.test(source) ? "holds nothing but comments" : "is empty";
     throw new ConfigError([{ file: name, path: "", message: `${what}; ${ifEmpty}` }]);
   }
@@ -74,7 +65,6 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
   };
 }
 
-/** A broken rule with its place in the file. */
 export function placed(rule: BrokenRule, yaml: YamlFile): ConfigProblem {
   const line = yaml.lineOf(rule.keys);
   return {
@@ -105,7 +95,6 @@ function readText(file: string, name: string, read: FileReader): string {
   throw new ConfigError([{ file: name, path: "", message: "is larger than 1 MiB" }]);
 }
 
-/** Describes why a file cannot be read. */
 export function readFailure(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code;
   if (code === "ENOENT") return "there is no such file";
@@ -117,7 +106,7 @@ export function readFailure(error: unknown): string {
   return String(code);
 }
 
-/** Aliases without their anchor, or too many of them, fail only here. */
+/** Recursive or missing aliases fail here. */
 function plainData(build: () => unknown, name: string): unknown {
   try {
     return build();
@@ -148,7 +137,6 @@ function offsetOf(
   return offset;
 }
 
-/** A file as an operator would type it. */
 export function printedName(file: string): string {
   const relative = path.relative(process.cwd(), file);
   return relative === "" || relative.startsWith("..") ? file : relative;

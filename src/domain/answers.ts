@@ -4,12 +4,12 @@ import { DETAILS_MAX } from "./problems.ts";
 import { TASK_ID, TASK_STATUSES } from "./task-states.ts";
 
 /**
- * What customers are answered, as schemas: the API description is made of them, and the types of what the gateway
- * itself writes. Objects allow further fields, since those of the upstream pass through.
+ * Schemas of responses: source of the API description and of types. Objects are open, because the upstream's fields pass
+ * through.
  */
 
 const time = (description: string) => Type.String({ format: "date-time", description });
-/** A URL of the upstream's, passed on unchecked: a `format` would promise what the gateway does not check. */
+/** Passed on unchecked, so no `format`. */
 const url = (description: string) => Type.String({ description });
 const credits = (description: string) => Type.Integer({ description });
 
@@ -18,7 +18,6 @@ const taskId = Type.String({
   description: "Identifier of the task, for `GET /api/v1/tasks/{taskId}`.",
 });
 
-/** Data of a generation's answer. */
 export const GENERATION = Type.Object(
   {
     task_id: taskId,
@@ -68,7 +67,7 @@ export const TRANSACTION = Type.Object(
     id: Type.String({ description: "Identifier of the transaction." }),
     type: Type.Enum(["consume", "recharge"], {
       description:
-        "`consume`: a generation was charged, or credits were taken back. `recharge`: credits were added or given back.",
+        "`consume`: a generation was charged, or credits were deducted. `recharge`: credits were added or refunded.",
     }),
     amount: credits(
       "Whole credits: negative for `consume`, or 0 for an unmetered task; positive for `recharge`.",
@@ -82,7 +81,7 @@ export const TRANSACTION = Type.Object(
     reason: Type.Optional(
       Type.String({
         description:
-          "`refund` where the credits of a task were given back; `unmetered` where a task was not charged, since it was made during an " +
+          "`refund` where the credits of a task were refunded; `unmetered` where a task was not charged, since it was made during an " +
           "outage; why, where the balance was corrected by hand; else absent.",
       }),
     ),
@@ -117,7 +116,6 @@ export const CREDIT_ACCOUNT = Type.Object(
   { description: "The account behind the key, and the limits of the key itself." },
 );
 
-/** One broken rule. */
 export const PROBLEM = Type.Object(
   {
     path: Type.String({
@@ -129,7 +127,6 @@ export const PROBLEM = Type.Object(
   { description: "One broken rule." },
 );
 
-/** The error envelope. */
 export const ERROR = Type.Object(
   {
     code: Type.Integer({
@@ -156,7 +153,6 @@ export const ERROR = Type.Object(
   { description: "Any answer whose code is not 200." },
 );
 
-/** The success envelope around a data object. */
 export const successOf = (data: Type.TSchema) =>
   Type.Object({
     code: Type.Literal(200, { description: "200 means success." }),

@@ -1,4 +1,3 @@
-/** Makes room for one more in a bounded map: what was put in first goes first. */
 export function dropOldest(map: Map<string, unknown>, max: number): void {
   if (map.size < max) return;
   const [oldest] = map.keys();

@@ -1,4 +1,4 @@
-/** The six generation endpoints by their path below `/api/v1/`, in the order of docs/openapi.json. */
+/** Paths below `/api/v1/`, in the order of docs/openapi.json. */
 export const GENERATION_ENDPOINTS = [
   "gen2/text-to-video",
   "gen2/image-to-video",
@@ -10,5 +10,4 @@ export const GENERATION_ENDPOINTS = [
 
 export type GenerationEndpoint = (typeof GENERATION_ENDPOINTS)[number];
 
-/** Every path of the public port begins with this. */
 export const API_PREFIX = "/api/v1/";

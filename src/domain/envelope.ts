@@ -1,27 +1,21 @@
 import type { Refusal } from "./errors.ts";
 import type { LimitState } from "./limits.ts";
 
-/** An answer before it meets the socket: status, JSON text, headers beyond those every answer has. */
 export interface ApiAnswer {
   status: number;
   body: string;
   headers?: readonly string[];
-  /** Closed label for logs and metrics: `ok`, `replayed` and the like, or the name of the refusal. */
+  /** Closed label for logs and metrics: `ok`, `replayed`, or the name of the refusal. */
   outcome: string;
-  /** The refusal, for the log only. */
   refused?: Refusal;
 }
 
-/**
- * A 200 in the API's envelope.
- * @param data JSON text of the data object
- */
+/** @param data JSON text of the data object */
 export function success(data: string, headers?: readonly string[], outcome = "ok"): ApiAnswer {
   const body = `{"code":200,"msg":"success","data":${data}}`;
   return headers ? { status: 200, body, headers, outcome } : { status: 200, body, outcome };
 }
 
-/** A refusal in the API's envelope, with the headers that belong to it. */
 export function refusal(refused: Refusal, requestId: string): ApiAnswer {
   const { code, text, retryAfterSeconds, details, allow, shouldRetry } = refused;
   const envelope: Record<string, unknown> = { code, msg: text, error: text };
@@ -33,7 +27,7 @@ export function refusal(refused: Refusal, requestId: string): ApiAnswer {
   if (details) envelope.details = details;
   envelope.request_id = requestId;
   if (refused.status === 401) headers.push("WWW-Authenticate", "Bearer");
-  // RFC 9110 section 15.5.22: a 426 names the protocol to use.
+  // RFC 9110 section 15.5.22.
   if (refused.status === 426) headers.push("Upgrade", "HTTP/1.1", "Connection", "Upgrade");
   if (allow !== undefined) headers.push("Allow", allow);
   if (shouldRetry === false) headers.push("x-should-retry", "false");
@@ -47,7 +41,7 @@ export function refusal(refused: Refusal, requestId: string): ApiAnswer {
   return answer;
 }
 
-/** The headers on every response of the public port, flat as `writeHead` takes them. */
+/** Flat, as `writeHead` takes them. */
 export function commonHeaders(state: LimitState, requestId: string, bodyBytes: number): string[] {
   return [
     "Content-Type",
@@ -69,5 +63,5 @@ export function commonHeaders(state: LimitState, requestId: string, bodyBytes: n
   ];
 }
 
-/** Milliseconds to the whole seconds a client should wait: rounded up, at least 1. */
+/** Rounded up, at least 1. */
 export const retrySeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));

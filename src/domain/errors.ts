@@ -1,4 +1,4 @@
-/** Every error a customer can see, on one screen; docs/errors.md explains them. */
+/** Every error a customer can see; docs/errors.md explains them. */
 
 /** name: [HTTP status, envelope code, text]. */
 const TABLE = {
@@ -51,7 +51,7 @@ const TABLE = {
 
 export type ErrorName = keyof typeof TABLE;
 
-/** Refusals that another try meets again: common SDKs are told not to retry on their own. */
+/** Common SDKs are told not to retry these. */
 const DEFINITE: ReadonlySet<ErrorName> = new Set([
   "insufficient_credits",
   "spend_capped",
@@ -59,41 +59,31 @@ const DEFINITE: ReadonlySet<ErrorName> = new Set([
   "upstream_refused",
 ]);
 
-/** One broken rule of a request, or of a config file. `path` is a JSON pointer such as `/shots/0/duration`. */
+/** `path` is a JSON pointer such as `/shots/0/duration`. */
 export interface Problem {
   path: string;
   message: string;
 }
 
-/** A refusal is a value: what the customer is told, complete but for the request id. */
 export interface Refusal {
   name: ErrorName;
   status: number;
   code: number;
   text: string;
-  /** Whole seconds, at least 1; set where waiting helps. */
   retryAfterSeconds?: number;
   details?: readonly Problem[];
-  /** Methods the path does serve; only with 405. */
   allow?: string;
-  /** False tells common SDKs not to retry on their own. */
   shouldRetry?: false;
-  /** Why, for the log only; never sent. */
   detail?: string;
-  /** The limit that refused it and what was used of it, for the log only. */
+  /** For the log only. */
   limit?: number;
   used?: number;
-  /** Whether it is a limit of the key, or one over all keys of its account; for the log only. */
+  /** For the log only. */
   limitOf?: "key" | "account";
-  /** Credits that could be spent, for the log only. */
   balance?: number;
 }
 
-/**
- * Builds a refusal from the table.
- * @param name row of the table
- * @param extra replaces or adds fields; `text` and `code` only where the row leaves them to the cause
- */
+/** @param extra `text` and `code` only where the row leaves them to the cause */
 export function refuse(name: ErrorName, extra?: Partial<Omit<Refusal, "name">>): Refusal {
   const [status, code, text] = TABLE[name];
   const refusal: Refusal = { name, status, code, text, ...extra };
@@ -101,7 +91,7 @@ export function refuse(name: ErrorName, extra?: Partial<Omit<Refusal, "name">>):
   return refusal;
 }
 
-/** A failure: thrown, answered from the same table. `detail` is logged, never sent. */
+/** Answered from the same table. `detail` is logged, never sent. */
 export class GatewayError extends Error {
   readonly refusal: Refusal;
 
@@ -121,5 +111,4 @@ export class GatewayError extends Error {
   }
 }
 
-/** All names, for metrics' closed label sets and for the documentation. */
 export const ERROR_NAMES = Object.keys(TABLE) as ErrorName[];

@@ -9,7 +9,7 @@ import { schemaProblems } from "./schema-problems.ts";
 import { BODIES } from "./schemas.ts";
 import { isOnSourceHost } from "./urls.ts";
 
-/** Storyboard tolerance, inclusive. In floating point 10 - 9.95 is a little more than 0.05. */
+/** Inclusive. In floating point 10 - 9.95 is a little more than 0.05. */
 const TOLERANCE_SECONDS = 0.05;
 const FLOAT_NOISE = 1e-9;
 
@@ -19,10 +19,9 @@ interface Body extends PricedBody {
   callBackUrl?: string;
 }
 
-/** What a schema says of an object's members, by name and in its order. */
 type Members = ReadonlyMap<string, { isOptional: boolean; default: unknown; items: Members | undefined }>;
 
-/** A body that passed: `text` is exactly what goes upstream, defaults written out. */
+/** `text` is the exact JSON that goes upstream. */
 export interface ValidBody {
   body: Readonly<Body>;
   text: string;
@@ -37,7 +36,7 @@ const validators = Object.fromEntries(
   ]),
 );
 
-/** Members' defaults, and the members of their items where these are objects; no body of the API is nested deeper. */
+/** No body of the API is nested deeper. */
 function membersOf(schema: Type.TObject): Members {
   const entries = Object.entries(schema.properties).map(([name, property]) => {
     const items = Type.IsArray(property) && Type.IsObject(property.items) ? property.items : undefined;
@@ -51,11 +50,7 @@ function membersOf(schema: Type.TObject): Members {
   return new Map(entries);
 }
 
-/**
- * Validates the parsed body of a generation request and writes it out anew, in the schema's order, so that what is
- * priced is what is sent.
- * @param sourceHost origin that watermark removal accepts, from the config
- */
+/** Validates the body and writes it out in the schema's order: what is priced is what is sent. */
 export function validateGeneration(
   endpoint: GenerationEndpoint,
   given: unknown,
@@ -73,13 +68,13 @@ export function validateGeneration(
   if (problems.length > 0 || !wellTyped) return { ok: false, problems: problems.slice(0, DETAILS_MAX) };
   const body = inOrder(members, value as Record<string, unknown>);
   const text = JSON.stringify(body);
-  // JSON.stringify writes a surrogate as an escape only when it stands alone.
+  // JSON.stringify escapes only lone surrogates.
   const broken = /\\ud[89a-f]/i.test(text) ? [...illFormed(value, "").take(DETAILS_MAX)] : [];
   if (broken.length > 0) return { ok: false, problems: broken };
   return { ok: true, body: body as Body, text };
 }
 
-/** Rules that a schema cannot say. Checks only fields of the right type; others are reported already. */
+/** Rules beyond the schema, for fields of the right type. */
 function furtherRules(
   endpoint: GenerationEndpoint,
   value: Body & Record<string, unknown>,
@@ -111,13 +106,12 @@ function furtherRules(
   return problems;
 }
 
-/** Many clients write `null` for a member that is absent. */
+/** Many clients write `null` for an absent member. */
 const withoutNulls = (members: Members, value: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(value).filter(([name, item]) => item !== null || !members.get(name)?.isOptional),
   );
 
-/** The object with exactly the schema's properties, in its order, absent ones replaced by their defaults. */
 function inOrder(members: Members, value: Record<string, unknown>): Record<string, unknown> {
   const ordered: Record<string, unknown> = {};
   for (const [name, member] of members) {

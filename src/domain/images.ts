@@ -1,7 +1,5 @@
-/** The media types an upload may have. */
 export type ImageType = "image/jpeg" | "image/png" | "image/webp" | "image/gif";
 
-/** So many bytes from the start of a file settle its type; a shorter file is judged by what it has. */
 export const MAGIC_BYTES = 12;
 
 const NAMES: Readonly<Record<string, ImageType>> = {
@@ -20,27 +18,21 @@ const NAMES: Readonly<Record<string, ImageType>> = {
   "image/gif": "image/gif",
 };
 
-/** What clients write for a file whose type they do not know: curl for WebP, retrofit, S3. */
+/** Clients' defaults for unknown types: curl, retrofit, S3. */
 const CLAIMS_NOTHING = new Set(["application/octet-stream", "binary/octet-stream", "image/*", "*/*"]);
 
-/**
- * The type of an image by its first bytes, whatever its name says.
- * @param head the first `MAGIC_BYTES` bytes of the file, or more, or all of a shorter file
- */
+/** By the first `MAGIC_BYTES` bytes, whatever the name says. */
 export function imageTypeOf(head: Uint8Array): ImageType | undefined {
   const text = String.fromCharCode(...head.subarray(0, MAGIC_BYTES));
   if (text.startsWith("\xff\xd8\xff")) return "image/jpeg";
   if (text.startsWith("\x89PNG\r\n\x1a\n")) return "image/png";
   if (text.startsWith("GIF87a") || text.startsWith("GIF89a")) return "image/gif";
-  // RIFF is a family of formats; the four bytes between the two names are a length.
+  // RIFF is a family of formats.
   if (text.startsWith("RIFF") && text.startsWith("WEBP", 8)) return "image/webp";
   return undefined;
 }
 
-/**
- * Whether what a part declares leaves room for what its bytes say.
- * @param declared media type without parameters, in lower case; undefined when the part has no Content-Type
- */
+/** @param declared media type in lower case; undefined without Content-Type */
 export function declaresImage(declared: string | undefined, actual: ImageType): boolean {
   if (declared === undefined || CLAIMS_NOTHING.has(declared)) return true;
   return Object.hasOwn(NAMES, declared) && NAMES[declared] === actual;

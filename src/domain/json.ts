@@ -1,7 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "./request-sizes.ts";
 
-/** ECMAScript 2026, which the compiler's library does not know yet. */
 declare global {
   interface JSON {
     rawJSON(text: string): unknown;
@@ -14,19 +13,16 @@ declare global {
 
 type ParsedJson = { ok: true; value: unknown } | { ok: false; message: string };
 
-/** Values in an upstream's answer. An echo of the largest request has 2 % of them. */
 const ANSWER_VALUES_MAX = 20_000;
 
-/** `parseJson` of a body's bytes. */
 export function parseJsonBytes(bytes: Buffer): ParsedJson {
   if (!isUtf8(bytes)) return { ok: false, message: "the body is not valid UTF-8" };
   return parseJson(bytes.toString("utf8"));
 }
 
 /**
- * Parses a request body and refuses what JSON.parse lets through: duplicate names (the last would win), nesting that
- * later overflows the stack, and more values than any request has. RFC 8259 section 4.
- * @param text well-formed Unicode
+ * Refuses duplicate names, deep nesting and too many values, which JSON.parse accepts. RFC 8259 section 4. @param text well-
+ * formed Unicode
  */
 export function parseJson(text: string): ParsedJson {
   const { members, fault } = survey(text, JSON_VALUES_MAX);
@@ -39,7 +35,7 @@ export function parseJson(text: string): ParsedJson {
   } catch {
     return { ok: false, message: syntaxFault(text) };
   }
-  // A duplicate name collapses in the parsed value, so then it has fewer members than the text.
+  // A duplicate name leaves fewer members than the text has.
   if (keptMembers(value) !== members)
     return { ok: false, message: "the body has a duplicate name in an object" };
   return { ok: true, value };
@@ -52,12 +48,7 @@ function syntaxFault(text: string): string {
   return "the body is not valid JSON";
 }
 
-/**
- * Reads a JSON object that another program sent, such as the upstream's envelope; undefined for anything else, for
- * nesting that would overflow the stack when it is written again, and for more values than are worth reading. A byte order
- * mark in front is ignored, as RFC 8259 section 8.1 allows. Meant to be written again: long whole numbers are kept for
- * JSON.stringify, not for counting.
- */
+/** Reads a JSON object of another program; undefined for anything else or beyond the limits. Long integers are kept as text. */
 export function parseObject(received: string): Record<string, unknown> | undefined {
   const text = received.charCodeAt(0) === BYTE_ORDER_MARK ? received.slice(1) : received;
   const { hasLongNumber, fault } = survey(text, ANSWER_VALUES_MAX);
@@ -70,26 +61,22 @@ export function parseObject(received: string): Record<string, unknown> | undefin
   }
 }
 
-/** A whole number beyond what a double holds is written again as it came: it may be an id. */
+/** An integer beyond a double may be an id. */
 function exactly(_name: string, value: unknown, { source }: { source?: string }): unknown {
   const isLong = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
   return isLong && source !== undefined ? JSON.rawJSON(source) : value;
 }
 
-/** What a JSON text holds, read before it is parsed. */
 interface Survey {
-  /** Members of all objects: the colons outside strings. */
   members: number;
-  /** A number has so many digits in a row that a double may not hold it. */
   hasLongNumber: boolean;
-  /** The text goes beyond this bound; nothing behind that place was read. */
   fault: "depth" | "values" | undefined;
 }
 
 const LONG_NUMBER_DIGITS = 16;
 const BYTE_ORDER_MARK = 0xfeff;
 
-/** @param valuesMax values are counted by commas and opening brackets, so an empty object or array counts double */
+/** @param valuesMax counted by commas and opening brackets: an empty object counts double */
 function survey(text: string, valuesMax: number): Survey {
   let members = 0;
   let values = 1;
@@ -128,7 +115,6 @@ function survey(text: string, valuesMax: number): Survey {
   return { members, hasLongNumber, fault: undefined };
 }
 
-/** Index of the quote that closes a string, or the text's length. */
 function endOfString(text: string, from: number): number {
   let quote = text.indexOf('"', from);
   while (quote > 0) {
@@ -151,14 +137,13 @@ function keptMembers(value: unknown): number {
   return members;
 }
 
-/** Whether all texts and names in a parsed value are Unicode: JSON can write half of a surrogate pair, which no UTF-8 has. */
+/** JSON can contain half of a surrogate pair, which UTF-8 cannot. */
 export function isUnicode(value: unknown): boolean {
   if (typeof value === "string") return value.isWellFormed();
   if (typeof value !== "object" || value === null) return true;
   return Object.entries(value).every(([name, item]) => name.isWellFormed() && isUnicode(item));
 }
 
-/** A JSON object, as opposed to null, an array or a scalar. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,44 +1,33 @@
-/** Texts that operators choose: ids, labels, reasons, metadata. */
-
-/** Characters of a label. */
 const LABEL_CHARS_MAX = 100;
-/** Bytes of an account's metadata, as JSON. */
 export const METADATA_BYTES_MAX = 4096;
 
-/** One line without control characters, and not just spaces. */
 const LABEL = new RegExp(String.raw`^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,${LABEL_CHARS_MAX}}$`, "u");
 
-/** Of JSON as `JSON.stringify` writes it, which escapes these: U+0000 or half of a surrogate pair. */
+/** U+0000 or half of a surrogate pair, as `JSON.stringify` escapes them. */
 const UNSTORABLE = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
 
-/** What an account's `metadata` may be: any JSON object. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** What is wrong with a label; undefined if nothing is. */
 export const labelProblem = (label: string): string | undefined =>
   LABEL.test(label) && label.isWellFormed()
     ? undefined
     : `a label has 1 to ${LABEL_CHARS_MAX} characters on one line`;
 
-/** What is wrong with metadata; undefined if nothing is. */
 export function metadataProblem(metadata: Metadata): string | undefined {
   const isObject = typeof metadata === "object" && metadata !== null && !Array.isArray(metadata);
   if (!isObject) return "metadata is a JSON object";
   const text = JSON.stringify(metadata);
-  // Both are valid JSON, and no database takes them.
+  // Valid JSON, but no database takes it.
   if (UNSTORABLE.test(text)) return "metadata has no character U+0000 and no half of a surrogate pair";
   const bytes = Buffer.byteLength(text);
   return bytes <= METADATA_BYTES_MAX ? undefined : `metadata has at most ${METADATA_BYTES_MAX} bytes`;
 }
 
-/** An account's id. */
 export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
-/** That of a new one. Clients take `.` and `..` out of a path. RFC 3986 section 5.2.4. */
+/** Clients remove `.` and `..` from a path. RFC 3986 section 5.2.4. */
 export const NEW_ACCOUNT_ID = /^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$/;
-/** How long an old key goes on working, in a request of the management API. */
 export const OVERLAP = /^\d{1,6}(s|m|h|d)$/;
 
-/** These rules in words, by their patterns. */
 export const PATTERNS_IN_WORDS: Readonly<Record<string, string>> = {
   [ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
   [NEW_ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -, and not be . or ..",

@@ -1,6 +1,5 @@
 import type { GenerationEndpoint } from "./endpoints.ts";
 
-/** Whole credits per request: flat, by duration and quality, or by nFrames. */
 export type Price =
   | number
   | { readonly by_duration_and_quality: Readonly<Record<"10" | "15", Readonly<Record<Quality, number>>>> }
@@ -8,20 +7,15 @@ export type Price =
 
 type Quality = "standard" | "high";
 
-/** One complete price set, as a file under `config/prices/` holds it. */
 export type PriceTable = Readonly<Record<GenerationEndpoint, Price>>;
 
-/** The fields of a validated body that a price can depend on; defaults are already written out. */
 export interface PricedBody {
   duration?: number;
   quality?: string;
   nFrames?: string;
 }
 
-/**
- * The price of one validated request, in whole credits. Fixed at admission and never looked up again.
- * @throws RangeError when the body lacks what its price depends on: validation and price table disagree
- */
+/** @throws RangeError when validation and price table disagree */
 export function priceOf(table: PriceTable, endpoint: GenerationEndpoint, body: PricedBody): number {
   const price = table[endpoint];
   if (typeof price === "number") return price;

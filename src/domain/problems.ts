@@ -3,15 +3,11 @@ import type { Problem } from "./errors.ts";
 import { PATTERNS_IN_WORDS } from "./operator-texts.ts";
 import { nearest } from "./suggest.ts";
 
-/** Broken rules that one answer names. */
 export const DETAILS_MAX = 20;
-/** Characters of anything that a client wrote and an answer repeats. */
 const SHOWN_CHARS_MAX = 100;
 
-/** What a client wrote as an answer may repeat it: bounded, and well-formed, since an answer is UTF-8. */
 export const shown = (foreign: string): string => foreign.slice(0, SHOWN_CHARS_MAX).toWellFormed();
 
-/** Puts typebox's validation errors into words a caller can act on: which parameter, which rule. */
 export function problemsOf(errors: readonly TLocalizedValidationError[]): Problem[] {
   const anyOf = new Set(errors.filter((e) => e.keyword === "anyOf").map((e) => e.instancePath));
   return errors.flatMap((error) =>
@@ -19,7 +15,6 @@ export function problemsOf(errors: readonly TLocalizedValidationError[]): Proble
   );
 }
 
-/** A parameter that does not exist, with the one that was meant, if one is near. */
 export function unknownName(path: string, name: string, known: readonly string[]): Problem {
   const meant = nearest(name, known);
   return problem(
@@ -79,7 +74,6 @@ function inWords(error: TLocalizedValidationError): Problem[] {
   }
 }
 
-/** @param name as the caller wrote it */
 function problem(path: string, name: string, rule: string): Problem {
   return {
     path: path + pointerTo(name),
@@ -87,11 +81,11 @@ function problem(path: string, name: string, rule: string): Problem {
   };
 }
 
-/** A foreign name as the last part of a JSON pointer. RFC 6901. */
+/** RFC 6901. */
 export const pointerTo = (name: string): string =>
   `/${shown(name).replaceAll("~", "~0").replaceAll("/", "~1")}`;
 
-/** `/shots/0/duration` as people say it: `shots[0].duration`. */
+/** `/shots/0/duration` becomes `shots[0].duration`. */
 export function nameOf(pointer: string): string {
   if (pointer === "") return "the body";
   return pointer

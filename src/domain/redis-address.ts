@@ -1,32 +1,25 @@
 import { nearest } from "./suggest.ts";
 
-/** What `REDIS_URL` says, read. */
 export interface RedisAddress {
-  /** One server, a primary that Sentinels know, or a Redis Cluster. */
   readonly kind: "server" | "sentinel" | "cluster";
-  /** Of the server, of Sentinels, or of nodes of the cluster; at least one. */
   readonly hosts: readonly RedisHost[];
   readonly tls: boolean;
   readonly username?: string;
-  /** Empty for a user without password. */
   readonly password?: string;
-  /** Number of the database; a cluster has only 0. */
   readonly db: number;
-  /** IP version of host names: 4, 6, or 0 for both; left out for the default of the client. */
   readonly family?: number;
-  /** What the Sentinels call the primary. */
   readonly name?: string;
   readonly sentinelUsername?: string;
   readonly sentinelPassword?: string;
 }
 
-/** @property host without brackets where it is an IPv6 address */
+/** @property host IPv6 addresses without brackets */
 export interface RedisHost {
   readonly host: string;
   readonly port: number;
 }
 
-/** The message says what the address must be. It repeats no part of the address, for each may hold a secret. */
+/** The message repeats no part of the address, which may contain a secret. */
 export class RedisAddressError extends Error {}
 
 type Kind = RedisAddress["kind"];
@@ -52,7 +45,6 @@ const ADDRESS =
 const DECODABLE = "must have special characters of user and password percent-encoded, a % itself as %25";
 const DATABASE = "must have no path but a database number, such as /0";
 
-/** Reads the address of one server. @throws RedisAddressError also for the forms that name several */
 export function parseServerAddress(text: string): RedisAddress {
   const address = parseRedisAddress(text);
   if (address.kind !== "server")
@@ -62,15 +54,10 @@ export function parseServerAddress(text: string): RedisAddress {
   return address;
 }
 
-/** `host:port`, with brackets around an IPv6 address. */
 export const hostText = ({ host, port }: RedisHost): string =>
   host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 
-/**
- * Reads an address in one of its forms: `redis://` for one server, `redis+sentinel://` and `redis+cluster://` with several
- * hosts, each also with `rediss` for TLS.
- * @throws RedisAddressError
- */
+/** `redis://`, `redis+sentinel://` or `redis+cluster://`, with `rediss` for TLS. @throws RedisAddressError */
 export function parseRedisAddress(text: string): RedisAddress {
   const parts = split(text);
   const scheme = parts?.scheme.toLowerCase() ?? "";
@@ -92,10 +79,9 @@ export function parseRedisAddress(text: string): RedisAddress {
   };
 }
 
-/** The hosts of a valid address as they are written, for messages. */
 export const hostsIn = (text: string): string => split(text)?.hosts || "the address in REDIS_URL";
 
-/** The address without its passwords, for logs; nothing of an address that is not valid. */
+/** Empty for an invalid address. */
 export function redactRedisUrl(text: string): string {
   const parts = split(text);
   if (parts === undefined || !isValid(text)) return "***";
@@ -104,7 +90,7 @@ export function redactRedisUrl(text: string): string {
   return `${scheme}://${credentials}${hosts}${path}${query.replace(/(sentinel_password=)[^&]*/g, "$1***")}`;
 }
 
-/** True for an address with a password in it, also where it is not valid. */
+/** Also for an invalid address. */
 export function holdsPassword(text: string): boolean {
   const afterScheme = text.replace(/^[a-z+-]*:\/+/i, "");
   return /:[^@]+@/.test(afterScheme) || /[?&][^=&]*passw[^=&]*=[^&]/i.test(afterScheme);
@@ -119,7 +105,6 @@ interface Parts {
   fragment: string;
 }
 
-/** Undefined for what has no scheme, and for characters that no URL may have. */
 function split(text: string): Parts | undefined {
   if (!/^[\x21-\x7e]+$/.test(text) || text.includes("\\")) return undefined;
   const found = /^([a-z+-]*):\/\/([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$/i.exec(text);
@@ -159,7 +144,6 @@ function hostOf(text: string, defaultPort: number): RedisHost {
   return { host, port: number };
 }
 
-/** As `new URL` writes it. */
 function ipv6Of(text: string): string {
   const url = URL.parse(`redis://[${text}]`);
   if (url === null || !/^[\d:.a-f]+$/i.test(text))

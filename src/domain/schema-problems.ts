@@ -4,10 +4,8 @@ import type { Problem } from "./errors.ts";
 import { isObject } from "./json.ts";
 import { DETAILS_MAX, pointerTo, problemsOf, unknownName } from "./problems.ts";
 
-/** Unknown members that are named in one answer; they leave room for what is missing. */
 const UNKNOWN_MAX = DETAILS_MAX / 2;
 
-/** What a schema says of an object's members and of an array's items: the keywords that this module reads. */
 interface Members {
   readonly properties?: Readonly<Record<string, TSchema>>;
   readonly patternProperties?: Readonly<Record<string, TSchema>>;
@@ -16,21 +14,15 @@ interface Members {
   readonly anyOf?: readonly TSchema[];
 }
 
-/** A member that the schema of its object does not allow. */
 export interface UnknownMember {
-  /** Where its object is. */
   readonly keys: readonly string[];
   readonly name: string;
-  /** The members that its object may have. */
   readonly known: readonly string[];
-  /** The schema of its object. */
   readonly owner: TSchema;
 }
 
 /**
- * The rules that a value breaks, in words; unknown members first, since what is missing is then most likely one of them.
- * typebox's own list ends early: enough unknown members, and it has nothing else. So it gets the value without them.
- * @param value refused by the schema already
+ * Broken rules in words, unknown members first. typebox gets the value without them, because enough of them fill its list.
  * @returns at least one
  */
 export function schemaProblems(schema: TSchema, value: unknown): Problem[] {
@@ -38,13 +30,12 @@ export function schemaProblems(schema: TSchema, value: unknown): Problem[] {
     unknownName(keys.map(pointerTo).join(""), name, known),
   );
   const errors = Value.Errors(schema, knownOnly(schema, value));
-  // An object without members may have had unknown ones.
+  // An object may be empty only because its members are unknown.
   const further = errors.filter(({ keyword }) => keyword !== "minProperties" || unknown.length === 0);
   const problems = [...unknown, ...problemsOf(further)];
   return problems.length > 0 ? problems : [{ path: "", message: "the body is not valid" }];
 }
 
-/** Members that the schema does not allow, in the value's order. The search ends with the last one that is asked for. */
 export function* unknownMembers(
   schema: TSchema,
   value: unknown,
@@ -63,7 +54,6 @@ export function* unknownMembers(
   }
 }
 
-/** The value without members that the schema does not allow. */
 export function knownOnly(schema: TSchema, value: unknown): unknown {
   const owner = branchFor(schema, value);
   const { items } = owner;
@@ -77,7 +67,6 @@ export function knownOnly(schema: TSchema, value: unknown): unknown {
   return Object.fromEntries(known);
 }
 
-/** Of a union, the branch for objects, if the value is one. */
 function branchFor(schema: TSchema, value: unknown): Members & TSchema {
   const { anyOf } = schema as Members;
   const branch = isObject(value) ? anyOf?.find((each) => "properties" in each) : undefined;

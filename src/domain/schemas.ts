@@ -12,7 +12,6 @@ Format.Set("https-url", isHttpsUrl);
 
 const strict = { additionalProperties: false } as const;
 
-// Texts of rules that a JSON Schema keyword cannot put into words are kept beside the rule, as `description`.
 const bounded = `At most ${TEXT_CHARS_MAX} characters, counted as Unicode code points.`;
 const prompt = Type.String({
   minLength: 1,
@@ -37,7 +36,6 @@ const quality = Type.Optional(
 );
 const webUrl = (what: string) => Type.String({ format: "web-url", description: `${what}, http or https.` });
 
-/** One shot of a storyboard. */
 export const SHOT = Type.Object(
   {
     Scene: Type.String({
@@ -53,10 +51,7 @@ export const SHOT = Type.Object(
   strict,
 );
 
-/**
- * The bodies of the six generation endpoints: the one source of validation, defaults and documentation.
- * Lengths are Unicode code points.
- */
+/** The only source of validation, defaults and documentation. Lengths are Unicode code points. */
 export const BODIES = {
   "gen2/text-to-video": Type.Object(
     {

@@ -1,4 +1,3 @@
-/** What a token of the management API may do. */
 export const SCOPES = [
   "accounts:read",
   "accounts:write",
@@ -16,14 +15,14 @@ export const SCOPES = [
 ] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** What a token may do, for which accounts (undefined: all), and until when (Unix ms; undefined: for good). */
+/** Undefined accounts: all; undefined end: permanent. */
 interface Rights {
   scopes: readonly Scope[];
   accounts?: readonly string[] | undefined;
   expiresAtMs?: number | undefined;
 }
 
-/** Why a token may not make, see or end one with these rights: it lacks one of them itself; undefined if it may. */
+/** The right that `own` lacks; undefined if none. */
 export function exceededRight(own: Rights, wanted: Rights): string | undefined {
   const scope = wanted.scopes.find((one) => !own.scopes.includes(one));
   if (scope !== undefined)

@@ -1,10 +1,8 @@
 import { domainToUnicode } from "node:url";
 
 /**
- * A well-formed http(s) URL as a pattern: the whole rule, and what `docs/openapi.json` shows, so that a client that
- * validates by the description agrees with the gateway on each URL. Stricter than `new URL`, which would quietly repair
- * spaces, control characters and backslashes and reads `1.2` as an address; written without look-ahead, which many
- * languages' patterns lack. Takes time linear in the text. Decision 0034.
+ * The pattern of docs/openapi.json, so that clients agree on each URL. Stricter than `new URL`, without look-ahead, linear.
+ * Decision 0035.
  */
 const HEX = "[0-9A-Fa-f]{1,4}";
 const IPV6 = [
@@ -16,7 +14,7 @@ const IPV6 = [
 const OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const IPV4 = `(?:${OCTET}\\.){3}${OCTET}`;
 const NAME_CHAR = "A-Za-z_\\x80-\\uffff";
-/** No name ends in a label that begins with a digit: that would be a number to `new URL`. */
+/** A last label with a leading digit would be a number to `new URL`. */
 const HOST_NAME = `(?:[${NAME_CHAR}0-9-]+\\.)*[${NAME_CHAR}][${NAME_CHAR}0-9-]*\\.?`;
 const PORT = "(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])";
 const USER = "[^\\x00-\\x20\\x7f/?#@\\[\\]\\\\]*@";
@@ -32,16 +30,11 @@ const NOT_ASCII = /[\x80-\uffff]/;
 const WEB_URL = new RegExp(WEB_URL_PATTERN);
 const HTTPS_URL = new RegExp(HTTPS_URL_PATTERN);
 
-/** A well-formed http(s) URL, taken literally: nothing that a parser would first have to mend. */
 export const isWebUrl = (text: string): boolean => WEB_URL.test(text) && isHostAsWritten(text);
 
-/** A well-formed https URL, taken literally. */
 export const isHttpsUrl = (text: string): boolean => HTTPS_URL.test(text) && isHostAsWritten(text);
 
-/**
- * The parser of the WHATWG URL standard accepts the host, and reads the letters that stand there: no soft hyphen that vanishes, no
- * full-width letter that becomes another one, no Punycode that stands for nothing. Upper and lower case are the same host.
- */
+/** The WHATWG parser reads the same host: no soft hyphen, full-width letter or invalid Punycode. */
 function isHostAsWritten(text: string): boolean {
   const host = URL.parse(text)?.hostname;
   if (host === undefined) return false;
@@ -50,11 +43,7 @@ function isHostAsWritten(text: string): boolean {
   return domainToUnicode(host) === written.toLowerCase().normalize("NFC");
 }
 
-/**
- * A URL on the one supported source host: the raw prefix and the parsed origin must both agree, so neither a
- * look-alike host nor a repaired URL passes.
- * @param sourceHost origin without a trailing slash, from the config
- */
+/** Prefix and parsed origin must agree, so that no look-alike host passes. @param sourceHost origin without trailing slash */
 export function isOnSourceHost(text: string, sourceHost: string): boolean {
   if (!text.startsWith(`${sourceHost}/`) || !isWebUrl(text)) return false;
   return URL.parse(text)?.origin === new URL(sourceHost).origin;

@@ -1,10 +1,7 @@
-/**
- * What a terminal obeys or does not show: control characters with C1, which 8-bit terminals take for escape sequences, and characters
- * that turn, break or hide text. Unicode Technical Report 36, section 2.
- */
+/** Control characters with C1, and characters that reorder, break or hide text. Unicode Technical Report 36, section 2. */
 const UNSEEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/gu;
 
-/** Text on one line in which all such characters are escaped, such as `\u001b`. JSON stays the same JSON. */
+/** Escaped, such as `\u001b`. JSON stays the same JSON. */
 export const visible = (text: string): string =>
   text.replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 

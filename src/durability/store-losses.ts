@@ -63,7 +63,7 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
   };
 }
 
-/** Whether a store may be used where others are known: an operator has to say so. Decision 0063. */
+/** Whether a store may be used where others are known: an operator has to say so. Decision 0031. */
 const createMeantRule =
   (known: LastConfirmedFile, changed: (isReplaced: boolean) => void) =>
   (found: FoundStore): void => {

@@ -39,7 +39,7 @@ type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
  * Makes sure that of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is
  * used. Each primary carries a term, which the first gateway that meets a new replication id raises. A gateway that comes
  * to another primary tells the one before, if it still answers; gateways that read that stop using it. A Redis Cluster
- * has epochs of its own. Decision 0048.
+ * has epochs of its own. Decision 0045.
  * @param options.lookEveryMs for tests
  */
 export function createTerms(
@@ -234,13 +234,13 @@ function replaced(left: string): StoreError {
   const [term = "", replid = "", at = ""] = left.split(" ");
   return new StoreError(
     `this primary was replaced: gateways use ${at} (term ${term}, replication id ${replid}), and this server still takes writes`,
-    "stop it, and let REDIS_URL lead to the other; see TollgateTwoPrimaries in docs/operations.md",
+    "stop it, and let REDIS_URL lead to the other; see TollgateTwoPrimaries in docs/operations/alerts-redis.md",
   );
 }
 
 function smallerTerm({ term, replid, at }: Term, noted: number): StoreError {
   return new StoreError(
     `this primary is of an earlier time (term ${noted}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
-    "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations.md",
+    "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations/alerts-redis.md",
   );
 }

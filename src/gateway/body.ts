@@ -72,7 +72,7 @@ export async function readJson(
   await undefined;
   // `close` may have been emitted while the key was looked up, and is not emitted again.
   if (req.destroyed) return { outcome: "client_gone" };
-  // A body that is complete needs no memory budget, so it passes while incomplete bodies use the budget up. Decision 0026.
+  // A body that is complete needs no memory budget, so it passes while incomplete bodies use the budget up. Decision 0020.
   if (contentLength !== undefined && contentLength > 0 && req.readableLength === contentLength) {
     if (contentLength > SMALL_BODY_BYTES) owner.onRead(req.socket, contentLength);
     return parseBytes(req.read() as Buffer);

@@ -11,7 +11,7 @@ export interface Exchange {
   readonly res: ServerResponse;
   /** The gateway's own id: names the request in the store, in the ledger, in the log and for the upstream. */
   readonly requestId: string;
-  /** The id in the response: the client's own X-Request-Id if it is well-formed, else `requestId`. Decision 0024. */
+  /** The id in the response: the client's own X-Request-Id if it is well-formed, else `requestId`. Decision 0012. */
   shownId: string;
   /** Undefined without tracing. */
   trace?: RequestTrace | undefined;

@@ -35,7 +35,7 @@ export interface CachedRefusal {
 
 /**
  * Keys over their rate limit. A key that goes on sending is refused from memory, for at most a second and never longer
- * than its window is full. Decision 0022.
+ * than its window is full. Decision 0002.
  */
 export function createOverLimitCache(nowMs: () => number = () => performance.now()) {
   const keys = new Map<string, OverLimit>();

@@ -109,7 +109,7 @@ export class RequestLifecycle {
     return this.#gateway.isDraining() && !this.#connections.hasPipelinedResponse(res);
   }
 
-  /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0026. */
+  /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0020. */
   readonly #atTickEnd = atTickEnd<Decided>((decided) => {
     const { bodyRead } = this.#gateway;
     for (const { exchange, answer, close } of decided) {

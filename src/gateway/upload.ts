@@ -9,7 +9,7 @@ import { uploadRefusal } from "./upstream-refusals.ts";
 /**
  * POST /upload. An upload costs this process 2 to 3 MB of memory while it streams, whatever its size (decision 0025), and
  * nothing of it is stored. Uploads in progress are limited per key (`server.uploads_per_key`) and in total
- * (`upstream.upload_connections`, 128 by default), so that together they cost about the latter times 3 MB. Decision 0038.
+ * (`upstream.upload_connections`, 128 by default), so that together they cost about the latter times 3 MB. Decision 0025.
  */
 export class Uploads {
   /** Uploads in progress by key id; keys without any are absent. */

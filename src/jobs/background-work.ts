@@ -15,10 +15,9 @@ import { createRollup } from "./rollup-work.ts";
 import { createSurvey } from "./survey.ts";
 import { verifyArchiveBeside, verifyBeside } from "./verify-beside.ts";
 
-/** A sweeper's lease lasts as long as an upstream poll may take, plus the time that the poll may wait in the queue. */
+/** Added to the longest upstream poll: its time in the queue. */
 const SWEEP_LEASE_SLACK_MS = 15_000;
 
-/** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
   store: RedisEndpoint & {
     ledgerCheckIntervalMs: number;
@@ -29,7 +28,6 @@ interface WorkSettings extends SweepSettings {
   upstream: { totalTimeoutMs: number };
 }
 
-/** The background work of a gateway, done by one of its processes: sweeper, check of the ledger, survey, archive, usage. */
 export function createWork(options: {
   connection: Connection;
   store: Store;
@@ -81,7 +79,6 @@ export function createWork(options: {
       archive.start();
       rollup.start();
     },
-    /** The settings have changed: the current wait is as long as the old interval. */
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
       const parts = [sweeper, ledgerCheck, survey, redisFigures, archive, rollup];

@@ -1,20 +1,13 @@
 import type { HourlyRefusals } from "../operations/accounts/refusals.ts";
 import type { Logger } from "../telemetry/log.ts";
 
-/** Combinations of key, reason and hour that are counted between two writes. Keys that are refused often are among the first. */
 const PAIRS_MAX = 1000;
 const FLUSH_EVERY_MS = 5000;
 const HOUR_MS = 3_600_000;
 
-/**
- * Counts refusals of known keys in memory and adds them to the store every few seconds: a refusal itself writes
- * nothing. While the store is away they wait; what comes beyond the bound is not counted.
- * @param options.add adds counts to those of all gateways
- * @param options.usable false while the store is away
- */
+/** Counts refusals in memory and adds them to the store every few seconds, so that a refusal writes nothing. */
 export function createRefusalCounts(options: {
   add(counts: HourlyRefusals[]): Promise<void>;
-  /** The store's clock, Unix ms. */
   nowMs(): number;
   usable(): boolean;
   log: Logger;
@@ -26,7 +19,7 @@ export function createRefusalCounts(options: {
     if (pairs.size === 0 || !options.usable()) return;
     const counts = [...pairs.values()];
     pairs = new Map();
-    // Not tried again: it may have counted, and twice is worse than not at all.
+    // Not repeated: a second write could count twice.
     await options
       .add(counts)
       .catch((error: unknown) => options.log.debug({ err: error }, "refusals not counted"));
@@ -34,7 +27,6 @@ export function createRefusalCounts(options: {
 
   let timer: NodeJS.Timeout | undefined;
   return {
-    /** Counts one refusal; `outcome` is the name in the error table. */
     count(keyId: string, accountId: string, outcome: string): void {
       const atMs = options.nowMs();
       const pair = `${keyId} ${outcome} ${Math.floor(atMs / HOUR_MS)}`;
@@ -48,7 +40,6 @@ export function createRefusalCounts(options: {
         current = flush();
       }, FLUSH_EVERY_MS).unref();
     },
-    /** Writes what is left. */
     async stop(): Promise<void> {
       clearInterval(timer);
       await current;

@@ -6,23 +6,14 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
 const LOGGED_MAX = 20;
-/** How often a gateway looks whether it is its turn. */
 const LOOK_EVERY_MS = 10_000;
-/**
- * A gateway looks first after this share of the interval: in its first minutes its code is not compiled and its memory of keys is empty, so
- * a check costs its customers most.
- */
+/** Later than the start, when code is not compiled and caches are empty. */
 const FIRST_LOOK = 1 / 12;
 const FIRST_LOOK_MAX_MS = 3_600_000;
 
 /**
- * Verifies the ledger every so often, in one of all gateways at a time, and shows the result as a metric. A violation
- * is a bug or a change of the store by hand: it is logged as an error, and changes nothing.
- * @param options.publish lets the other gateways report it too
- * @param options.turn whether it is this gateway's turn
- * @param options.verify checks all invariants, until the signal ends it
- * @param options.verifyArchive compares the archive with the store, where there is one, after the ledger
- * @param options.intervalMs between two checks, over all gateways; 0 turns them off
+ * Verifies the ledger in one gateway at a time and publishes the result. A violation is logged and changes nothing. @param
+ * options.intervalMs over all gateways; 0 for none
  */
 export function createLedgerCheck(options: {
   turn(intervalMs: number): Promise<boolean>;
@@ -50,7 +41,7 @@ export function createLedgerCheck(options: {
     for (const violation of result.violations.slice(0, LOGGED_MAX))
       log.error(violation, "the ledger does not balance");
     if (unread) {
-      // The figures of a part would look like those of a ledger that has shrunk.
+      // Numbers of a part would look like a smaller ledger.
       metrics.ledgerCheckFailures.inc();
       log.warn({ ...unread, accounts, entries }, "the ledger could not be verified as a whole");
       return;
@@ -62,7 +53,6 @@ export function createLedgerCheck(options: {
     await options.publish(report);
   }
 
-  /** What is wrong with the archive; nothing if it could not be compared as a whole, whose lag says why. */
   async function checkArchive(): Promise<Pick<LedgerReport, "archiveViolations">> {
     try {
       const result = await options.verifyArchive?.(ending.signal);
@@ -87,7 +77,7 @@ export function createLedgerCheck(options: {
       current = check()
         .catch((error: unknown) => {
           if (ending.signal.aborted) return;
-          // While the store is away its breaker says so, and the next look is in some seconds.
+          // The breaker reports an unavailable store; the next attempt follows soon.
           const isAway = error instanceof GatewayError && error.refusal.name === "store_unavailable";
           if (isAway) log.debug("the ledger is not verified while the store is away");
           else log.warn({ err: error }, "the ledger could not be verified");
@@ -109,7 +99,6 @@ export function createLedgerCheck(options: {
   };
 }
 
-/** Every gateway shows what the latest check found, not only the one whose turn it was. */
 export function showLedger(
   metrics: Metrics,
   { atMs, violations, credits, archiveViolations }: LedgerReport,

@@ -5,10 +5,8 @@ import { createWriteWatch } from "../redis/write-watch.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
-/** Exists until the next round of any gateway is due. */
 const TURN = "tg:rollup-turn";
 const ROUND_EVERY_MS = 1000;
-/** Calls for one partition in a round: the others come in between. */
 const SLICES_MAX = 40;
 
 interface RollupOptions {
@@ -18,15 +16,13 @@ interface RollupOptions {
 }
 
 /**
- * Rolls the ledger up into usage, about once a second by one of all gateways. Whose turn it is only saves work: two that do it
- * at a time count nothing twice. Decision 0054.
+ * Rolls the ledger up into usage about once a second. The lease only saves work: two gateways count nothing twice. Decision
+ * 0054.
  */
 export function createRollup({ connection, metrics, log }: RollupOptions) {
   const ending = new AbortController();
-  /** Partitions whose ledger is not accounted for, and by how many entries. */
   const unexplained = new Map<number, number>();
   const watch = createWriteWatch();
-  /** A call of the last look failed, so not all is counted. */
   let failed = false;
   let timer: NodeJS.Timeout | undefined;
   let current: Promise<void> = Promise.resolve();
@@ -42,14 +38,13 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     if (entries !== 0 && unexplained.get(partition) !== entries)
       log.error(
         { partition, entries },
-        "usage does not account for all entries of a ledger; see docs/operations.md",
+        "usage does not account for all entries of a ledger; see TollgateUsageDrift in docs/operations/alerts-ledger.md",
       );
     if (entries === 0) unexplained.delete(partition);
     else unexplained.set(partition, entries);
     metrics.usageUnexplained.set([...unexplained.values()].reduce((sum, each) => sum + Math.abs(each), 0));
   }
 
-  /** All partitions once. @returns whether there is more to count */
   async function round(partitions = usablePartitions(connection)): Promise<boolean> {
     const first = Math.floor(Math.random() * partitions.length);
     let more = false;
@@ -58,7 +53,7 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
       try {
         more = (await one(partition)) || more;
       } catch (error) {
-        // Others may be on another primary.
+        // Other partitions may be on another primary.
         log.debug({ err: error, partition }, "rolling up usage was interrupted");
         failed = true;
       }
@@ -66,7 +61,6 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     return more;
   }
 
-  /** Counts what is new on primaries that may have something. If it is the turn of another gateway, that one counts it. */
   async function look(): Promise<void> {
     const byPrimary = Map.groupBy(usablePartitions(connection), connection.of);
     const looked: (() => void)[] = [];
@@ -97,7 +91,6 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
 
   return {
     start: schedule,
-    /** One round now; for tests and tools. */
     round,
     async stop(): Promise<void> {
       ending.abort();

@@ -4,15 +4,10 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { showLedger } from "./regular-check.ts";
 
-/** How often one of all gateways counts, and how often each looks at what was counted last. */
 const COUNT_EVERY_MS = 10_000;
 const LOOK_EVERY_MIN_MS = 5000;
 
-/**
- * Shows what is true of the store as a whole: open requests by age, overdue work, the last check of the ledger. One
- * gateway counts at a time, all show the same; off the way of any request. Decision 0016.
- * @param options.sweepIntervalMs looks no more often than the sweeper does
- */
+/** Shows open requests by age, overdue work and the last ledger check. One gateway counts for all. Decision 0016. */
 export function createSurvey(options: {
   surveys: Surveys;
   sweepIntervalMs(): number;
@@ -24,7 +19,7 @@ export function createSurvey(options: {
   let stopped = false;
   let current: Promise<void> = Promise.resolve();
   let shownMs = Number.NEGATIVE_INFINITY;
-  /** When a survey was seen that was not seen before, by a clock that no step of the store's or of this machine's changes. */
+  /** By a monotonic clock. */
   let newestMs = performance.now();
   let newestAtMs = 0;
 
@@ -40,10 +35,7 @@ export function createSurvey(options: {
     }
   }
 
-  /**
-   * Counts if it is this gateway's turn, else reads what another has counted. Where no turn can be taken, since Redis is full or
-   * the primary that has the turns is away, each gateway counts for itself: now the figures matter most.
-   */
+  /** If no lease can be taken (Redis is full or unavailable), each gateway counts for itself. */
   async function count(): Promise<Survey | undefined> {
     try {
       if (!(await surveys.turn(COUNT_EVERY_MS))) return await surveys.latest();
@@ -64,7 +56,6 @@ export function createSurvey(options: {
     showSurvey(metrics, survey);
   }
 
-  /** Removes figures that are out of date. */
   function forget(): void {
     for (const gauge of [metrics.openRequests, metrics.openRequestsOldest]) gauge.reset();
     metrics.sweeperLag.remove();
@@ -84,7 +75,6 @@ export function createSurvey(options: {
 
   return {
     start: (): void => schedule(options.sweepIntervalMs()),
-    /** One look now; for tests. */
     look,
     async stop(): Promise<void> {
       stopped = true;

@@ -6,19 +6,14 @@ import type { TierCounter, TierCounts } from "../operations/keys/tier-counts.ts"
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
-/** How often one of all gateways sums, and each reads the sum. */
 const LOOK_EVERY_MS = 5000;
 
 export type TierUse = ReturnType<typeof createTierUse>;
 
-/**
- * How many keys use each tier, known in memory, so that a changed configuration is judged at once. Says when keys use a tier
- * that the configuration does not name. Decision 0053.
- */
+/** Keys by tier, in memory, so that a reload is judged at once. Decision 0015. */
 export function createTierUse(options: {
   counter: TierCounter;
   config(): Config;
-  /** The config file, for messages. */
   file: string;
   metrics: Metrics;
   log: Logger;
@@ -36,13 +31,12 @@ export function createTierUse(options: {
     report();
   }
 
-  /** A gateway that started while a primary was away knows less than others, whose sum stays. */
+  /** A gateway that started while a primary was unavailable knows less than others, whose sum stays. */
   async function publish(): Promise<void> {
     const [sum, before] = [await counter.sum(), await counter.latest()];
     if (!before || sum.unread <= before.unread) await counter.publish(sum);
   }
 
-  /** Says it once per change of what is missing, or of the counts. */
   function report(): void {
     if (!latest) return;
     const { tiers } = config();
@@ -77,14 +71,9 @@ export function createTierUse(options: {
 
   return {
     start: (): void => schedule(0),
-    /** One look now; for tests. */
     look,
-    /** Keys by tier as far as they are known, for `/config`; null before the first look. */
     known: (): TierCounts | null => latest ?? null,
-    /**
-     * Tiers that `next` drops although keys use them. What is not known refuses nothing: a primary that is away must not keep a
-     * configuration back. It is said in the log.
-     */
+    /** Tiers in use that `next` drops. Unknown numbers refuse nothing. */
     refuses(next: Config, before: Config): ConfigProblem[] {
       const dropped = Object.keys(before.tiers).filter((tier) => !Object.hasOwn(next.tiers, tier));
       if (dropped.length === 0) return [];

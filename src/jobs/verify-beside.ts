@@ -9,17 +9,12 @@ import { StoreError } from "../redis/reasons.ts";
 import { storedFacts } from "../redis/store-facts.ts";
 
 const COMMAND_TIMEOUT_MS = 10_000;
-/** A statement of the archive: a page of a large table, on a slow disk. */
 const STATEMENT_MS = 60_000;
-/** Rests so many times as long as it has worked, so that a core has three quarters of its time for requests. */
+/** A core has three quarters of its time for requests. */
 const REST_TIMES = 3;
 const REST_MAX_MS = 200;
 
-/**
- * Verifies the ledger in the process of a gateway: page by page with rests in between, on a connection of its own, so that no request
- * waits behind its replies, and with bounded memory. Decision 0064.
- * @param signal ends it
- */
+/** Verifies in the gateway's process, page by page with rests, on a separate connection. Decision 0064. */
 export const verifyBeside = (
   endpoint: RedisEndpoint,
   signal: AbortSignal,
@@ -27,7 +22,6 @@ export const verifyBeside = (
 ): Promise<Verification> =>
   withNodes(endpoint, signal, (nodes) => verifyLedger(nodes, { here, rest: restsOf(signal) }));
 
-/** The same for the archive. */
 export async function verifyArchiveBeside(
   endpoint: RedisEndpoint,
   archiveUrl: string,
@@ -58,7 +52,7 @@ async function withNodes<T>(
   signal.addEventListener("abort", close, { once: true });
   try {
     signal.throwIfAborted();
-    // A reader that meets a new store fixes its partitions: a Redis that has lost its data would be one.
+    // A new reader fixes the partitions of an empty store: this one may have lost its data.
     if ((await storedFacts(nodes)).id === undefined)
       throw new StoreError("Redis is empty", "bring back this Redis with its data");
     return await work(nodes);
@@ -68,7 +62,6 @@ async function withNodes<T>(
   }
 }
 
-/** Waits for as long as the work since the last rest allows. */
 function restsOf(signal: AbortSignal): () => Promise<void> {
   let sinceMs = performance.now();
   return async () => {

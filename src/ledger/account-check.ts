@@ -11,24 +11,20 @@ import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.
 import { readStill } from "./read-still.ts";
 import type { Run } from "./verify-run.ts";
 
-/** References, or slots of an account, that are read at a time: less than a millisecond of Redis. */
 const PAGE = 500;
-/** An account that is credited faster than its references are read is compared by their number alone. */
+/** Then only the number of references is compared. */
 const REFERENCE_TRIES_MAX = 5;
-/** How often the holds of an account that does not stand still are added up, where its partition has too many for one instant. */
 const HELD_TRIES_MAX = 5;
-/** Slots that an account misses are looked for again, since GATHER may be adding them. */
+/** GATHER may be adding missing slots. */
 const GATHER_TRIES_MAX = 4;
 const GATHER_MS = 500;
-/** Missing slots of an account that are named. */
 const MISSING_MAX = 1000;
 
-/** Adds entries of the partition to the fold. */
 type Add = (part: LedgerPart) => Promise<void>;
 
 /**
- * Compares an account with the ledger, while both change: its numbers and its first keys as they are at one instant, the other
- * keys slice by slice, each as it is at another instant, with the ledger up to that instant. Invariants 1, 3 and 4. Decision 0064.
+ * Compares an account with the ledger while both change, at one instant or slice by slice. Invariants 1, 3 and 4. Decision
+ * 0064.
  */
 export async function checkAccount(run: Run, place: AccountPlace, add: Add): Promise<void> {
   const { fold, accountId, report } = place;
@@ -56,7 +52,7 @@ export async function checkAccount(run: Run, place: AccountPlace, add: Add): Pro
   await checkAccountSlots(run, place, slots, first, slice);
 }
 
-/** Of a reading of the ledger that is not its first: only whether the bound requests of an account were charged. */
+/** For later readings of a large ledger: only the charges of bound requests. */
 export async function checkCharges(run: Run, place: AccountPlace, add: Add): Promise<void> {
   const { fold, accountId, report } = place;
   let from: SlicePlace | undefined = FIRST_SLICE;
@@ -71,10 +67,7 @@ export async function checkCharges(run: Run, place: AccountPlace, add: Add): Pro
   }
 }
 
-/**
- * Reads a slice of an account at one instant, however fast it changes; traffic goes on meanwhile. The ledger up to that instant
- * is added to the fold.
- */
+/** Reads a slice at one instant and the ledger up to it. */
 export async function takeSlice(
   run: Pick<Run, "step">,
   { redis, partition, accountId, fold }: AccountPlace,
@@ -90,7 +83,6 @@ export async function takeSlice(
   }
 }
 
-/** The first slice, and what was credited under the references of its instant; undefined if that is not known. */
 async function readFirst(run: Run, place: AccountPlace, add: Add) {
   for (let tries = 1; ; tries++) {
     const first = await takeSlice(run, place, add);
@@ -100,10 +92,8 @@ async function readFirst(run: Run, place: AccountPlace, add: Add) {
 }
 
 /**
- * The credits of grants under an account's references at the instant of a snapshot, read afterwards in pages. References are added,
- * and, with an archive, forgotten after 400 days; a scan returns every reference that exists from its beginning to its end. A scan that returns
- * as many as the snapshot counted has therefore found the same ones.
- * @returns undefined if references were added or forgotten since
+ * Credits of grants under an account's references at the instant of a snapshot. A scan that finds as many as the snapshot
+ * counted found the same ones. @returns undefined if references changed since
  */
 export async function sumReferences(
   run: Pick<Run, "step">,
@@ -114,7 +104,7 @@ export async function sumReferences(
   const parts = partsOf(counted);
   let [found, sum] = [0, 0];
   for (let part = 0; part < parts; part++) {
-    /** A scan may show one twice. */
+    /** A scan may return one twice. */
     const seen = createCharges({ part, parts });
     let cursor = "0";
     do {
@@ -123,7 +113,7 @@ export async function sumReferences(
       for (let at = 0; at + 1 < page.length; at += 2) {
         const reference = page[at] ?? "";
         if (!seen.concerns(reference) || seen.get(reference) !== undefined) continue;
-        // Those of adjustments and refunds are no numbers.
+        // References of adjustments and refunds have no number.
         const credits = Number(page[at + 1]) || 0;
         seen.set(reference, credits);
         sum += credits;
@@ -135,7 +125,6 @@ export async function sumReferences(
   return found === counted ? sum : undefined;
 }
 
-/** @param referenced credits under its references at that instant; undefined if that is not known */
 function checkNumbers(
   { accountId, report }: AccountPlace,
   { account, references, checkpoint }: AccountSnapshot,
@@ -168,16 +157,12 @@ function checkNumbers(
   if (held > balance) complain("held", `${held} held of a balance of ${balance}`);
 }
 
-/** What each admission, charge and end of a hold changes. */
 const stateOf = ({ account }: AccountSnapshot): string =>
   `${account.held} ${account.total_requests} ${account.last_entry}`;
 
 /**
- * What an account holds is what its holds add up to. Of slices that are an instant of their own each, the sum proves nothing if
- * the account has changed in between: then HOLDING adds up the holds at one instant. If the partition has too many, they are added
- * up slice by slice until the account has stood still; twice before anything is reported, since one request may come as another
- * one goes.
- * @param stray credits of holds that HOLDING does not count
+ * Compares `held` with the sum of holds. If the account changed between slices, HOLDING adds up at one instant, or slices are
+ * added up until two agree. @param stray credits of holds that HOLDING does not count
  */
 async function checkHeld(run: Run, place: AccountPlace, add: Add, stray: number): Promise<void> {
   const reply = await scriptsOf(place.redis).run(holding, place);
@@ -197,7 +182,7 @@ function compareHeld({ accountId, report }: AccountPlace, held: number, holds: n
   if (held !== holds) report("held", accountId, `stored ${held}, its open holds make ${holds}`);
 }
 
-/** The holds of an account, slice by slice; undefined if it has not stood still. */
+/** @returns undefined if the account changed meanwhile */
 async function addUpHolds(run: Run, place: AccountPlace, add: Add) {
   const first = await takeSlice(run, place, add);
   let [slice, holds] = [first, 0];
@@ -211,11 +196,9 @@ async function addUpHolds(run: Run, place: AccountPlace, add: Add) {
   }
 }
 
-/** What the slices have of the slots of an account itself. */
 interface AccountSlots {
-  /** Requests in slots of its keys that have one of the account, too. */
   shared: number;
-  /** Those that have none, though the account has limits over all its keys. */
+  /** Requests without an account slot although the account has limits. */
   missing: { id: string; keyId: string }[];
 }
 
@@ -230,7 +213,6 @@ function addSlots(slots: AccountSlots, { account, keys }: AccountSnapshot): void
     }
 }
 
-/** The slots of an account with limits over all its keys are those of its keys; others have none of their own. */
 async function checkAccountSlots(
   run: Run,
   place: AccountPlace,
@@ -269,7 +251,6 @@ async function checkAccountSlots(
   }
 }
 
-/** Open requests with a slot of their key and none of their account, also after GATHER may have come to them. */
 async function stillMissing({ redis, partition, accountId }: AccountPlace, missing: AccountSlots["missing"]) {
   const { account, slots } = accountNames(partition, accountId);
   let left = missing;

@@ -16,10 +16,9 @@ import {
 } from "./usage-records.ts";
 
 const DAY_MS = 86_400_000;
-/** As long as ROLLUP keeps a month after its end. */
 const KEPT_MS = 400 * DAY_MS;
 
-/** Which usage of an account is asked for. Days are by UTC, such as 2026-10-31, both inclusive. */
+/** Days are by UTC, such as 2026-10-31, both inclusive. */
 export interface AccountUsageQuery {
   accountId: string;
   from?: string | undefined;
@@ -28,26 +27,24 @@ export interface AccountUsageQuery {
 }
 
 interface AccountUsage {
-  /** In the order of the groups. A key for which there was no room is `*`. */
+  /** Key `*`: further keys together. */
   rows: UsageRow[];
   source: "archive" | "redis";
-  /** Charges and refunds before it are not counted; undefined if all that were asked for are. Unix ms. */
+  /** Unix ms; undefined if no requested charge is older. */
   sinceMs: number | undefined;
-  /** The same of completed and failed tasks. */
+  /** Like `sinceMs`, for tasks. */
   endedSinceMs: number | undefined;
 }
 
-/** What is read of the archive. @throws OperatorError `unavailable` while it cannot be used */
+/** @throws OperatorError `unavailable` while the archive cannot be used */
 export interface ArchivedUsage {
   usage(selection: AccountUsageQuery): Promise<UsageRow[]>;
-  /** When the newest entry that it has of a partition was made, Unix ms; undefined for none. */
   copiedUntilMs(partition: number): Promise<number | undefined>;
 }
 
 /**
- * An account's usage: from the archive with the latest days from Redis, else from Redis alone, where ROLLUP keeps it by day. Both are
- * about a second behind. What it reads depends on days, endpoints and keys, and not on how many entries there are.
- * @throws OperatorError for an unknown account and for days in the wrong order
+ * Usage from the archive and, for the latest days, from Redis. Cost depends on days, endpoints and keys, not on entries.
+ * @throws OperatorError
  */
 export async function accountUsage(
   nodes: RedisNodes,
@@ -86,14 +83,12 @@ interface Place {
   nowMs: number;
 }
 
-/** From when on Redis has all usage of a partition, Unix ms. */
 async function sinceOf({ redis, partition, nowMs }: Place): Promise<{ entriesMs: number; endedMs: number }> {
   const keptMs = dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
   const rolled = (await rolledSince(redis, partition)) ?? { entriesMs: nowMs, endedMs: nowMs };
   return { entriesMs: Math.max(keptMs, rolled.entriesMs), endedMs: Math.max(keptMs, rolled.endedMs) };
 }
 
-/** Days that the archive has whole from the archive, the days after from Redis, where Redis has them whole. */
 async function fromBoth(
   place: Place,
   query: AccountUsageQuery,
@@ -101,7 +96,7 @@ async function fromBoth(
   archive: ArchivedUsage,
 ): Promise<UsageRow[]> {
   const copiedMs = Math.min(await archive.copiedUntilMs(place.partition).then((ms) => ms ?? 0), place.nowMs);
-  // A day more: completed tasks are copied after the charges, and clocks may differ.
+  // One more day: tasks are copied after charges, and clocks may differ.
   const first = dayText(Math.max(0, copiedMs - DAY_MS));
   const isInRedis = Math.max(since.entriesMs, since.endedMs) <= dayStartMs(first);
   if (!isInRedis) return archive.usage(query);
@@ -114,7 +109,6 @@ async function fromBoth(
   return rows.all();
 }
 
-/** Adds what ROLLUP has counted. */
 async function addRollups(
   rows: ReturnType<typeof createUsageRows>,
   { redis, partition, nowMs }: Place,
@@ -134,10 +128,9 @@ async function addRollups(
   }
 }
 
-/** The months of these days that Redis may have, oldest first. */
 function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
   const oldest = dayText(nowMs - KEPT_MS).slice(0, 7);
-  // A day ahead: another server's clock may be in the next month.
+  // One more day: another server's clock may be in the next month.
   const newest = dayText(nowMs + DAY_MS).slice(0, 7);
   const first = from && from.slice(0, 7) > oldest ? from.slice(0, 7) : oldest;
   const last = to && to.slice(0, 7) < newest ? to.slice(0, 7) : newest;
@@ -151,19 +144,17 @@ function nextMonth(month: string): string {
   return dayText(Date.UTC(year, number, 1)).slice(0, 7);
 }
 
-/** @throws the error, unless it says that the archive is away */
 function unlessAway(error: unknown): undefined {
   if (error instanceof OperatorError && error.code === "unavailable") return undefined;
   throw error;
 }
 
-/** What all accounts used on one UTC day. Credits are whole and positive; `adjusted` is negative downwards. */
+/** Credits are whole and positive; `adjusted` may be negative. */
 interface DayOfMoney extends UsageNumbers {
-  /** As 2030-01-31. */
   day: string;
 }
 
-/** What all accounts used, by UTC day, oldest first; days without anything are left out. Both days inclusive. */
+/** Oldest first, days without usage left out. Both days inclusive. */
 export async function moneyByDay(
   nodes: RedisNodes,
   from: string,
@@ -175,7 +166,7 @@ export async function moneyByDay(
   return { days: shown.map(([day, numbers]) => ({ day, ...numbers })), unread };
 }
 
-/** The money of the whole gateway: of this UTC day and of this UTC month, by the store's clock. */
+/** This UTC day and month, by the store's clock. */
 export async function moneyNow(
   nodes: RedisNodes,
 ): Promise<{ today: UsageNumbers; month: UsageNumbers; unread: Unread | undefined }> {

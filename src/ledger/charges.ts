@@ -1,30 +1,24 @@
 import { hash } from "node:crypto";
 
-/** Charges in one table. A ledger with more is read several times, each time with the charges of a part of its requests. */
 const CHARGES_AT_ONCE = 250_000;
 
 /**
- * What requests were charged, in some 40 bytes each, however long their ids are: of an id there are 64 bits of its SHA-1.
- * Two of a million requests have the same with a probability of 1 in 30 million.
+ * Charges by request, some 40 bytes each: 64 bits of the id's SHA-1. Two of a million collide with a probability of 1 in 30
+ * million.
  */
 export interface Charges {
-  /** Whether this request is in this part. */
   concerns(requestId: string): boolean;
-  /** Credits; negative once refunded. Undefined if it was not charged. */
+  /** Credits; negative once refunded. Undefined if not charged. */
   get(requestId: string): number | undefined;
   set(requestId: string, credits: number): void;
 }
 
-/**
- * @param options.part one of `parts`, from 0: only the requests that fall to it
- */
 export function createCharges({ part = 0, parts = 1 } = {}): Charges {
   let size = 1024;
   let count = 0;
   let digests = new BigUint64Array(size);
   let credits = new Float64Array(size);
 
-  /** Where this digest is, or its free place. */
   function placeOf(digest: bigint): number {
     let at = Number(digest & BigInt(size - 1));
     while (digests[at] !== 0n && digests[at] !== digest) at = (at + 1) % size;
@@ -65,9 +59,7 @@ export function createCharges({ part = 0, parts = 1 } = {}): Charges {
 
 const sha1 = (text: string): Buffer => hash("sha1", text, "buffer");
 
-/** 0 stands for a free place. */
 const digestOf = (requestId: string): bigint => sha1(requestId).readBigUInt64BE(0) || 1n;
 
-/** In how many parts a ledger of so many entries is read. */
 export const partsOf = (entries: number, chargesAtOnce = CHARGES_AT_ONCE): number =>
   Math.max(1, Math.ceil(entries / chargesAtOnce));

@@ -8,36 +8,28 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { type PartitionReads, readsOfMost } from "../redis/partition-reads.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 
-/** The highest sequence number of a stream id's millisecond. */
 const STREAM_SEQUENCE_MAX = "18446744073709551615";
 
-/** How far an export has come: partition to the id of the last entry that was read there. */
 export type LedgerCursor = Map<number, string>;
 
-/** Which entries an export is about. */
 interface LedgerSelection {
   accountId?: string | undefined;
-  /** Posted at or after this, Unix ms by the ledger's own order. Counts where the cursor says nothing yet. */
+  /** Used where the cursor has no entry. */
   sinceMs?: number | undefined;
-  /** Posted before this. */
   untilMs?: number | undefined;
 }
 
-/** Entries of one partition that follow each other; the cursor stands behind the last of them. */
 export interface LedgerPage {
   partition: number;
   partitions: number;
-  /** Entries that were read; those of other accounts are not among `entries`. */
+  /** Includes entries of other accounts. */
   read: number;
   entries: LedgerEntry[];
 }
 
 /**
- * All entries after a cursor, by partition and then by time, a page at a time; moves the cursor along. What is posted
- * meanwhile comes with this run or the next, and never twice: ids of a partition only grow, also when the store's
- * clock steps back. A span of time is therefore one of ids, so that spans side by side have each entry once.
- * @param reads may go on without the servers that are away: the cursor stays where it is in their partitions
- * @throws OperatorError for a cursor of another store
+ * All entries after a cursor, by partition and time, once: ids of a partition only grow, whatever the clock does. Moves the
+ * cursor. @param reads may skip unavailable servers; their cursors stay @throws OperatorError for a cursor of another store
  */
 export async function* exportLedger(
   nodes: RedisNodes,
@@ -70,7 +62,6 @@ const TRIMMED_SINCE =
   "entries after the cursor have left Redis for the archive; take them from there, and export anew with --since the time up to " +
   "which you have them";
 
-/** Where the entry of a cursor is: in the ledger or last of those that left it, before others that left it, or nowhere. */
 async function placeOf(
   redis: Redis,
   partition: number,
@@ -83,11 +74,7 @@ async function placeOf(
   return isLater(streamId, lastEntry) ? "ahead" : "left";
 }
 
-/**
- * From when on Redis has all ledger entries, Unix ms; 0 if none has left. Earlier ones are in the archive. Partitions whose
- * servers are away do not count.
- * @param accountId only its partition
- */
+/** When the oldest entry in Redis was made, Unix ms; 0 if none has left. @param accountId only its partition */
 export async function completeSinceMs(
   nodes: RedisNodes,
   accountId: string | undefined,
@@ -104,7 +91,7 @@ export async function completeSinceMs(
   return sinceMs;
 }
 
-/** A ledger only grows at its end, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
+/** A ledger without the cursor's entry is another one, or an older copy. */
 async function requireReached(
   reads: PartitionReads,
   cursor: LedgerCursor,
@@ -112,7 +99,6 @@ async function requireReached(
 ): Promise<void> {
   for (const [partition, streamId] of cursor) {
     if (streamId === LEDGER_START) continue;
-    // Of a server that is away it is not known, and nothing is read there either.
     const where =
       partition < partitions
         ? await reads.at(partition, (redis) => placeOf(redis, partition, streamId))
@@ -126,12 +112,10 @@ async function requireReached(
   }
 }
 
-/** A cursor as text, such as `3:1766312345678-0,9:1766312345999-1`. */
 export function formatCursor(cursor: LedgerCursor): string {
   return [...cursor].map(([partition, streamId]) => `${partition}:${streamId}`).join(",");
 }
 
-/** Reads a cursor; undefined if it is none. */
 export function parseCursor(text: string): LedgerCursor | undefined {
   const cursor: LedgerCursor = new Map();
   if (text === "") return cursor;

@@ -5,7 +5,7 @@ import { kindOf, LEDGER_START, type LedgerEntry, UNMETERED } from "../records/le
 import type { RequestRecord } from "../records/records.ts";
 import { type Charges, createCharges } from "./charges.ts";
 
-/** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
+/** Names of violations: the invariants of docs/ARCHITECTURE.md. */
 export type Invariant =
   | "chain"
   | "balance"
@@ -18,12 +18,9 @@ export type Invariant =
   | "window"
   | "day_count"
   | "accounts"
-  /** An entry that the store had confirmed, and has no more. */
   | "lost"
-  /** Archive and store differ. */
   | "archive";
 
-/** One broken promise, in the words in which it is printed. */
 interface Violation {
   invariant: Invariant;
   account_id: string;
@@ -33,19 +30,14 @@ interface Violation {
 
 export type Report = (invariant: Invariant, accountId: string, message: string, requestId?: string) => void;
 
-/** Violations that are listed; the others are counted. */
 const VIOLATIONS_MAX = 1000;
 
-/** What a verification has found. */
 export interface Findings {
-  /** Whether everything could be read, and is right. */
   ok: boolean;
   violations: Violation[];
-  /** Violations beyond the bound of the list. */
   unlisted?: number;
 }
 
-/** Adds what is reported to `findings`. */
 export const reportInto =
   (findings: Findings): Report =>
   (invariant, accountId, message, requestId) => {
@@ -58,48 +50,37 @@ export const reportInto =
     findings.violations.push({ invariant, account_id: accountId, ...request, message });
   };
 
-/** What the ledger says of one account so far. */
 export interface AccountFold {
   entries: number;
   balance: number;
   recharged: number;
   consumed: number;
   refunded: number;
-  /** By hand; those downwards are negative. */
+  /** Adjustments; negative downwards. */
   adjusted: number;
-  /** Credits granted under a reference, and how many entries have one. */
   referenced: number;
   references: number;
-  /** Id of the last entry; empty before the first. */
   last: string;
 }
 
 const DAY_MS = 86_400_000;
-/** The day by UTC that a moment lies in, as days since 1970. @param atMs Unix ms, or as stored */
 export const dayOf = (atMs: string | number): number => Math.floor(Number(atMs) / DAY_MS);
 
-/**
- * The ledger of one partition, read from its beginning up to `lastId`. The fold of an account whose older entries have left
- * the ledger begins with its checkpoint.
- */
+/** State of a partition's ledger, read up to `lastId`. Trimmed accounts begin with their checkpoint. */
 export interface LedgerFold {
   lastId: string;
   accounts: Map<string, AccountFold>;
-  /** Account id to the credits of charges that have left the ledger and were not refunded by then. */
+  /** Trimmed charges that were not refunded, by account. */
   left: Map<string, number>;
-  /** Account id to the refunds of such charges; the readings of one ledger share it, since they share the credits. */
+  /** Refunds of trimmed charges, shared by all readings of a ledger. */
   refundsOfLeft: Map<string, { streamId: string; amount: number }[]>;
   charges: Charges;
-  /** Whether this is the first reading, or the only one. The others look at the charges of further requests alone. */
+  /** Later readings check only the charges of further requests. */
   isFirst: boolean;
-  /** Key id to the charged requests of its latest day that are known to count there. */
   daily: Map<string, { day: number; count: number }>;
 }
 
-/**
- * @param part of the ledger's requests, from 0
- * @param refundsOfLeft that of the earlier readings of the same ledger
- */
+/** @param refundsOfLeft from earlier readings of the same ledger */
 export const emptyFold = (
   part = 0,
   parts = 1,
@@ -114,7 +95,6 @@ export const emptyFold = (
   daily: new Map(),
 });
 
-/** What a later reading finds again. */
 const FOUND_BEFORE: Report = () => undefined;
 
 export const emptyAccount = (): AccountFold => ({
@@ -129,23 +109,19 @@ export const emptyAccount = (): AccountFold => ({
   last: "",
 });
 
-/** What an account's checkpoint says. */
 function accountAt(checkpoint: Checkpoint): AccountFold {
   const { entry: last, entries, balance, recharged, consumed, refunded, adjusted } = checkpoint;
   const { referenced, references } = checkpoint;
   return { last, entries, balance, recharged, consumed, refunded, adjusted, referenced, references };
 }
 
-/**
- * Goes on from an account's checkpoint, where that is ahead of what was read: its entries up to there have left the ledger
- * before they could be read.
- */
+/** Continues from a checkpoint that is ahead: its entries left the ledger before they were read. */
 export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkpoint, report: Report): void {
   const account = fold.accounts.get(accountId) ?? emptyAccount();
   const atCheckpoint = accountAt(checkpoint);
   if (isLater(checkpoint.entry, account.last || LEDGER_START)) {
     fold.accounts.set(accountId, atCheckpoint);
-    // The checkpoint may be a later one than the earlier readings met: it has their refunds up to there.
+    // The checkpoint may be newer than in earlier readings.
     const refunds = fold.refundsOfLeft.get(accountId) ?? [];
     const later = refunds.filter(({ streamId }) => isLater(streamId, checkpoint.entry));
     const refunded = later.reduce((sum, { amount }) => sum + amount, checkpoint.refunded);
@@ -155,10 +131,7 @@ export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkp
   }
 }
 
-/**
- * Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2.
- * @returns whether a record of its request is to be compared with it
- */
+/** Checks chain and charge. Invariants 1 and 2. @returns true if the record of the request must be compared */
 export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report): boolean {
   const { accountId, amount, balanceAfter, streamId } = entry;
   const report = fold.isFirst ? reportAll : FOUND_BEFORE;
@@ -224,7 +197,6 @@ function addRefund(fold: LedgerFold, entry: LedgerEntry, report: Report): boolea
   const price = fold.charges.get(requestId);
   const left = fold.left.get(accountId) ?? 0;
   if (price === undefined && amount <= left) {
-    // Its charge has left the ledger.
     fold.left.set(accountId, left - amount);
     const refunds = fold.refundsOfLeft.get(accountId);
     if (refunds) refunds.push({ streamId, amount });
@@ -242,11 +214,11 @@ function addRefund(fold: LedgerFold, entry: LedgerEntry, report: Report): boolea
   return true;
 }
 
-/** Whether a request was charged. Of one that falls to another reading it is said to be. */
+/** True for a request of another reading. */
 export const isCharged = ({ charges }: LedgerFold, requestId: string): boolean =>
   !charges.concerns(requestId) || charges.get(requestId) !== undefined;
 
-/** Compares an entry with the record of its request, read later: a record only ever moves on. Invariant 2. */
+/** Compares an entry with its request's record, read later: records only move on. Invariant 2. */
 export function compareRecord(
   fold: LedgerFold,
   entry: LedgerEntry,
@@ -274,12 +246,11 @@ export function compareRecord(
       differs(`refund of a task that is ${record.status ?? record.state}`);
     return;
   }
-  // A request that was void before its task came (`reason`) gave its place in the day back.
+  // A void request (`reason`) returned its place in the day.
   if (record.admitted_at === undefined || record.reason !== undefined) return;
   const day = dayOf(record.admitted_at);
   const seen = fold.daily.get(entry.keyId);
-  // This request was admitted and charged on an earlier day than a request before it: the store's clock went back, and an
-  // operator set the key's clock back. The count of that day starts again. Decision 0008.
+  // The clock stepped back and an operator reset the key's clock: the count of that day starts again. Decision 0008.
   const wasPutBack = seen !== undefined && dayOf(entry.atMs) < seen.day;
   if (seen?.day === day) seen.count++;
   else if (!seen || seen.day < day || wasPutBack) fold.daily.set(entry.keyId, { day, count: 1 });

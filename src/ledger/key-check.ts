@@ -5,42 +5,33 @@ import type { AccountSnapshot, KeyPart, SlotRequest } from "../scripts/snapshot.
 import { dayOf, type Invariant, isCharged, type LedgerFold, type Report } from "./fold.ts";
 
 const WINDOW_MS = 60_000;
-/** Requests that are read again at a time. */
 const PAGE = 200;
 
-/** What the check of an account's keys has to know. */
 export interface AccountPlace {
   redis: Redis;
   partition: number;
   accountId: string;
-  /** Read up to the instant of the slice that is checked. */
   fold: LedgerFold;
   report: Report;
 }
 
-/** What a slice has in the slots of its keys: credits of holds, and of those holds that HOLDING does not count. */
+/** Credits of holds in the slots of a slice, and of those that HOLDING does not count. */
 export interface SliceHolds {
   held: number;
   stray: number;
 }
 
-/** A key that does not fit in a slice, as far as it was read. */
 interface LongKey {
   keyId: string;
-  /** What was reported of the key as a whole; no other part of it is to report it again. */
   reported: Set<Invariant>;
-  /** How many stamps there are of each moment. */
   stamps: Map<string, number>;
-  /** Its open requests by the moments of their admission, as far as they have to be in its window. */
   open: Map<string, string[]>;
-  /** Open requests beyond its limits that were not admitted within them. */
   late: Set<string>;
 }
 
 /**
- * Compares keys with the ledger and their open requests, slice by slice. What a slice has was so at one instant, so what is
- * wrong in it is wrong. A key that does not fit is compared with its window and its limits after its last part, and what then
- * seems to be missing is read again.
+ * Compares keys with ledger and open requests slice by slice. A key over several slices is judged after its last one; missing
+ * stamps are read again.
  */
 export function createKeyCheck(place: AccountPlace) {
   let long: LongKey | undefined;
@@ -56,7 +47,6 @@ export function createKeyCheck(place: AccountPlace) {
       }
       if (long?.keyId !== key.keyId) long = emptyKey(key.keyId);
       addPart(place, long, key, open);
-      // Where the next slice does not go on with it, this was its last part.
       if (at < keys.length - 1 || next?.slots === "0" || !next) await checkLongKey(place, long, key);
     }
     return holds;
@@ -71,7 +61,7 @@ const emptyKey = (keyId: string): LongKey => ({
   late: new Set(),
 });
 
-/** Each open request of a key as it is at one instant. @returns those that are the key's own */
+/** @returns open requests that belong to the key */
 function checkSlots(place: AccountPlace, key: KeyPart, holds: SliceHolds): SlotRequest[] {
   const { accountId, fold, report } = place;
   const { keyId, record } = key;
@@ -106,10 +96,7 @@ function checkSlots(place: AccountPlace, key: KeyPart, holds: SliceHolds): SlotR
   return open;
 }
 
-/**
- * The numbers of a key and the stamps that were read of its window, all of one instant. The limits are those of its latest
- * admission, which may differ from those in force. BIND counts the requests of the day that were bound after their hold was void.
- */
+/** Compares numbers and stamps of one instant with the limits of the latest admission. BIND counts late requests of the day. */
 function checkInstant({ accountId }: AccountPlace, key: KeyPart, report: Report): void {
   const { keyId, record, newer } = key;
   const stamps = key.stamps.map(Number);
@@ -132,7 +119,7 @@ function checkInstant({ accountId }: AccountPlace, key: KeyPart, report: Report)
     report("day_count", accountId, `${keyId}: ${counted} admitted in a day, ${daily} were allowed`);
 }
 
-/** Requests that were bound after their hold was void may exceed the limit. */
+/** Late BINDs may exceed the limit. */
 function checkConcurrent({ accountId, report }: AccountPlace, key: KeyPart, admitted: number): void {
   const { concurrent, shadow } = limitsOf(key) ?? { concurrent: Number.POSITIVE_INFINITY, shadow: "" };
   if (admitted > concurrent && !shadow.includes("c"))
@@ -140,23 +127,21 @@ function checkConcurrent({ accountId, report }: AccountPlace, key: KeyPart, admi
 }
 
 function limitsOf({ record }: KeyPart) {
-  // A later version may have further limits, whose numbers stand behind these.
+  // Later versions may append limits.
   const [, rate, concurrent, daily, shadow = ""] =
     /^(\d+) (\d+) (\d+)(?: \d+)*([a-z]*)$/.exec(record.limits ?? "") ?? [];
   if (rate === undefined) return undefined;
   return { rate: Number(rate), concurrent: Number(concurrent), daily: Number(daily), shadow };
 }
 
-/** Not one that was void before its task came, nor one that the store had forgotten. */
 const wasAdmitted = ({ record: { admitted_at, reason } }: SlotRequest): boolean =>
   admitted_at !== undefined && reason === undefined;
 
-/** In the last 60 s up to this moment. */
 const isWithin = (stamp: number, clockMs: number): boolean => stamp > clockMs - WINDOW_MS && stamp <= clockMs;
 
 /**
- * The stamps that the window has to have, of these open requests. One that was void before its task came may have lost its place
- * in the window. A stamp later than the key's clock is from before an operator cleared that clock and the window (decision 0008).
+ * Stamps that open requests need. Late requests may have none. A stamp after the key's clock is from before an operator reset
+ * it (decision 0008).
  */
 const needed = ({ record }: KeyPart, open: readonly SlotRequest[]): [stamp: string, id: string][] =>
   open.flatMap((slot) => {
@@ -181,7 +166,7 @@ function addPart(place: AccountPlace, long: LongKey, key: KeyPart, open: readonl
     if (!long.reported.has(invariant)) place.report(invariant, ...found);
     long.reported.add(invariant);
   });
-  // A later stamp is newer than 60 s for longer, so no moment is left out that is compared.
+  // A later stamp stays in the window for longer, so no moment is skipped.
   for (const stamp of key.stamps) {
     if (isWithin(Number(stamp), Number(key.record.clock_ms ?? 0)))
       long.stamps.set(stamp, (long.stamps.get(stamp) ?? 0) + 1);
@@ -194,7 +179,6 @@ function addPart(place: AccountPlace, long: LongKey, key: KeyPart, open: readonl
   for (const slot of open) if (!wasAdmitted(slot)) long.late.add(slot.id);
 }
 
-/** @param key its last part */
 async function checkLongKey(place: AccountPlace, long: LongKey, key: KeyPart): Promise<void> {
   for (const [stamp, ids] of long.open) {
     const distinct = [...new Set(ids)];
@@ -207,7 +191,7 @@ async function checkLongKey(place: AccountPlace, long: LongKey, key: KeyPart): P
   checkConcurrent(place, key, await countAdmitted(place, key));
 }
 
-/** Whether requests that are open all the while have too few stamps in the window of their key: what is wrong, in words. */
+/** @returns the violation, or undefined */
 async function readMoment(
   { redis, partition }: AccountPlace,
   keyId: string,
@@ -228,7 +212,7 @@ async function readMoment(
 
 const isOpen = (state: string | null | undefined): boolean => state === "held" || state === "bound";
 
-/** How many requests of a key are open at one instant, without those that were late: those that stay open while all are read. */
+/** Requests that stay open while all are read were open together. */
 async function countAdmitted({ redis, partition }: AccountPlace, { keyId }: KeyPart): Promise<number> {
   const { slots } = keyNames(partition, keyId);
   const admitted = new Set<string>();

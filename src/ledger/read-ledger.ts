@@ -8,7 +8,6 @@ import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/entries.ts
 import { addEntry, compareRecord, goOnFrom, type LedgerFold } from "./fold.ts";
 import { isWanted, type Run } from "./verify-run.ts";
 
-/** Reads a partition's ledger on to its end. */
 export async function readLedgerToEnd(run: Run, partition: number, fold: LedgerFold): Promise<void> {
   const { run: runScript } = scriptsOf(run.nodes.of(partition));
   let part: LedgerPart;
@@ -19,7 +18,6 @@ export async function readLedgerToEnd(run: Run, partition: number, fold: LedgerF
   } while (part.entries.length === ENTRIES_AT_ONCE);
 }
 
-/** Adds entries to the fold, and compares each with its checkpoint and with the record of its request. */
 export async function addEntries(
   run: Run,
   partition: number,

@@ -3,10 +3,8 @@ import type { RequestRecord } from "../records/records.ts";
 import { answersOf } from "../redis/pipelines.ts";
 
 /**
- * Reads records of requests and related data, each at one state of the request. A request never returns to a state that it has
- * left, so the same state before and after the reads held during them. Undefined if it changed; the next run checks it.
- * No MULTI: a Redis without memory refuses even reads there.
- * @param reads as many for each item
+ * Reads related records at one state of each request. States never return, so the same state before and after means that it
+ * held during the reads; else undefined. No MULTI: a full Redis refuses even reads in it.
  */
 export async function readStill<Answers extends unknown[], Item>(
   redis: Redis,

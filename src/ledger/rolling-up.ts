@@ -2,14 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { type RolledUp, rollup } from "../scripts/rollup.ts";
 import type { Run } from "../scripts/script-definition.ts";
 
-/** Between two calls, so that others are served. */
 const PAUSE_MS = 2;
 
 /**
- * Counts what is new in a partition's ledger, and its ended tasks, in the usage of their accounts. May be stopped at any point, and
- * run anywhere at the same time: what counts and how far it counts are one step.
- * @param options.slicesMax at most so many calls; the rest is counted by the next round
- * @throws Error of Redis; FROZEN where an operator has frozen the partition
+ * Adds new ledger entries and ended tasks to usage. May be stopped, and run twice at a time: usage and cursor change in one
+ * step. @throws Error of Redis; FROZEN
  */
 export async function rollUp(
   run: Run,

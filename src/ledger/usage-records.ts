@@ -6,23 +6,20 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 
-/** Fields of one command: a fraction of a millisecond of Redis. */
 const PAGE = 400;
 
 export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
 const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
 
-/** What an account used on a UTC day by one endpoint and key; both are empty for what belongs to no request. */
+/** Endpoint and key are empty for entries without a request. */
 interface UsageRecord {
-  /** As 2030-01-31. */
   day: string;
   endpoint: string;
-  /** `*`: keys for which there was no room. */
+  /** `*`: further keys together. */
   keyId: string;
   numbers: UsageNumbers;
 }
 
-/** What an account used in some months, a page at a time. @param months as 2030-01 */
 export async function* usageOf(
   redis: Redis,
   partition: number,
@@ -31,7 +28,7 @@ export async function* usageOf(
 ): AsyncGenerator<UsageRecord[]> {
   for (const month of months) {
     const name = usageName(partition, accountId, month);
-    // Redis may show a field twice while it rehashes.
+    // HSCAN may return a field twice during a rehash.
     const seen = new Set<string>();
     let cursor = "0";
     do {
@@ -54,7 +51,7 @@ function usageNumbers(text: string): UsageNumbers {
   return Object.fromEntries(NAMES.map((name, at) => [name, Number(words[at] ?? 0)])) as UsageNumbers;
 }
 
-/** What all accounts used, by UTC day. `unread`: partitions that no figure counts. @param months as 2030-01 */
+/** `unread`: partitions that are not counted. */
 export async function totalsOf(
   nodes: RedisNodes,
   months: readonly string[],
@@ -77,7 +74,6 @@ export async function totalsOf(
   return { days, unread: reads.unread() };
 }
 
-/** Two of them as one; `undefined` counts nothing. */
 export function sumOfNumbers(one: UsageNumbers | undefined, other: UsageNumbers): UsageNumbers {
   if (one === undefined) return other;
   return Object.fromEntries(NAMES.map((name) => [name, one[name] + other[name]])) as UsageNumbers;
@@ -85,7 +81,6 @@ export function sumOfNumbers(one: UsageNumbers | undefined, other: UsageNumbers)
 
 export const NO_USAGE: UsageNumbers = usageNumbers("");
 
-/** From when on the usage of a partition counts, Unix ms; undefined before the first ROLLUP. */
 export async function rolledSince(
   redis: Redis,
   partition: number,

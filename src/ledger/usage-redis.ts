@@ -16,23 +16,16 @@ import {
   type UsageSelection,
 } from "./usage.ts";
 
-/** Ended requests read at a time: a millisecond or so of Redis. */
 const REQUESTS_PAGE = 500;
 
-/** How far Redis reaches back; Unix ms. */
 interface Reach {
-  /** From here on all ledger entries are there; undefined if none has left. */
+  /** Undefined if none has left. */
   entriesSinceMs: number | undefined;
 }
 
-/** What was read, how far back that reaches, and what could not be read. */
 export type FromRedis<T> = T & { reach: Reach; unread: Unread | undefined };
 
-/**
- * Usage from what Redis has: all ledger entries that have not left it, and ended tasks until they are collected
- * (`tasks.retention`).
- * @throws OperatorError, and errors of a store on one server
- */
+/** Usage from ledger entries in Redis, and tasks until they are collected (`tasks.retention`). @throws OperatorError */
 export async function usageInRedis(
   nodes: RedisNodes,
   selection: UsageSelection,
@@ -55,10 +48,7 @@ export async function usageInRedis(
   return { rows: totals.rows(), reach: reach(), unread: reads.unread() };
 }
 
-/**
- * An account's month from what Redis has. Where entries of the month have left Redis, its opening is the balance after them.
- * @param month such as 2026-10
- */
+/** If entries of the month have left Redis, the opening is the balance after them. */
 export async function statementInRedis(
   nodes: RedisNodes,
   accountId: string,
@@ -81,7 +71,6 @@ export async function statementInRedis(
   const statement = {
     opening: closing - sums.purchase - sums.charge - sums.refund - sums.adjustment,
     purchases: sums.purchase,
-    // Not -0.
     charges: 0 - sums.charge,
     refunds: sums.refund,
     adjustments: sums.adjustment,
@@ -90,12 +79,12 @@ export async function statementInRedis(
   return { statement, reach: reach(), unread: reads.unread() };
 }
 
-/** Walks entries, and notes whether any before them has left Redis: then an account's first entry names one. */
+/** Notes whether an account's first entry names an earlier one. */
 function followReach(nodes: RedisNodes, reads: PartitionReads) {
   let sinceMs: number | undefined;
   return {
     reach: (): Reach => ({ entriesSinceMs: sinceMs }),
-    /** Entries from `fromMs` on, and some before it: ids never go back, the clock may. */
+    /** Some earlier entries, too: ids never step back, the clock may. */
     async *entriesOf(accountId: string | undefined, fromMs: number) {
       const selection = { accountId, sinceMs: fromMs };
       for await (const page of exportLedger(nodes, new Map(), selection, reads)) yield* page.entries;
@@ -109,7 +98,6 @@ function followReach(nodes: RedisNodes, reads: PartitionReads) {
   };
 }
 
-/** From when on a partition has all its entries, if any has left it; Unix ms. */
 async function beginningOf(redis: Redis, partition: number): Promise<number | undefined> {
   const { ledger } = partitionNames(partition);
   if ((await redis.exists(ledger)) === 0) return undefined;
@@ -133,16 +121,14 @@ interface EndedTask {
   endpoint: string;
   keyId: string;
   status: "completed" | "failed";
-  /** How long it ran; 0 if it failed. */
   seconds: number;
 }
 
 const FIELDS = ["status", "finished_at", "account_id", "endpoint", "key_id", "bound_at"] as const;
 
-/** Pages of a partition's tasks that have ended and are not collected. */
 async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<EndedTask[]> {
   const { done } = partitionNames(partition);
-  // By score: what is collected meanwhile does not move what comes behind it.
+  // Pages by score: collecting does not move later ones.
   let after = { score: "-inf", times: 0 };
   for (;;) {
     const { score, times } = after;

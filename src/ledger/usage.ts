@@ -1,4 +1,3 @@
-/** What usage can be listed by, and the column that says it. */
 export const USAGE_COLUMNS = {
   day: "day",
   account: "account_id",
@@ -7,7 +6,7 @@ export const USAGE_COLUMNS = {
 } as const;
 export type UsageGroup = keyof typeof USAGE_COLUMNS;
 
-/** Which usage is asked for. Days are by UTC, such as 2026-10-31, both inclusive. */
+/** Days are by UTC, such as 2026-10-31, both inclusive. */
 export interface UsageSelection {
   accountId?: string | undefined;
   from?: string | undefined;
@@ -16,20 +15,14 @@ export interface UsageSelection {
 }
 
 interface UsageCounts {
-  /** Charged generations. */
   requests: number;
-  /** Credits charged for them. */
   credits: number;
-  /** Credits refunded. */
   refunds: number;
-  /** Tasks that ended as completed. */
   completed: number;
   failed: number;
-  /** How long completed tasks ran, each in whole seconds. */
   seconds: number;
 }
 
-/** A line of usage, with the columns of its groups. */
 export interface UsageRow extends UsageCounts {
   day?: string;
   account_id?: string;
@@ -37,7 +30,7 @@ export interface UsageRow extends UsageCounts {
   key_id?: string;
 }
 
-/** An account's month. opening + purchases - charges + refunds + adjustments = closing. */
+/** opening + purchases - charges + refunds + adjustments = closing. */
 export interface Statement {
   opening: number;
   purchases: number;
@@ -47,23 +40,19 @@ export interface Statement {
   closing: number;
 }
 
-/** How long a task ran, in whole seconds, rounded half up. @param boundAtMs, endedAtMs Unix ms */
+/** Rounded half up. */
 export const runSeconds = (boundAtMs: number, endedAtMs: number): number =>
   Math.round(Math.max(0, endedAtMs - boundAtMs) / 1000);
 
-/** The UTC day of a moment, such as 2026-10-31. @param atMs Unix ms */
 export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
-/** The first moment of a day, Unix ms. @param day such as 2026-10-31 */
 export const dayStartMs = (day: string): number => Date.parse(`${day}T00:00:00Z`);
 
-/** The first day of a month and of the next one. @param month such as 2026-10 */
 export function monthBounds(month: string): { first: string; next: string } {
   const [year = 0, number = 0] = month.split("-").map(Number);
   return { first: `${month}-01`, next: dayText(Date.UTC(year, number, 1)) };
 }
 
-/** Where a fact of usage belongs. */
 interface UsagePlace {
   atMs: number;
   accountId: string;
@@ -71,7 +60,6 @@ interface UsagePlace {
   keyId: string;
 }
 
-/** Adds up facts by the groups of a selection. */
 export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
   const rows = createUsageRows(by);
   return {
@@ -85,7 +73,6 @@ export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
   };
 }
 
-/** Adds up rows by some of their columns. */
 export function createUsageRows(by: readonly UsageGroup[]) {
   const rows = new Map<string, UsageRow>();
   return {
@@ -96,7 +83,6 @@ export function createUsageRows(by: readonly UsageGroup[]) {
       rows.set(id, row);
       for (const name of COUNTS) row[name] += counts[name] ?? 0;
     },
-    /** In the order of the groups. */
     all: (): UsageRow[] => [...rows.values()].sort((one, other) => compare(one, other, by)),
   };
 }
@@ -112,7 +98,6 @@ function compare(one: UsageRow, other: UsageRow, by: readonly UsageGroup[]): num
   return 0;
 }
 
-/** All rows in one. */
 export function totalOf(rows: readonly UsageCounts[]): UsageCounts {
   const total = { ...NONE };
   for (const row of rows) for (const name of COUNTS) total[name] += row[name];

@@ -7,11 +7,7 @@ import { readLedgerToEnd } from "./read-ledger.ts";
 import { readStill } from "./read-still.ts";
 import type { Run } from "./verify-run.ts";
 
-/**
- * Checks that each listed request belongs in its list: a request in `done` has ended and was charged what it should, one in
- * `holds` is held, one in `polls` is bound. Invariants 2 and 3.
- * @param wrong what is wrong with a request of this list, in words
- */
+/** Checks that each request in a list belongs there. Invariants 2 and 3. */
 export async function verifyListed(
   run: Run,
   partition: number,
@@ -26,7 +22,7 @@ export async function verifyListed(
     await run.step();
     const suspects = (await recordsOf(run, partition, ids)).filter(wrong);
     if (suspects.length === 0) continue;
-    // Some of it may just have happened: the ledger up to now, then the records again.
+    // It may have just happened: read ledger and records again.
     await readLedgerToEnd(run, partition, fold);
     const found = await readStill<[string | null], ListedRequest>(
       redis,
@@ -49,7 +45,6 @@ interface ListedRequest {
   record: RequestRecord;
 }
 
-/** What is wrong with an ended request, in words. */
 export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | undefined {
   switch (record.state) {
     case "held":
@@ -64,7 +59,6 @@ export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): str
   }
 }
 
-/** The records behind some ids; with a choice of accounts, only theirs and those without a record. */
 async function recordsOf({ nodes, wanted }: Run, partition: number, ids: string[]) {
   const records = await many<RequestRecord, string>(nodes.of(partition), ids, (pipe, id) =>
     pipe.hgetall(requestName(partition, id)),

@@ -4,7 +4,7 @@ import { many } from "../redis/pipelines.ts";
 import { readStill } from "./read-still.ts";
 import { isWanted, type Run } from "./verify-run.ts";
 
-/** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
+/** Every open request is in a list and has its slot. Invariant 3. */
 export async function verifyRequests(run: Run): Promise<void> {
   const { nodes, reads, partitions, has } = run;
   for (const redis of nodes.all()) {
@@ -15,7 +15,6 @@ export async function verifyRequests(run: Run): Promise<void> {
   }
 }
 
-/** The same for the requests of one server. */
 async function verifyRequestsOn(run: Run, redis: Redis): Promise<void> {
   for await (const page of redis.scanStream({ match: "tg:{p*}:request:*", count: 500 })) {
     await run.step();

@@ -15,24 +15,15 @@ import { endedWrong, verifyListed } from "./verify-lists.ts";
 import { verifyRequests } from "./verify-open-requests.ts";
 import { isWanted, type Run, type Verification } from "./verify-run.ts";
 
-/** What the gateways of a machine have written down beside the store. */
 export interface KnownHere {
-  /** The journal's. */
   folder: string;
-  /** Charges that wait in that folder's journal. */
   waiting(): readonly SentCharge[];
 }
 
 /**
- * Compares everything that the store can show with the invariants of docs/ARCHITECTURE.md, while traffic goes on: each
- * account at one instant, or a large one in slices, with the ledger up to that instant. Memory grows with the accounts and keys of
- * one partition, and not with its entries. No call takes Redis longer than some milliseconds. Decision 0064.
- * @param nodes get some thousand commands; better not the gateway's own connection
- * @param options.accountIds only these accounts
- * @param options.chargesAtOnce that are kept in memory; with fewer, a ledger is read more often
- * @param options.here what this machine knows of the store, beside what the store says itself
- * @param options.seen told after each page of work how far it is
- * @param options.rest waited for after each page of work; what it throws ends the run
+ * Checks the invariants of docs/ARCHITECTURE.md while traffic goes on. Memory grows with accounts and keys of a partition.
+ * Decision 0064. @param nodes get thousands of commands: use a separate connection @param options.rest awaited after each page;
+ * an error from it ends the run
  */
 export async function verifyLedger(
   nodes: RedisNodes,
@@ -70,7 +61,7 @@ export async function verifyLedger(
   return unread ? { ...result, ok: false, unread } : result;
 }
 
-/** What the store is known to have lost, and nobody sends again. What an operator has accepted is not known any more. */
+/** Reports known losses that nobody sends again or has accepted. */
 async function verifyHistory(
   { nodes, reads, report, step }: Run,
   here: KnownHere | undefined,
@@ -78,7 +69,7 @@ async function verifyHistory(
   const loss = await listLoss(nodes, here?.folder, here?.waiting ?? (() => []), reads);
   const sentAgain = new Set(loss?.charges.map(({ requestId }) => requestId));
   for (const { kind, accountId, requestId, credits, reference, atMs } of loss?.lost.entries ?? []) {
-    // A refund is made again by the next poll or sweep.
+    // The next poll or sweep repeats a refund.
     if ((kind === "refund" && reference === "") || (requestId !== undefined && sentAgain.has(requestId)))
       continue;
     const what = reference === "" ? kind : `${kind} ${reference}`;
@@ -93,7 +84,6 @@ async function verifyHistory(
   await step();
 }
 
-/** Only what concerns these accounts is reported; undefined for all. */
 function reporter(result: Verification, wanted: ReadonlySet<string> | undefined): Report {
   const report = reportInto(result);
   return wanted ? (...found) => wanted.has(found[1]) && report(...found) : report;
@@ -117,7 +107,6 @@ async function verifyPartition(
   }
 }
 
-/** Each account that is listed, or has entries. */
 async function verifyAccounts(run: Run, redis: Redis, partition: number, fold: LedgerFold): Promise<void> {
   const { report, result } = run;
   const inLedger = [...fold.accounts.keys()];
@@ -140,7 +129,6 @@ async function verifyAccounts(run: Run, redis: Redis, partition: number, fold: L
   }
 }
 
-/** What one reading of the ledger is enough for. */
 async function verifyOnce(run: Run, partition: number, fold: LedgerFold): Promise<void> {
   const { holds, polls } = partitionNames(partition);
   for (const [list, state] of [

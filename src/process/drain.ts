@@ -10,24 +10,17 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
 
-/** How long a client may take to complete a request head after the listener has closed. */
 const LAST_HEAD_MS = 1000;
 
-/** How a drain ended. */
 export interface Drained {
-  /** All requests in flight have ended. */
   clean: boolean;
-  /** Requests in flight at the drain timeout. */
   cutRequests: number;
-  /** Responses that their clients had not read by then. */
   cutAnswers: number;
 }
 
-/** What a drain stops, in this order. */
 interface Parts {
   publicPort: PublicPort;
   work: ReturnType<typeof createWork> | undefined;
-  /** What is counted in the background. */
   counts: { stop(): Promise<void> };
   tracing: Tracing;
   upstreams: Upstreams;
@@ -35,7 +28,6 @@ interface Parts {
   settlements: Settlements;
 }
 
-/** Accepts no new requests, lets those in flight finish for at most the drain timeout, and closes all but the admin port. */
 export async function drainGateway(
   parts: Parts,
   config: () => Config,
@@ -59,15 +51,14 @@ export async function drainGateway(
   if (!clean) listener.closeAllConnections();
   if (work) await inTime(work.stop(), deadline + 1000);
   await inTime(Promise.all([counts.stop(), tracing.stop()]), deadline + 1000);
-  // Before the store and its journal: a later upstream response would never be charged. Requests that this cuts are settled.
+  // Before the store and its journal: a later upstream response would not be charged.
   await inTime(upstreams.close(config()), deadline + 1000);
   if (!clean) await inTime(closed, deadline + 1500);
-  // A store that hangs never answers the last command.
+  // A hung store never answers the last command.
   await inTime(connection.close().then(settlements.close), deadline + 2000);
   return { clean, cutRequests, cutAnswers };
 }
 
-/** @param deadline as `performance.now()` @returns true when the work ended before it */
 async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
   const ended = new AbortController();
   const late = delay(Math.max(0, deadline - performance.now()), false, { signal: ended.signal }).catch(

@@ -1,9 +1,8 @@
 import type { Worker } from "node:cluster";
 
-/** Time to read the last messages of a worker that ended. */
 const LAST_MESSAGES_MS = 1000;
 
-/** A connection as node:cluster passes it to a worker. Closing it twice has no effect. */
+/** A connection of node:cluster. Closing it twice has no effect. */
 interface Handle {
   close(): void;
 }
@@ -12,9 +11,8 @@ const isHandle = (sent: unknown): sent is Handle =>
   typeof sent === "object" && sent !== null && "close" in sent && typeof sent.close === "function";
 
 /**
- * Closes the connection that a worker was sent and had not accepted when it ended. node:cluster sends a worker one connection
- * at a time and keeps it open in the supervisor until the worker confirms it. A worker that stalls and is killed never
- * confirms, and the client would wait for ever. Must be called before the worker is sent any connection.
+ * Closes the connection that a worker had not accepted when it ended: node:cluster keeps it open in the supervisor until the
+ * worker confirms it. Call before the worker is sent a connection.
  */
 export function endConnectionsLeftBy(worker: Worker): void {
   let latest: Handle | undefined;

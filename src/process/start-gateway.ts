@@ -30,21 +30,14 @@ import { passingOn, type Tracing } from "../telemetry/trace.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
-/** A started gateway. */
 export interface Running {
   url: string;
   adminUrl: string;
-  /** The configuration in force; `watch` starts to look for changes. */
   live: LiveConfig;
-  /** Stops accepting requests, lets those in flight finish for at most the drain timeout, closes everything. */
   drain(): Promise<Drained>;
 }
 
-/**
- * Creates and starts all parts of a gateway in the order of their dependencies.
- * @param role the role of this process among those that share the public port
- * @param place where the partitions are, if not all on the server of the configuration; for tests
- */
+/** @param place primaries, if not all on the configured server; for tests */
 export async function startGateway(
   loaded: Loaded,
   log: Logger,
@@ -54,7 +47,7 @@ export async function startGateway(
   const metrics = createMetrics();
   const metricsPage = role.share(metrics.registry);
   const live = createLiveConfig({ loaded, log, metrics });
-  /** For settings that need a restart; all others are read from `live`. */
+  /** For settings that need a restart; others come from `live`. */
   const { config } = loaded;
   const { connection, settlements } = await openStore({ config, live, place, log, metrics });
   const store = { ...createStore(connection), ...createHolds(connection, settlements) };
@@ -114,11 +107,9 @@ export async function startGateway(
   return { url, adminUrl, live, drain: () => (drained ??= drain()) };
 }
 
-/** Worker 1 shows the readings of all processes in its console. */
 const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
   setInterval(async () => role.sendReading(await readMetrics(metrics)), SAMPLE_EVERY_MS);
 
-/** Applies a new snapshot, and a log level that another process was asked for. */
 function followChanges(options: {
   role: Role;
   live: LiveConfig;
@@ -142,7 +133,6 @@ function followChanges(options: {
   });
 }
 
-/** What a gateway counts for its operators, off the way of requests. */
 function createCounts(options: { connection: Connection; live: LiveConfig; metrics: Metrics; log: Logger }) {
   const { connection, live, metrics, log } = options;
   const refusals = createRefusalCounts({
@@ -171,7 +161,6 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
   };
 }
 
-/** The connection to Redis, and the settlements that wait to be sent to it. */
 async function openStore(options: {
   config: Config;
   live: LiveConfig;
@@ -180,7 +169,7 @@ async function openStore(options: {
   metrics: Metrics;
 }) {
   const { config, live, place, log, metrics } = options;
-  // Absolute, since the working directory may be removed: mkdirSync never returns for a folder in one that is gone (Node 26).
+  // Absolute: mkdirSync never returns for a folder in a removed working directory (Node 26).
   const folder = resolve(config.store.journal);
   const journal = await openJournal(folder, log, {
     changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
@@ -198,7 +187,6 @@ async function openStore(options: {
   return { connection, settlements };
 }
 
-/** What only the first worker does: the admin port and the background work. */
 function createFirstWorkerJobs(options: {
   config: Config;
   live: LiveConfig;
@@ -249,7 +237,6 @@ function createFirstWorkerJobs(options: {
       work.start();
       adminPort.start();
     },
-    /** A new snapshot is in force. */
     applied(next: Config, previous: Config): void {
       const { tls } = next.admin;
       if (tls && !sameMaterial(tls, previous.admin.tls)) renewTls(adminPort.server, tls);
@@ -258,7 +245,6 @@ function createFirstWorkerJobs(options: {
   };
 }
 
-/** Loads OpenTelemetry only if spans are exported. */
 async function openTracing(
   config: () => Config,
   log: Logger,
@@ -276,7 +262,7 @@ async function openTracing(
   return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });
 }
 
-/** Connections that wait to be accepted; the kernel may allow fewer. Beyond it new connections wait for seconds. */
+/** The kernel may allow fewer. */
 const LISTEN_BACKLOG = 4096;
 
 async function listen(
@@ -284,7 +270,7 @@ async function listen(
   { host, port, tls }: { host: string; port: number; tls: object | undefined },
   exclusive: boolean,
 ): Promise<string> {
-  // Among several processes, ports that the system chooses would otherwise be mixed up.
+  // Several processes would get different ports from the system.
   server.listen({ port, host, exclusive, backlog: LISTEN_BACKLOG });
   await once(server, "listening");
   const bound = server.address() as AddressInfo;

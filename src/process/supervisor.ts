@@ -10,18 +10,16 @@ import { endConnectionsLeftBy } from "./orphaned-connections.ts";
 
 const RESTART_DELAY_MIN_MS = 500;
 const RESTART_DELAY_MAX_MS = 10_000;
-/** A worker that lived longer has started well, and is restarted after the minimum delay. */
 const STARTED_WELL_MS = 10_000;
 const METRIC_VALUES_TIMEOUT_MS = 5000;
 const METRICS_TIMEOUT_MS = 6000;
 
-/** The variable with the worker's number, from 1; set by the supervisor. Worker 1 also does what only one process does. */
+/** The worker's number, from 1. Worker 1 also does single-process work. */
 const WORKER_NUMBER = "TOLLGATE_WORKER";
 
-/** SIGUSR1 opens a debugger that every local user may connect to; npm scripts and the image start Node with it disabled. */
+/** SIGUSR1 opens a debugger for every local user. */
 const NO_INSPECTOR = "--disable-sigusr1";
 
-/** The supervisor's own metrics, beside the ids of workers, which begin with 1. */
 const SUPERVISOR = 0;
 
 type ToSupervisor =
@@ -38,9 +36,7 @@ type ToWorker =
   | { kind: "log level"; level: string };
 
 /**
- * Runs `count` gateways on one public port and restarts those that end. SIGTERM and SIGINT end all of them, SIGHUP is passed
- * on. The supervisor serves nothing itself. Decision 0023.
- * @returns the exit code: 0 when all workers ended cleanly after a signal
+ * Runs `count` gateways on one port and restarts them. Decision 0040. @returns 0 when all workers ended cleanly after a signal
  */
 export function supervise(count: number, log: Logger): Promise<number> {
   const supervisor = new Supervisor(log);
@@ -56,7 +52,6 @@ class Supervisor {
   readonly #log: Logger;
   readonly #metrics = createMetricsPage();
   readonly #workers = new Map<number, Worker>();
-  /** Numbers of workers that have served the port. */
   readonly #started = new Set<number>();
   readonly #serving = new Set<Worker>();
   readonly #ended = Promise.withResolvers<number>();
@@ -67,12 +62,10 @@ class Supervisor {
     this.#log = log;
   }
 
-  /** Resolves to the exit code once all workers have ended. */
   get ended(): Promise<number> {
     return this.#ended.promise;
   }
 
-  /** @param delayMs how long this start was delayed */
   launch(number: number, delayMs: number): void {
     const worker = cluster.fork({ [WORKER_NUMBER]: String(number) });
     endConnectionsLeftBy(worker);
@@ -87,7 +80,7 @@ class Supervisor {
       this.#serving.delete(worker);
       this.#metrics.ended(worker);
       if (this.#isStopping || !this.#started.has(number)) {
-        // A worker that cannot start logs why. Its successor would fail too, and the others lack what worker 1 does.
+        // A worker that cannot start logs why; its successor would fail, too.
         if (exitCode !== 0) this.#exitCode = 1;
         this.stop("SIGTERM");
         return;
@@ -107,7 +100,7 @@ class Supervisor {
   }
 
   reload(): void {
-    // A starting worker reads the configuration anyway, and may not handle the signal yet.
+    // A starting worker reads the configuration anyway.
     for (const worker of this.#serving) worker.process.kill("SIGHUP");
   }
 
@@ -125,7 +118,6 @@ class Supervisor {
         this.#metrics.received(worker, message);
         return;
       case "reading":
-        // Worker 1 shows the readings of all workers in its console.
         send(this.#workers.get(1), { kind: "reading", from: number, reading: message.reading });
         return;
       case "log level":
@@ -141,16 +133,13 @@ class Supervisor {
   }
 }
 
-/** The metrics page of all workers, aggregated anew for each request. */
 function createMetricsPage() {
   const page = createAggregatedMetrics();
-  /** Lines of the supervisor's own log. */
   const own = new Registry();
   logMetrics(metricsIn(own));
   const requests = new Map<Worker, PromiseWithResolvers<void>>();
   const gone = new WeakSet<Worker>();
 
-  /** Resolves when the worker has sent the values of its metrics, or has ended. */
   function request(worker: Worker): Promise<void> {
     const before = requests.get(worker);
     if (before) return before.promise;
@@ -161,7 +150,7 @@ function createMetricsPage() {
   }
 
   return {
-    /** @throws if a worker does not answer: a page of the others alone would look complete */
+    /** @throws if a worker does not answer: a partial page would look complete */
     async read(workers: readonly Worker[]): Promise<string> {
       const answered = new AbortController();
       const late = delay(METRIC_VALUES_TIMEOUT_MS, undefined, { signal: answered.signal }).then(() => {
@@ -176,7 +165,7 @@ function createMetricsPage() {
       worker: Worker,
       message: Extract<ToSupervisor, { kind: "metric values" | "metric values failed" }>,
     ): void {
-      // They arrived after the worker ended: its last values are in the total already.
+      // They arrived after the worker ended: the total has them.
       if (gone.has(worker)) return;
       if (message.kind === "metric values") page.update(worker.id, message.values);
       const reply = requests.get(worker);
@@ -197,23 +186,17 @@ function send(worker: Worker | undefined, message: ToWorker): void {
   if (worker?.isConnected()) worker.send(message);
 }
 
-/** The role of a process among those that share a port. A process that runs alone has all of them. */
+/** A process that runs alone has all of them. */
 export interface Role {
-  /** Worker 1, or the only process: it also serves the admin port, sweeps and verifies the ledger. */
+  /** It also serves the admin port, sweeps and verifies the ledger. */
   isFirstWorker: boolean;
-  /** Reports that the public port is served. */
   listening(): void;
-  /** Shares this process's metrics. @returns reads the page of all workers, or of this process alone */
   share(registry: Registry): () => Promise<string>;
-  /** Sends this process's reading to worker 1. */
   sendReading(reading: Reading): void;
-  /** The latest reading of each other process. */
   otherReadings(): Reading[];
-  /** Sends a log level to all processes. */
   sendLogLevel(level: string): void;
-  /** @param set called when a process has sent a log level, this one included */
   onLogLevel(set: (level: string) => void): void;
-  /** @param drain called when the supervisor has ended; otherwise this process would end at once */
+  /** Without it this process would end at once. */
   onSupervisorGone(drain: () => void): void;
 }
 
@@ -228,7 +211,6 @@ export const ALONE: Role = {
   onSupervisorGone: () => undefined,
 };
 
-/** The role of this process. */
 export function roleOf(env: NodeJS.ProcessEnv): Role {
   if (!cluster.isWorker || env[WORKER_NUMBER] === undefined) return ALONE;
   const pages = new Map<number, (page: string) => void>();
@@ -281,7 +263,6 @@ async function sendMetricValues(registry: Registry | undefined): Promise<void> {
   }
 }
 
-/** Messages to a supervisor that has ended are dropped. */
 function sendToSupervisor(message: ToSupervisor): void {
   if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
 }

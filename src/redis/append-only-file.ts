@@ -6,7 +6,7 @@ import { isReply } from "./script-errors.ts";
 /**
  * Has Redis rewrite its append-only file once after each start, before a gateway writes more. Lost power can cut the file within
  * what one script wrote. Redis leaves that half out when it starts, but leaves it in the file, and the start after that plays it
- * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0052.
+ * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0047.
  */
 export function createRewriteAfterStart(parts: {
   redis: Redis;

@@ -20,7 +20,7 @@ interface Batch {
 
 /**
  * Gathers the script calls of one tick of the event loop, and sends one call per script. If Redis refuses a call for the slot
- * of its first item, each partition's items are sent once more by themselves. Decisions 0020 and 0046.
+ * of its first item, each partition's items are sent once more by themselves. Decisions 0020 and 0042.
  * @param options.send runs one call; rejects when the whole call has failed
  * @param options.sendAgain the same for items of a call that has failed
  * @param options.failure what an item's promise rejects with

@@ -137,7 +137,7 @@ const ROWS: readonly Row[] = [
   {
     matches: /^OOM command not allowed/,
     why: "Redis is full (OOM, maxmemory): nothing is written that takes memory",
-    advice: "give it more memory, or let the archive take finished entries; see docs/operations.md, Sizing",
+    advice: "give it more memory, or let the archive take finished entries; see docs/operations/sizing.md",
   },
   {
     matches: /^WRONGTYPE/,
@@ -192,7 +192,7 @@ export function storeReason(error: unknown): StoreReason {
   const row = rowOf(error);
   if (row) return { why: row.why, advice: row.advice };
   if (/^NOPERM/.test(message))
-    return { why: message, advice: "see what docs/operations.md, Access, wants of its ACL" };
+    return { why: message, advice: "give it the rights in docs/operations/redis.md, Access" };
   return { why: message || code || "no reason given", advice: undefined };
 }
 

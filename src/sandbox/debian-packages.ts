@@ -7,24 +7,14 @@ const run = promisify(execFile);
 
 const APT_TIMEOUT_MS = 120_000;
 
-/** What is wanted of the distribution's packages. */
 export interface Wanted<Program> {
-  /** Sets of package names; the first that apt knows and that works is taken. */
   candidates: readonly (readonly string[])[];
-  /** Whether the program needs what apt would install along with it. */
   dependencies: boolean;
-  /** Looks in the backports of this release too. */
   backports?: boolean;
-  /** The program in an unpacked tree, undefined when it is not there. @throws when it is there and does not run */
   find(root: string): Promise<Program | undefined>;
 }
 
-/**
- * A program from the distribution's packages, unpacked under `baseDir` and not installed. Kept there and used again;
- * callers at the same time do not disturb each other, for each unpacks on its own and the first to rename wins. Needs
- * no root.
- * @throws when this is not Debian or Ubuntu, or the packages cannot be had
- */
+/** Unpacked under `baseDir`, not installed, without root. Concurrent callers unpack separately; the first rename wins. */
 export async function debianProgram<Program>(baseDir: string, wanted: Wanted<Program>): Promise<Program> {
   const home = join(baseDir, await releaseName());
   const kept = await working(home, wanted);
@@ -33,7 +23,7 @@ export async function debianProgram<Program>(baseDir: string, wanted: Wanted<Pro
   const work = await mkdtemp(join(baseDir, "unpacking-"));
   try {
     const root = await fetchInto(work, wanted);
-    // What lies there did not work a moment ago; unless another caller has just put it right.
+    // Unless another caller has just repaired it.
     if (!(await working(home, wanted))) await rename(home, join(work, "broken")).catch(() => {});
     await rename(root, home).catch(() => {});
     const program = await working(home, wanted);
@@ -44,7 +34,6 @@ export async function debianProgram<Program>(baseDir: string, wanted: Wanted<Pro
   }
 }
 
-/** Such as "debian-bookworm-x64": packages of one release do not fit another. */
 async function releaseName(): Promise<string> {
   const [id, like] = [await releaseField("ID"), await releaseField("ID_LIKE")];
   if (!/\b(debian|ubuntu)\b/.test(`${id} ${like}`)) throw new Error("this is neither Debian nor Ubuntu");
@@ -52,13 +41,11 @@ async function releaseName(): Promise<string> {
   return `${id}-${release}-${process.arch}`;
 }
 
-/** A field of the machine's os-release; empty when it is not there. */
 async function releaseField(name: string): Promise<string> {
   const text = await readFile("/etc/os-release", "utf8").catch(() => "");
   return new RegExp(`^${name}="?([^"\n]*)"?$`, "m").exec(text)?.[1] ?? "";
 }
 
-/** Downloads and unpacks the first candidate that apt knows; returns the directory to be kept. */
 async function fetchInto<Program>(work: string, wanted: Wanted<Program>): Promise<string> {
   const apt = await privateApt(work, wanted.backports ?? false);
   const reasons: string[] = [];
@@ -81,7 +68,7 @@ async function fetchInto<Program>(work: string, wanted: Wanted<Program>): Promis
 
 type Apt = (command: string, args: readonly string[]) => Promise<string>;
 
-/** apt with lists and cache of its own, so that it needs no root and leaves the machine's alone. */
+/** A private apt needs no root. */
 async function privateApt(work: string, backports: boolean): Promise<Apt> {
   const lists = join(work, "lists");
   const cache = join(work, "cache");
@@ -98,7 +85,7 @@ async function privateApt(work: string, backports: boolean): Promise<Apt> {
     });
     return stdout;
   };
-  // A third-party source may be down. If the distribution's own is, the download fails and says so.
+  // A third-party source may be down.
   await apt("update", []).catch(() => {});
   if (!backports) return apt;
   const list = join(work, "sources.list");
@@ -108,7 +95,6 @@ async function privateApt(work: string, backports: boolean): Promise<Apt> {
   return apt;
 }
 
-/** The machine's own list, and the backports of its release from the archive that its sources name. */
 async function withBackports(apt: Apt): Promise<string> {
   const codename = await releaseField("VERSION_CODENAME");
   const format = ["--format", "$(REPO_URI)", "Created-By: Packages", `Codename: ${codename}`];
@@ -117,7 +103,7 @@ async function withBackports(apt: Apt): Promise<string> {
   return archive ? `${own}\ndeb ${archive} ${codename}-backports main\n` : own;
 }
 
-/** What apt would install along with these. An empty answer is no failure: the program says what it lacks. */
+/** An empty answer is no failure. */
 async function missingPackages(apt: Apt, names: readonly string[]): Promise<string[]> {
   const plan = await apt("install", ["--simulate", "--no-install-recommends", ...names]).catch(() => "");
   const all = [...plan.matchAll(/^Inst (\S+)/gm)].map((line) => line[1]!);
@@ -125,7 +111,6 @@ async function missingPackages(apt: Apt, names: readonly string[]): Promise<stri
   return all.filter((name) => !names.includes(name) && !/^(libc6|libc-bin)\b/.test(name));
 }
 
-/** The program that a tree holds, if it runs. */
 const working = <Program>(root: string, wanted: Wanted<Program>): Promise<Program | undefined> =>
   wanted.find(root).catch(() => undefined);
 

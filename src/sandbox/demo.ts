@@ -8,20 +8,11 @@ import { TINY_PNG } from "./generator/media.ts";
 const run = promisify(execFile);
 
 const CLI_TIMEOUT_MS = 20_000;
-/** The account of the lines to paste, and one that is refused for want of credits. */
 export const DEMO = { account: "demo", credits: 1_000 };
 export const EMPTY = { account: "demo-empty", credits: 0 };
-/** The X-Request-Id of what is asked here. */
 export const OWN_REQUEST_ID = `npm-start-${randomUUID()}`;
 
-/**
- * An account's key of earlier starts if the gateway still knows it, else a new one, kept for the next start.
- * @param place host and port of the gateway
- * @param account created with the key, with `credits`
- * @param path file of the key, readable by the owner alone
- * @param cli path of the command line, called with `env`, which names the Redis
- * @returns the key, and the gateway's URL, at which it has answered
- */
+/** A key of earlier starts if the gateway still knows it, else a new one. @param path readable by the owner alone */
 export async function demoKey(
   place: string,
   { account, credits }: { account: string; credits: number },
@@ -47,7 +38,6 @@ export async function demoKey(
   return { key: made.key, baseUrl };
 }
 
-/** The gateway's URL, with its scheme; undefined if it does not know the key. */
 async function urlFor(key: string, place: string): Promise<string | undefined> {
   const headers = { authorization: `Bearer ${key}`, "x-request-id": OWN_REQUEST_ID };
   const { url, status, why } = await answeringAt(place, "/api/v1/credits", headers);
@@ -56,13 +46,7 @@ async function urlFor(key: string, place: string): Promise<string | undefined> {
   return status === 200 ? url : undefined;
 }
 
-/**
- * Lines to paste one after the other into an interactive bash or zsh: no jq, no line continuations, and `:` for what is said,
- * since zsh runs `#` as a command there. The key is last.
- * @param emptyKey key of an account without credits
- * @param envFile says where what was started along with the gateway is
- * @param isSandbox the upstream fails when asked to, and costs nothing
- */
+/** For an interactive bash or zsh: no jq, no line continuations, `:` for text, because zsh runs `#`. */
 export function demoText(options: {
   baseUrl: string;
   key: string;
@@ -73,7 +57,7 @@ export function demoText(options: {
   const { baseUrl, key, emptyKey, envFile, isSandbox } = options;
   const api = '"$TOLLGATE/api/v1';
   const auth = '-H "Authorization: Bearer $KEY"';
-  // Its certificate is made for the name that customers use, which is not this address.
+  // The certificate is for another name.
   const curl = baseUrl.startsWith("https:") ? "curl -sSk" : "curl -sS";
   const json = "-H 'Content-Type: application/json'";
   const taskId = `sed -n 's/.*"task_id" *: *"\\([^"]*\\)".*/\\1/p'`;

@@ -5,18 +5,11 @@ import { request as requestHttps } from "node:https";
 const ANSWER_TIMEOUT_MS = 2_000;
 
 interface Answering {
-  /** With the scheme that the port speaks; without TLS where nothing answers. */
   url: string;
-  /** HTTP status; undefined where nothing answers. */
   status: number | undefined;
-  /** Why there is no status. */
   why: string;
 }
 
-/**
- * Asks a port of the gateway that this process has started, over TLS if it does not speak plain HTTP.
- * @param place host and port
- */
 export async function answeringAt(
   place: string,
   path: string,
@@ -25,7 +18,7 @@ export async function answeringAt(
   const plain = await statusOf(`http://${place}`, path, headers);
   if (plain.status !== undefined || plain.why === "ECONNREFUSED") return plain;
   const secure = await statusOf(`https://${place}`, path, headers);
-  // With server.tls.client_ca the handshake ends with one of OpenSSL's alerts.
+  // With server.tls.client_ca the handshake ends with an alert.
   const wantsCertificate =
     secure.why.includes("CERTIFICATE_REQUIRED") || secure.why.includes("HANDSHAKE_FAILURE");
   if (wantsCertificate)
@@ -33,7 +26,6 @@ export async function answeringAt(
   return secure.status === undefined ? plain : secure;
 }
 
-/** The status of GET. */
 async function statusOf(url: string, path: string, headers: Record<string, string>): Promise<Answering> {
   try {
     return { url, status: await getUnverified(url + path, headers), why: "" };
@@ -42,7 +34,7 @@ async function statusOf(url: string, path: string, headers: Record<string, strin
   }
 }
 
-/** GET without a look at the certificate: it is made for the name that customers use, and this is an address. */
+/** The certificate is for another name. */
 async function getUnverified(url: string, headers: Record<string, string>): Promise<number> {
   const options = { headers, agent: false, signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) } as const;
   const sent = url.startsWith("https:")

@@ -2,7 +2,6 @@ import { refusedArguments } from "../domain/arguments.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { type Generator, startGenerator } from "./generator/server.ts";
 
-/** `npm run sandbox`: the demo generator alone. */
 async function main(env: NodeJS.ProcessEnv): Promise<void> {
   const port = Number(env.PORT || 4010);
   const host = env.HOST || "127.0.0.1";
@@ -27,7 +26,7 @@ async function main(env: NodeJS.ProcessEnv): Promise<void> {
     `Steering: GET or PUT ${generator.url}/sandbox/behaviour, or [sandbox: fail] in a prompt; docs/sandbox.md`,
   );
   const stop = () => void generator.stop();
-  // `on`, not `once`: a second signal must not kill us half-way.
+  // `on`, not `once`: a second signal must not interrupt the stop.
   process.on("SIGINT", stop).on("SIGTERM", stop);
 }
 

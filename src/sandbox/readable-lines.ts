@@ -4,7 +4,6 @@ import { styleText } from "node:util";
 import { visible } from "../domain/visible-text.ts";
 
 const STYLES = { warn: "yellow", error: "red", fatal: "red" } as const;
-/** What each line has, what its other parts say better, and the whole configuration. */
 const LEFT_OUT = new Set([
   "level",
   "time",
@@ -16,13 +15,9 @@ const LEFT_OUT = new Set([
   "request_id",
   "config",
 ]);
-/** Of one field. */
 const FIELD_CHARS_MAX = 400;
 
-/**
- * Prints the gateway's JSON lines for a person at a terminal.
- * @param ownRequestId lines of requests with this X-Request-Id are left out
- */
+/** @param ownRequestId lines of these requests are left out */
 export function printReadably(
   from: Readable,
   to: { write(text: string): unknown },
@@ -33,10 +28,7 @@ export function printReadably(
   });
 }
 
-/**
- * One line of the log in short; a line that is no JSON stays as it is. What others sent, such as a path, reaches no terminal as it is: it may
- * hold escape sequences.
- */
+/** Text from outside may contain escape sequences, so it is made visible. */
 export function readable(line: string): string {
   const fields = fieldsOf(line);
   if (!fields) return visible(line);
@@ -58,7 +50,6 @@ function fieldsOf(line: string): Record<string, unknown> | undefined {
   }
 }
 
-/** A request: what was asked, how it ended, for whom. */
 function requestOf({
   method,
   route,
@@ -89,7 +80,6 @@ function eventOf(fields: Record<string, unknown>): string {
 
 const isPlain = (value: unknown): boolean => typeof value !== "object" || value === null;
 
-/** A list or an object of plain values without its quotes and braces; one with more below them as JSON. */
 function inWords(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
   if (!Object.values(value).every(isPlain)) return JSON.stringify(value);

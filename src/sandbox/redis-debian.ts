@@ -4,23 +4,15 @@ import { debianProgram } from "./debian-packages.ts";
 import type { RedisBinary } from "./redis-server.ts";
 import { binaryVersion } from "./redis-server.ts";
 
-/** The second of each holds the program itself in Debian's packaging, the first a link to it. */
+/** The second package has the program, the first a link. */
 const CANDIDATES = [
   ["redis-server", "redis-tools"],
   ["valkey-server", "valkey-tools"],
 ] as const;
 
-/**
- * The distribution's Redis, unpacked under `baseDir` and not installed.
- * @throws when this is not Debian or Ubuntu, or the packages cannot be had
- */
 export const debianRedis = (baseDir: string): Promise<RedisBinary> =>
   debianProgram(baseDir, { candidates: CANDIDATES, dependencies: true, find: findBinary });
 
-/**
- * The distribution's Valkey, also from its backports, unpacked under `baseDir` and not installed.
- * @throws when this is not Debian or Ubuntu, or the packages cannot be had
- */
 export const debianValkey = (baseDir: string): Promise<RedisBinary> =>
   debianProgram(baseDir, {
     candidates: [["valkey-server", "valkey-tools"]],

@@ -9,11 +9,7 @@ const ENGINE_TIMEOUT_MS = 5_000;
 const STARTUP_TIMEOUT_MS = 60_000;
 const STOP_GRACE_MS = 10_000;
 
-/**
- * Redis in a container, removed by testcontainers' own reaper if this process crashes. The port is published on all
- * interfaces, hence the password.
- * @throws within some seconds when no engine answers
- */
+/** Removed by testcontainers after a crash. The port is on all interfaces, hence the password. */
 export async function startDockerRedis(options: RedisOptions): Promise<RunningRedis> {
   const { GenericContainer, getContainerRuntimeClient, Wait } = await import("testcontainers");
   const late = delay(ENGINE_TIMEOUT_MS, undefined, { ref: false });

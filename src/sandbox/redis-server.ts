@@ -8,52 +8,37 @@ import { type GuardedChild, startChild } from "./child.ts";
 
 const run = promisify(execFile);
 
-/** The scripts use `#!lua flags=...`, which Redis 7.0 brought. */
+/** `#!lua flags=...` needs Redis 7.0. */
 const VERSION_MAJOR_MIN = 7;
 const ANSWER_TIMEOUT_MS = 15_000;
-/** Reading a large append-only file back takes its time. */
 const LOADING_TIMEOUT_MS = 600_000;
 const STOP_GRACE_MS = 10_000;
 const PORT_TRIES_MAX = 5;
-/** In a persistent directory: the port of the server that used it last. */
 const PORT_FILE = "port";
 
 export interface RedisOptions {
-  /** Where the data and the server's log go; made if missing. */
   dir: string;
-  /** Default: a free one. */
   port?: number;
-  /** Append-only file, fsync every second; otherwise nothing is written. */
   persistent: boolean;
-  /** Further `redis-server` arguments. */
   args?: readonly string[];
-  /** Called once if another server, on that port, uses the directory: it is waited for. */
   waiting?: (port: number) => void;
 }
 
 export interface RunningRedis {
   url: string;
   port: number;
-  /** In words, such as "redis-server 7.0.15 from PATH". */
   source: string;
-  /** Of the server's process, where this process started it. */
   pid?: number;
-  /** Settles in words when the server ends, asked to or not; absent where that is not known. */
   ended?: Promise<string>;
   stop(): Promise<void>;
 }
 
-/** A program that can be started, and the libraries that it needs beside it. */
 export interface RedisBinary {
   path: string;
   env: NodeJS.ProcessEnv;
 }
 
-/**
- * Asks a binary for its version.
- * @returns such as "redis-server 7.0.15"
- * @throws when it does not run, or is too old for our scripts
- */
+/** @throws when it does not run, or is too old */
 export async function binaryVersion(binary: RedisBinary): Promise<string> {
   const { stdout } = await run(binary.path, ["--version"], { env: binary.env, timeout: 5_000 });
   const found = /^(Redis|Valkey) server v=(\d+)([.\d]*)/.exec(stdout);
@@ -64,7 +49,6 @@ export async function binaryVersion(binary: RedisBinary): Promise<string> {
   return version;
 }
 
-/** Arguments that every source gives its server, but for port, address and directory. */
 export function serverArgs(options: RedisOptions): string[] {
   const persistence = options.persistent
     ? ["--appendonly", "yes", "--appendfsync", "everysec"]
@@ -72,7 +56,6 @@ export function serverArgs(options: RedisOptions): string[] {
   return ["--save", "", "--maxmemory-policy", "noeviction", ...persistence, ...(options.args ?? [])];
 }
 
-/** Starts the binary and waits until it answers PING. A port that another process snatched is tried anew. */
 export async function startBinary(
   binary: RedisBinary,
   source: string,
@@ -122,12 +105,7 @@ async function startOnce(
   return { url: `redis://127.0.0.1:${port}`, port, source, pid: child.pid, ended: child.ended, stop };
 }
 
-/**
- * Two servers on one append-only file would ruin it, and Redis itself does not look. A server that is just ending, after
- * its parent crashed, is waited for.
- * @param waiting called once before that
- * @throws when another server goes on using the directory
- */
+/** Two servers on one append-only file would ruin it. @throws when another server keeps using the directory */
 export async function mustBeOnlyUser(dir: string, waiting?: (port: number) => void): Promise<void> {
   const port = Number(await readFile(join(dir, PORT_FILE), "utf8").catch(() => "0"));
   if (!(port > 0 && port < 65_536)) return;
@@ -146,10 +124,7 @@ export async function mustBeOnlyUser(dir: string, waiting?: (port: number) => vo
   );
 }
 
-/**
- * Waits until the server of that pid, and no other on the same port, answers PING. One that accepts connections but says
- * LOADING, or nothing for a while, is reading its data back and gets far more time.
- */
+/** A server that reads its data (LOADING) gets more time. */
 async function answers(port: number, pid: number): Promise<void> {
   const startMs = performance.now();
   let loading = false;
@@ -162,7 +137,6 @@ async function answers(port: number, pid: number): Promise<void> {
   throw new Error(`Redis on port ${port} did not answer PING in time`);
 }
 
-/** Sends inline commands and gives what came back up to the end of INFO; undefined when nobody listens. */
 function ask(port: number, commands: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     let reply: string | undefined;
@@ -182,12 +156,10 @@ function ask(port: number, commands: string): Promise<string | undefined> {
   });
 }
 
-/** A TCP port of the loopback that was free a moment ago. */
 export async function freePort(): Promise<number> {
   return (await portIfFree(0))!;
 }
 
-/** The port itself if it can be listened on (any for 0), else undefined. */
 export function portIfFree(port: number, host = "127.0.0.1"): Promise<number | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -19,7 +19,6 @@ export {
   type RunningRedis,
 } from "./redis-server.ts";
 
-/** Whatever the demo and the tests keep between runs lies here, outside of version control. */
 export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
 
 const ON_PATH = ["redis-server", "valkey-server"] as const;
@@ -27,18 +26,13 @@ const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
 
 type Source = (options: RedisOptions) => Promise<RunningRedis>;
 
-/** In this order. */
 const SOURCES: ReadonlyArray<readonly [name: string, start: Source]> = [
   ["redis-server or valkey-server on the PATH", startFromPath],
   ["a container", startDockerRedis],
   ["Debian or Ubuntu packages", startFromPackages],
 ];
 
-/**
- * Starts a real Redis on the loopback from the first source that has one, and waits until it answers.
- * @throws when the port is taken or the directory in use; when no source works, with one message that says what to install and why each
- * source failed
- */
+/** @throws when port or directory is in use, or no source works */
 export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
   const absolute = { ...options, dir: resolve(options.dir) };
   if (options.port !== undefined && !(await portIfFree(options.port))) {
@@ -62,10 +56,6 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
   );
 }
 
-/**
- * The Redis that runs as a process of this machine: the one on the PATH, else the distribution's packages.
- * @throws when there is neither; a container is no such process
- */
 export async function redisBinary(): Promise<RedisBinary> {
   for (const path of ON_PATH) {
     const binary = { path, env: process.env };

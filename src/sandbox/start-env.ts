@@ -1,6 +1,5 @@
 import { chmod, writeFile } from "node:fs/promises";
 
-/** All that decide which gateway, Redis, upstream and archive a process of Tollgate uses. */
 export const VARIABLES = [
   "TOLLGATE_CONFIG",
   "HOST",
@@ -20,10 +19,7 @@ export const VARIABLES = [
   "NODE_EXTRA_CA_CERTS",
 ] as const;
 
-/**
- * Writes what a gateway was started with, for the shell's `.`. What it does not have is unset, so that a command never uses
- * another Redis or archive than the gateway. A credential belongs into a file that its owner alone can read, not onto a terminal.
- */
+/** For the shell's `.`. Unused variables are unset, so that a command never uses another store. */
 export async function writeStartEnv(file: string, env: NodeJS.ProcessEnv): Promise<void> {
   const lines = VARIABLES.map((name) => {
     const value = env[name];

@@ -17,18 +17,14 @@ import { writeStartEnv } from "./start-env.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const CLI = join(ROOT, "src/cli.ts");
-/** Where nothing else is said and nothing else listens. */
 const DEFAULT_PORTS = { public: 8080, admin: 9090, redis: 6379, sandbox: 4010 } as const;
 const LOOPBACK = "127.0.0.1";
 const READY_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 3000;
-/** Above the gateway's own drain timeout of 30 s. */
 const DRAIN_GRACE_MS = 45_000;
 
-/** Something that runs and must be stopped; those started last are stopped first. */
 interface Part {
   name: string;
-  /** Settles in words if it ends on its own. */
   ended?: Promise<string> | undefined;
   stop(): Promise<void>;
 }
@@ -40,17 +36,14 @@ interface Ports {
   port: number;
   adminHost: string;
   adminPort: number;
-  /** 0 for any. */
   sandboxPort: number;
-  /** Of a Redis that is started here; undefined for any. */
   redisPort: number | undefined;
 }
 
-/** `npm start`: Redis, the sandbox generator and the gateway, each real, until Ctrl-C. */
 async function main(env: NodeJS.ProcessEnv): Promise<void> {
   const parts: Part[] = [];
   const stopping = new AbortController();
-  // `on`, not `once`: npm passes the terminal's Ctrl-C on, so it often comes twice.
+  // npm passes Ctrl-C on, so it often comes twice.
   const onSignal = () => stopping.abort();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, onSignal);
   try {
@@ -83,7 +76,6 @@ async function aborted(signal: AbortSignal): Promise<string> {
 
 async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSignal): Promise<void> {
   const { ports, instead } = await wantedPorts(env);
-  // A Redis of our own would make it, too; one that was given does not.
   await mkdir(TOLLGATE_DIR, { recursive: true });
   if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
   const redisUrl = env.REDIS_URL || (await addRedis(parts, ports.redisPort));
@@ -100,7 +92,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     ADMIN_HOST: ports.adminHost,
     ADMIN_PORT: String(ports.adminPort),
   };
-  // A journal folder knows one store: a Redis that was given is another one than that of the starts without.
+  // A journal folder knows one store.
   const journal = env.REDIS_URL && !env.JOURNAL && join(TOLLGATE_DIR, perRedis("journal", env.REDIS_URL));
   const gatewayEnv = {
     ...env,
@@ -124,7 +116,6 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const empty = await demoKey(place, EMPTY, fileOf("demo-empty-key"), CLI, gatewayEnv);
   signal.throwIfAborted();
   const envFile = fileOf("start.env");
-  // The gateway runs in ROOT.
   const whole = (path: string | undefined) => path && resolve(ROOT, path);
   const files = { TOLLGATE_CONFIG: whole(env.TOLLGATE_CONFIG), JOURNAL: whole(gatewayEnv.JOURNAL) };
   await writeStartEnv(envFile, { ...gatewayEnv, ...files });
@@ -137,14 +128,10 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   console.log(demoText({ baseUrl, key, emptyKey: empty.key, envFile: shown, isSandbox }));
 }
 
-/**
- * Checked before anything starts, for the gateway's own message would come after a page of logs. Instead of a default port
- * that is taken, a free one is used; a port that the environment names is used, or nothing starts.
- */
+/** Checked first: the gateway's own message would come after a page of logs. */
 async function wantedPorts(env: NodeJS.ProcessEnv): Promise<{ ports: Ports; instead: string[] }> {
   const [host, adminHost] = [env.HOST || LOOPBACK, env.ADMIN_HOST || LOOPBACK];
   const instead: string[] = [];
-  /** Undefined for any. */
   const wanted = async (variable: PortVariable, usual: number, on: string): Promise<number | undefined> => {
     const named = env[variable];
     if (!named && !(await portIfFree(usual, on)) && (await portIfFree(0, on))) {
@@ -168,7 +155,6 @@ async function wantedPorts(env: NodeJS.ProcessEnv): Promise<{ ports: Ports; inst
   return { ports: { host, port, adminHost, adminPort, sandboxPort: sandboxPort ?? 0, redisPort }, instead };
 }
 
-/** Which ports are in use, those of Redis and the sandbox among them. */
 function portsText(taken: {
   ports: Ports;
   instead: readonly string[];
@@ -182,13 +168,12 @@ function portsText(taken: {
   return `Ports: ${list}${instead.length > 0 ? ` (${instead.join(", ")})` : ""}`;
 }
 
-/** Each Redis has a demo key of its own: else a start on another one would forget it, and credit the demo again. */
+/** Each Redis has a demo key of its own. */
 function perRedis(name: string, redisUrl: string | undefined): string {
   if (!redisUrl) return name;
   return `${name}-${createHash("sha256").update(redisUrl).digest("hex").slice(0, 12)}`;
 }
 
-/** The admin token of earlier starts on these data, else a new random one; readable by its owner alone. */
 async function keptToken(file: string): Promise<string> {
   const kept = (await readFile(file, "utf8").catch(() => "")).trim();
   if (/^[\w-]{32}$/.test(kept)) return kept;
@@ -199,7 +184,6 @@ async function keptToken(file: string): Promise<string> {
   return token;
 }
 
-/** The operator's own Redis, asked before anything starts. */
 async function mustAnswer(redisUrl: string): Promise<void> {
   const { host, port } = serverOf(redisUrl);
   const socket = connect(port, host);
@@ -217,7 +201,6 @@ async function mustAnswer(redisUrl: string): Promise<void> {
   }
 }
 
-/** @throws Error that says what the address must be */
 function serverOf(redisUrl: string): RedisHost {
   try {
     return parseServerAddress(redisUrl).hosts[0]!;
@@ -255,7 +238,7 @@ function sayEarlierRuns(port: number): void {
 }
 
 async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[], port: number): Promise<NodeJS.ProcessEnv> {
-  // Only the gateway and its doctor need it. A new one at each start limits the harm of a leak.
+  // A new one at each start limits the harm of a leak.
   const apiKey = randomBytes(24).toString("base64url");
   const publicUrl = env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined;
   const generator = await startGenerator({ port, apiKey, publicUrl, behaviour: behaviourFromEnv(env) });
@@ -264,7 +247,6 @@ async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[], port: number)
   return { UPSTREAM_URL: generator.url, UPSTREAM_API_KEY: apiKey };
 }
 
-/** Waits until the gateway is ready. @returns the URL of its admin port, which may speak TLS */
 async function readyAt(place: string, gateway: GuardedChild, signal: AbortSignal): Promise<string> {
   const died = gateway.ended.then((how) => {
     throw new Error(`The gateway ended at once (${how}); its own words are above.`);

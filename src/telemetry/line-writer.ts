@@ -20,7 +20,7 @@ export const dropped = { lines: 0 };
 /**
  * Writes lines to standard output without blocking on its reader. The lines of one callback of the event loop are written
  * together at its end. What cannot be written waits, up to a bound, and is written later, in order. Lines beyond the bound,
- * and all that wait when the reader has gone, are dropped and counted. Decision 0033.
+ * and all that wait when the reader has gone, are dropped and counted. Decision 0016.
  */
 export class LineWriter {
   readonly #shared: boolean;

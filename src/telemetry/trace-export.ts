@@ -61,7 +61,7 @@ interface TracingOptions {
 
 /**
  * Tracing with OpenTelemetry, sent by OTLP over HTTP. Only this file loads OpenTelemetry, and it is loaded only if there is
- * an endpoint. Decision 0024. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
+ * an endpoint. Decision 0012. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
  */
 export function createTracing(options: TracingOptions): Tracing {
   const { upstreamUrl } = options;

@@ -16,7 +16,7 @@ export interface BoundedOptions {
 
 /**
  * A batch processor that counts the spans that it loses: those that come while the queue is full, and those of batches that
- * could not be sent. The log gets one line when exports begin to fail, and one when they succeed again. Decision 0024.
+ * could not be sent. The log gets one line when exports begin to fail, and one when they succeed again. Decision 0012.
  */
 export function boundedExport({ exporter, queue, batch, dropped, log }: BoundedOptions) {
   /** Spans that are neither sent nor lost. */

@@ -1,7 +1,7 @@
 import { isObject } from "../domain/json.ts";
 import { TASK_ID } from "../domain/task-states.ts";
 
-// How the upstream's answers are read. All of it is pure: what an answer means depends on the answer alone. Decision 0061.
+// How the upstream's answers are read. All of it is pure: what an answer means depends on the answer alone. Decision 0003.
 
 /** A complete answer of the upstream. */
 export interface Answer {

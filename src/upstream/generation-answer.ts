@@ -25,7 +25,7 @@ export type GenerationAnswer =
 
 /**
  * Reads an answer to a generation. An id in hand counts more than the code beside it: with any 2xx the task is bound, and
- * polls tell what becomes of it; otherwise the outcome is unclear. It never is a refusal. Decision 0061.
+ * polls tell what becomes of it; otherwise the outcome is unclear. It never is a refusal. Decision 0003.
  * @param sent the request's body, of which nothing must get into the log
  */
 export function readGeneration(answer: Answer, sent?: string, statuses?: StatusWords): GenerationAnswer {

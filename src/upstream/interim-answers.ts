@@ -11,7 +11,7 @@ const INTERIM = /^HTTP\/1\.[01] 1(?!01)/;
 /**
  * Drops the interim answers (1xx) before the answer to each request. An upstream, or a proxy before it, may send any number
  * of them unasked (RFC 9110 15.2). undici ends the connection at a `100 Continue`, when the request has been sent and may
- * have run. 101 is kept: a connection that changes its protocol cannot be read any further. Decision 0060.
+ * have run. 101 is kept: a connection that changes its protocol cannot be read any further. Decision 0003.
  *
  * @param socket a new connection that nobody has read from. One request at a time is written to it, and it is read with
  *   `read()`.

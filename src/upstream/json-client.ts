@@ -90,7 +90,7 @@ export function createJsonClient(options: JsonClientOptions) {
       if (carried) headers.push(...carried.headers);
       return new Promise((resolve) => {
         const handler = new UpstreamRequest(request, budgetMs, shared, resolve);
-        // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0026.
+        // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0020.
         pool.dispatch({ path: basePath + path, method, headers, body }, handler);
       });
     },

@@ -2,7 +2,7 @@ import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 
 /**
  * Longest answer that is read, bytes. A longer one leaves a video that was made and not charged, so the limit is the answer of
- * an upstream that repeats the largest request, each byte written as `\uXXXX`, plus 64 KiB for its own text. Decision 0034.
+ * an upstream that repeats the largest request, each byte written as `\uXXXX`, plus 64 KiB for its own text. Decision 0035.
  */
 export const ANSWER_BYTES_MAX = 6 * JSON_BODY_BYTES_MAX + 64 * 1024;
 

@@ -16,7 +16,7 @@ for (const char of "0123456789abcdefABCDEF") DIGITS[char.charCodeAt(0)] = Number
 /**
  * Keeps our credential, repeated in an upstream's answer, from customers and from the log.
  * @returns replaces the credential in an answer's text, in every spelling that JSON allows; a credential of less than
- *   eight characters only where it is a whole word. Takes time linear in the text, whatever the text is. Decision 0034.
+ *   eight characters only where it is a whole word. Takes time linear in the text, whatever the text is. Decision 0035.
  */
 export function withoutSecret(secret: string | undefined): (text: string) => string {
   if (!secret) return (text) => text;

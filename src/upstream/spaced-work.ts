@@ -1,7 +1,7 @@
 /**
  * Runs long pieces of work on the main thread one at a time, in their order. After each one the event loop is free for
  * everything else for as long as that piece took, so that such work never takes more than half of the thread.
- * Callers bound how much work waits. Decision 0034.
+ * Callers bound how much work waits. Decision 0035.
  */
 export class SpacedWork {
   readonly #waiting: (() => void)[] = [];

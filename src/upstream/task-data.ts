@@ -4,7 +4,7 @@ import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 /**
  * Longest data of a task that are kept whole, characters of JSON. They are stored, and pass through Redis several times at
- * each poll: 0.7 ms of Redis each time, 12 ms for 1 MiB. Decision 0034.
+ * each poll: 0.7 ms of Redis each time, 12 ms for 1 MiB. Decision 0035.
  */
 export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
 

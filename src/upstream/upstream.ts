@@ -21,7 +21,7 @@ export interface Upstream {
 export const SWEEP_POLLS_MAX = 4;
 /**
  * One account may have so many requests in flight for each connection that is free: alone three quarters of all, beside another
- * three sevenths. However many accounts have requests that hang, one more finds a connection at once. Decision 0065.
+ * three sevenths. However many accounts have requests that hang, one more finds a connection at once. Decision 0032.
  */
 const ACCOUNT_PER_FREE_MAX = 3;
 

@@ -37,7 +37,7 @@ const found = (checks: readonly Check[], names = NODES): string[] =>
     .map(({ name, status, message }) => `${status} ${name}: ${message}`);
 const wrong = (checks: readonly Check[]): string[] => found(checks).filter((line) => !line.startsWith("ok"));
 
-/** The rights of docs/operations.md, on every node. */
+/** The rights of docs/operations/redis.md, on every node. */
 const RIGHTS =
   "resetchannels ~tg:* -@all +@read +@write +@scripting +@transaction +@connection -@dangerous +info +time +wait +cluster|slots +cluster|nodes +cluster|keyslot";
 const withUser = (redisUrl: string): string => redisUrl.replace("://", "://tollgate:secret@");
@@ -164,11 +164,11 @@ describe("doctor looks at a cluster", () => {
       expect.stringMatching(/^failed cluster: \d+ of 16384 slots have no primary, .*\b5, /),
     );
     expect(lines).toContainEqual(
-      expect.stringMatching(`^failed primary: 127.0.0.1:${primary.announced}: is away: `),
+      expect.stringMatching(`^failed primary: 127.0.0.1:${primary.announced}: is unavailable: `),
     );
     for (const { announced } of [primary, replica])
       expect(lines).toContainEqual(
-        expect.stringMatching(`^warning cluster: 127.0.0.1:${announced}, a .* is away`),
+        expect.stringMatching(`^warning cluster: 127.0.0.1:${announced}, a .* is unavailable`),
       );
     expect(lines).toContainEqual(
       expect.stringMatching(

@@ -15,6 +15,7 @@ import { createOperators, isRevoked, type Operators } from "./operators.ts";
 import { GATEWAYS, type PlannedRound } from "./plan.ts";
 import { PARTITIONS } from "./slots.ts";
 import { type Fault, losesConfirmed, type Strike } from "./strikes.ts";
+import { takeoversSince, withFurtherTakeovers } from "./takeovers.ts";
 
 export interface RoundsOptions extends RunOptions {
   topology: Topology;
@@ -128,7 +129,7 @@ interface Scene {
 }
 
 async function runRound(scene: Scene, planned: PlannedRound, at: number): Promise<Round> {
-  const { driver, fleet, rounds } = scene;
+  const { options, driver, fleet, rounds } = scene;
   const { fault, partition, killed } = planned;
   const random = createRandom(seedFor(fleet.options.seed, `load of round ${at}`));
   const load = startLoad({ ...scene, random, at });
@@ -145,7 +146,10 @@ async function runRound(scene: Scene, planned: PlannedRound, at: number): Promis
   await pause(AFTER_MS);
   await load.stop();
   await settle(scene);
-  const { victim, forgets } = strike;
+  const { victim } = strike;
+  const takeovers = takeoversSince(join(options.folder, "redis"), strike.atMs);
+  const forgets = withFurtherTakeovers(fault, strike.forgets, takeovers);
+  if (forgets !== strike.forgets) fleet.note("another failover", `${takeovers.length} since the strike`);
   const killing = { gatewaysKilled: killed.length, lostAllGateways: killed.length === GATEWAYS };
   const round: Round = { fault, ...killing, victim, forgets, servedMs, violations: [] };
   rounds.push(round);

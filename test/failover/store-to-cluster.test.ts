@@ -18,7 +18,7 @@ import { until } from "../support/until.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { nodesOf } from "./cluster-nodes.ts";
 
-// docs/operations.md, "Moving a store to a cluster", step by step on real servers.
+// docs/operations/redis-cluster.md, "Moving a store to a cluster", step by step on real servers.
 
 const ACCOUNTS = 8;
 

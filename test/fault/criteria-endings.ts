@@ -2,7 +2,7 @@ import type { Finding } from "./criteria-money.ts";
 import type { Meta, UpstreamEvent } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 
-/** So many 404s of the API itself end a task. Decision 0011. */
+/** So many 404s of the API itself end a task. Decision 0030. */
 const GONE_COUNT = 3;
 /** After so many times its maximum age a task ends without an answer. Decision 0030. */
 const UNANSWERED_AGES = 2;
@@ -21,7 +21,7 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
       const told = event.told.filter((status) => status === "gone").length;
       if (told < GONE_COUNT) violations.push(`${request.id} is gone, which the upstream said ${told} times`);
     } else if (request.endedBy === "expired") {
-      // What is said of a task id that was given twice is not believed. Decision 0037.
+      // What is said of a task id that was given twice is not believed. Decision 0004.
       const isBelieved = tasks.get(event.taskId)?.length === 1;
       const why = (isBelieved && ignoredEnd(request, event, meta)) || expiry(request, event, meta);
       if (why === "answered") counts.expired++;
@@ -80,7 +80,7 @@ export function ownVideos({ history, generations, requests, upstream }: Ledger):
     if (video === "") continue;
     shown++;
     const owner = answers.get(video)?.accountId ?? requests.get(video)?.accountId;
-    // Until the second request's BIND has found it nobody can know. Decision 0037.
+    // Until the second request's BIND has found it nobody can know. Decision 0004.
     const knownMs = conflictMs.get(video) ?? Number.POSITIVE_INFINITY;
     if (owner !== undefined && owner !== accountId && sentMs > knownMs)
       violations.push(`a poll of ${taskId} showed ${accountId} the video of ${owner}`);

@@ -12,7 +12,7 @@ interface Unknown {
 
 /**
  * The hold of an unknown outcome whose video a callback brings lasts as long as a task may run, and an account with as many unknown
- * outcomes as it may have sends nothing upstream. The log names the task ids that unclear answers had. Decisions 0003, 0061.
+ * outcomes as it may have sends nothing upstream. The log names the task ids that unclear answers had. Decision 0003.
  */
 export function unknownKept(ledger: Ledger): Finding {
   const { maxAgesMs, toleranceMs, clockAheadMs, unknownOutcomesMax } = ledger.history.meta;

@@ -268,9 +268,7 @@ describe("config and doctor", () => {
       await writeFile(join(journal, "host.1.00000000.ndjson"), "{}\n{}\n");
       const waiting = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
       expect(waiting.byName.journal).toMatchObject({ ok: true, status: "warning" });
-      expect(waiting.byName.journal.message).toContain(
-        "2 settlements (charges, or holds to be given back) wait in 1 files",
-      );
+      expect(waiting.byName.journal.message).toContain("2 settlements (charges or voids) wait in 1 files");
       const file = join(journal, "host.1.00000000.ndjson");
       const lost = await doctor({
         TOLLGATE_CONFIG: await configFile({ store: { journal: join(file, "deeper") } }),

@@ -47,7 +47,7 @@ beforeAll(async () => {
   const config = {
     store: { commandTimeoutMs: COMMAND_TIMEOUT_MS },
     upstream: { connectTimeoutMs: 1000, headersTimeoutMs: 300, totalTimeoutMs: 600 },
-    // A running task whose id was given twice ends at its maximum age (decision 0037).
+    // A running task whose id was given twice ends at its maximum age (decision 0004).
     tasks: {
       sweepIntervalMs: 50,
       pollIntervalMs: 50,

@@ -30,7 +30,7 @@ import {
   windowOf,
 } from "./model-state.ts";
 
-/** Three 404s over a minute; decision 0011. */
+/** Three 404s over a minute; decision 0030. */
 const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 const HOUR_MS = 3_600_000;

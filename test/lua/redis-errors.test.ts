@@ -26,7 +26,7 @@ async function failures({ metrics }: TestConnection): Promise<unknown[]> {
   return values.filter(({ value }) => value > 0).map(({ labels }) => labels.reason);
 }
 
-// Both as docs/operations.md tells them apart: TollgateStoreDegraded and TollgateStoreRefuses.
+// Both as docs/operations/alerts-redis.md tells them apart: TollgateStoreDegraded and TollgateStoreRefuses.
 test("a Redis that cannot write its disk (MISCONF) counts as away", () =>
   withRedis(async (connection, stage, dir) => {
     const key = await stage.givenKey({ credits: 100 });

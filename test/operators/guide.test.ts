@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { send, until } from "../support/gateway.ts";
@@ -23,9 +23,9 @@ const NOTHING_LOST = /there is nothing to accept/;
 const NO_CLUSTER = /only partitions of a Redis Cluster are frozen/;
 
 const PLANS: Record<string, Plan> = {
-  "docs/operations.md: curl -s 127.0.0.1:9090/readyz; curl -s 127.0.0.1:9090/metrics | grep -E '^tollgate_(store|config|ledger)_'":
+  "docs/operations/incidents.md: curl -s 127.0.0.1:9090/readyz; curl -s 127.0.0.1:9090/metrics | grep -E '^tollgate_(store|config|ledger)_'":
     { shows: /tollgate_store_up 1[\s\S]*"msg":"an error of the log"/ },
-  "docs/operations.md: curl -s 127.0.0.1:9090/metrics | grep -E '^tollgate_(primary|store)_(up|info|outbox|unconfirmed)'":
+  "docs/operations/several-redis.md: curl -s 127.0.0.1:9090/metrics | grep -E '^tollgate_(primary|store)_(up|info|outbox|unconfirmed)'":
     { shows: /tollgate_store_outbox_entries 0[\s\S]*"msg":"an error of the log"/ },
   "docs/logging.md: jq -nR '[inputs | fromjson? | objects | select(.price != null)]": {
     shows: /"credits": 10/,
@@ -40,13 +40,14 @@ const PLANS: Record<string, Plan> = {
   "docs/archive.md: ARCHIVE_URL=postgres://tollgate:...@db:5432/tollgate REDIS_URL=redis://new:6379 tollgate archive restore":
     { refused: NOT_EMPTY },
   "docs/cli.md: tollgate store accept --json > lost.json": { refused: NOTHING_LOST },
-  "docs/operations.md: tollgate store show": { refused: NOTHING_LOST },
+  "docs/operations/backup.md: tollgate store show": { refused: NOTHING_LOST },
   "docs/cli.md: tollgate partitions freeze 3,17": { refused: NO_CLUSTER },
   "docs/cli.md: tollgate partitions thaw 3,17": { refused: NO_CLUSTER },
-  "docs/operations.md: tollgate partitions freeze 60": { refused: NO_CLUSTER },
-  'docs/operations.md: NODES="10.0.0.1:6379 ... 10.0.0.6:6379" sh /etc/tollgate-redis/cluster.sh create': {
-    parsed: "it needs six servers; several-redis.test.ts runs it",
-  },
+  "docs/operations/redis-cluster.md: tollgate partitions freeze 60": { refused: NO_CLUSTER },
+  'docs/operations/several-redis.md: NODES="10.0.0.1:6379 ... 10.0.0.6:6379" sh /etc/tollgate-redis/cluster.sh create':
+    {
+      parsed: "it needs six servers; several-redis.test.ts runs it",
+    },
 };
 
 let stage: GuideStage;
@@ -145,6 +146,9 @@ function prepare({ text, page }: Block, env: Record<string, string>): void {
   }
   if (text.includes("redis-secrets/"))
     cpSync(stage.secrets, join(folder, "redis-secrets"), { recursive: true });
+  // It makes the folder that blocks of earlier pages were given.
+  if (text.includes("make-secrets.sh"))
+    rmSync(join(folder, "etc/tollgate-redis"), { recursive: true, force: true });
   if (text.includes("cli.sh")) {
     cpSync(join(ROOT, "deploy/redis"), join(folder, "etc/tollgate-redis"), { recursive: true });
     mkdirSync(secrets, { recursive: true });

@@ -45,7 +45,7 @@ async function refusedCommands({ ports, cli }: ShippedRedis): Promise<string[]> 
     .filter((object) => object !== "config|get");
 }
 
-// Guarantee: the move to the shipped cluster by import works as docs/operations.md has it, to the last name.
+// Guarantee: the move to the shipped cluster by import works as docs/operations/redis-cluster.md has it, to the last name.
 test("a store of one server is imported into the shipped cluster over TLS", async () => {
   const [redis, old] = await Promise.all([startShippedRedis("cluster"), givenRedis()]);
   cleanups.push(redis.stop, old.stop);

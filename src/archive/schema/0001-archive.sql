@@ -1,4 +1,4 @@
--- What the copier writes are rows that never change: a user with INSERT and SELECT is enough. People read the views.
+-- Rows never change: the copier needs INSERT and SELECT only. People read the views.
 
 -- IF NOT EXISTS would need the right to create schemas even where this one exists.
 DO $$ BEGIN
@@ -97,7 +97,7 @@ CREATE VIEW tollgate.ledger_entries AS
 
 -- The latest batch of each partition: after a commit was lost, it says whether the batch was there. `number` counts in a generation
 -- of the partition's record in Redis, and is larger than that of each batch of its partition before it, in whatever generation.
--- What is lost with a commit is lost with its row, and the one before is back. The copier's user has no right to delete, so the
+-- A lost commit loses its row, and the one before is back. The copier's user has no right to delete, so the
 -- table deletes the earlier ones.
 CREATE TABLE tollgate.batches (
   partition integer NOT NULL,
@@ -194,7 +194,7 @@ CREATE VIEW tollgate.api_keys AS
     FROM tollgate.api_key_versions ORDER BY key_id, version DESC
   ) latest WHERE NOT gone;
 
--- What operators changed, each record once: the id names the partition and its place there.
+-- Changes by operators, each record once: the id names the partition and its place there.
 CREATE TABLE tollgate.audit (
   id text PRIMARY KEY,
   at timestamptz NOT NULL,
@@ -215,7 +215,7 @@ CREATE INDEX audit_order ON tollgate.audit (partition, id_ms, id_number);
 CREATE INDEX audit_account ON tollgate.audit (account_id, at);
 CREATE INDEX audit_at ON tollgate.audit (at);
 
--- What each account owns.
+-- The balance of each account.
 CREATE VIEW tollgate.balances AS
   SELECT account_id, sum(amount)::bigint AS balance, (array_agg(id ORDER BY id_ms DESC, id_number DESC))[1] AS last_entry,
     max(at) AS last_entry_at

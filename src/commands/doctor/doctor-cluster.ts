@@ -92,7 +92,7 @@ function coverage(
 }
 
 function failedNode({ server, isPrimary }: ClusterNode): Check {
-  const found = `${server}, ${isPrimary ? "a primary" : "a replica"}, is away, as the other nodes say`;
+  const found = `${server}, ${isPrimary ? "a primary" : "a replica"}, is unavailable, as the other nodes say`;
   return warning(NAME, found, "start it; if it is gone for good, run `redis-cli --cluster del-node`");
 }
 

@@ -8,7 +8,7 @@ const BODY = "{}";
 /**
  * Whether the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
  * for requests with a body before it looks at what is asked, so a POST to a path that takes none shows it. The gateway skips
- * it (decision 0060); advice all the same, since other clients end the connection.
+ * it (decision 0003); advice all the same, since other clients end the connection.
  * @returns false also where there is no answer, which the other check tells
  */
 export function sendsUnaskedContinue(

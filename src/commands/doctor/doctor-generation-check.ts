@@ -40,7 +40,7 @@ export function generationCheck(run: GenerationRun, host: string): Check {
       return failed(
         NAME,
         `whether ${host} made a video is not known: ${end.detail}`,
-        `the video may have been made and billed, so find that out before anything else: ask the upstream's support about ${by}, the value of its Idempotency-Key and X-Request-Id`,
+        `the video may have been made and billed, so find that out first: ask the upstream's support about ${by}, the value of its Idempotency-Key and X-Request-Id`,
       );
     case "not_ended":
       return failed(
@@ -77,6 +77,6 @@ function polledCheck(
 }
 
 const wordAdvice = (last: PollOutcome | undefined): string =>
-  last?.outcome === "unknown_status" ? "; say in upstream.statuses what its word for the state means" : "";
+  last?.outcome === "unknown_status" ? "; name its word for the state in upstream.statuses" : "";
 
 const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`;

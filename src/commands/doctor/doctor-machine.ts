@@ -44,13 +44,13 @@ function attention(config: Config): string[] {
   const { upstream, store, admin } = config;
   const { protocol, hostname } = new URL(upstream.url);
   if (upstream.apiKey === undefined && !LOOPBACK.test(hostname)) {
-    remarks.push("UPSTREAM_API_KEY is not set, so the generator is asked without a credential");
+    remarks.push("UPSTREAM_API_KEY is not set, so requests to the upstream carry no credential");
   }
   if (protocol === "http:" && !LOOPBACK.test(hostname)) {
     remarks.push("upstream.url is plain http, so keys and prompts can be read on the way; use https");
   }
   if (store.fallbackStrategy === "allow") {
-    remarks.push("store.fallback_strategy is allow: while Redis is away, generations are not charged");
+    remarks.push("store.fallback_strategy is allow: while Redis is unavailable, generations are not charged");
   }
   if (!LOOPBACK.test(admin.host)) {
     remarks.push(`admin.host is ${admin.host}: see that nobody outside can reach port ${admin.port}`);
@@ -84,7 +84,7 @@ export function journalCheck(folder: string, storeId?: string): Check {
       name,
       `${place} cannot be used: ${diskReason(error)}`,
       "make room on its disk, let the gateway's user write there, or set store.journal to another folder; else settlements " +
-        "are lost if a gateway ends while Redis is away",
+        "are lost if a gateway ends while Redis is unavailable",
     );
   }
 }
@@ -108,12 +108,12 @@ function waitingCheck(name: string, folder: string, storeId: string | undefined)
   const { files, entries, byStore, unread } = waiting(folder);
   const left = unread.length === 0 ? "" : `; not read: ${unread.sort().slice(0, NAMED_MAX).join(", ")}`;
   if (entries === 0 && unread.length === 0) return good(name, `${folder} can be written, nothing waits`);
-  const found = `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${folder}${left}`;
+  const found = `${entries} settlements (charges or voids) wait in ${files} files of ${folder}${left}`;
   if (entries === 0) {
     return warning(
       name,
       found,
-      "gateways read regular files below 256 MiB that their user may read; see what these are",
+      "gateways read regular files below 256 MiB that their user may read; check these files",
     );
   }
   const others = storeId === undefined ? [] : [...byStore].filter(([id]) => id !== storeId);

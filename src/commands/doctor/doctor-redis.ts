@@ -123,12 +123,12 @@ async function namedServerChecks(
 function awayCheck(error: unknown): Check {
   if (error instanceof Error && error.name === "ReplyError") return errorCheck(error);
   const { why, advice = "see that it runs, and its log" } = storeReason(error);
-  return failed("primary", `is away: ${why}`, advice);
+  return failed("primary", `is unavailable: ${why}`, advice);
 }
 
 /** Some of what concerns the whole store is on a server that is away. */
 function unreadCheck(error: unknown): Check {
-  const found = `what all servers have together was not looked at: ${storeReason(error).why}`;
+  const found = `records of the whole store were not checked: ${storeReason(error).why}`;
   return failed("store", found, "run this again when all primaries answer");
 }
 

@@ -69,7 +69,7 @@ export function infoChecks(
 export function replicasChecks(info: ReadonlyMap<string, string>, wanted = 0): Check[] {
   if (wanted === 0) return [];
   const online = replicasOnline(info);
-  const found = `${online} of the ${wanted} that store.confirm_replicas asks for`;
+  const found = `${online} of the ${wanted} that store.confirm_replicas requires`;
   if (online >= wanted) return [good("replicas", found)];
   const advice =
     "bring replicas back, or lower store.confirm_replicas; until then each charge waits for store.confirm_timeout and is written to the journal";
@@ -123,7 +123,7 @@ function memoryCheck(info: ReadonlyMap<string, string>): Check {
   const found = `${mebibytes(used)} used${of}`;
   const advice =
     limit === 0
-      ? "give it more memory, and set maxmemory below what the machine has: then generations are refused before Redis is killed"
+      ? "give it more memory, and set maxmemory below the memory of the machine: then generations are refused before Redis is killed"
       : "raise maxmemory before generations are refused, or lower tasks.retention";
   if (share >= MEMORY_FAILED_SHARE) return failed("memory", found, advice);
   return share >= MEMORY_WARNING_SHARE ? warning("memory", found, advice) : good("memory", found);
@@ -198,7 +198,7 @@ export function latencyCheck(tookMs: readonly number[], timeoutMs = Number.POSIT
   return warning(
     "latency",
     found,
-    "each generation waits for two of them: bring Redis nearer, or see what keeps it busy",
+    "each generation waits for two of them: bring Redis nearer, or find the cause of its load",
   );
 }
 

@@ -24,12 +24,12 @@ export async function tasksCheck(
     unknown.set(what, (unknown.get(what) ?? 0) + 1);
   }
   if (unknown.size === 0)
-    return good(NAME, `of ${tags.length} looked at, all can be asked for at their upstreams`);
+    return good(NAME, `of ${tags.length} checked, all can be polled at their upstreams`);
   const named = [...unknown].slice(0, NAMED_MAX).map(([what, count]) => `${what} (${count})`);
   if (unknown.size > NAMED_MAX) named.push(`${unknown.size - NAMED_MAX} more`);
   return warning(
     NAME,
-    `of ${tags.length} looked at, some were made by another upstream and cannot be asked for; not known is ${named.join(", ")}`,
+    `of ${tags.length} checked, some were made by another upstream and cannot be polled; unknown is ${named.join(", ")}`,
     "set UPSTREAM_PREVIOUS_URL, whole and with its path, and UPSTREAM_PREVIOUS_API_KEY if the key was another; or upstream.replaces if it is the same upstream",
   );
 }

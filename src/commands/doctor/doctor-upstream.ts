@@ -44,7 +44,7 @@ export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check
 const continuing = (host: string): Check =>
   warning(
     NAME,
-    `${host} sends \`100 Continue\` without being asked; the gateway skips it, other clients may break off`,
+    `${host} sends \`100 Continue\` without a request for it; the gateway skips it, other clients may fail`,
     "turn that off in the service, or in the proxy before it: `100 Continue` is only for requests with `Expect: 100-continue`",
   );
 
@@ -123,7 +123,7 @@ function withoutEnvelope(host: string, status: number): Check {
   return failed(
     NAME,
     found,
-    "this is no video generation service, or not its base address: set UPSTREAM_URL to what comes before /api/v1, with " +
+    "this is no video generation service, or not its base address: set UPSTREAM_URL to the part before /api/v1, with " +
       "https:// if it wants TLS",
   );
 }

@@ -12,9 +12,8 @@ export const archiveSchema = section("The archive in PostgreSQL, which is used i
 });
 
 export const toArchiveConfig = (archive: Static<typeof archiveSchema>, url: string | undefined) => ({
-  /** Undefined: there is none. May hold a password: print it only through `redact`. */
+  /** May contain a password: print it only through `redact`. */
   url,
-  /** How long archived ledger entries stay in Redis. */
   keepMs: ms(archive.keep),
   intervalMs: ms(archive.interval),
 });

@@ -6,10 +6,7 @@ import type { TlsMaterial } from "../tls.ts";
 
 const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
 
-/**
- * A bound that is derived from the process's memory and its limit of open files unless it is given (process-bounds.ts).
- * CONTRIBUTING.md says how to add one: "A limit of the process".
- */
+/** `auto` is derived from memory and open files (process-bounds.ts). */
 const bound = (least: number, most: number, description: string) =>
   Type.Union(
     [
@@ -111,7 +108,6 @@ export const serverSchema = section("The public listener.", {
   tls,
 });
 
-/** @param upstream its connections take file descriptors, too */
 export function toServerConfig(
   server: Static<typeof serverSchema>,
   upstream: Parameters<typeof processBounds>[0]["upstream"],
@@ -120,32 +116,25 @@ export function toServerConfig(
   const workers = server.workers === "auto" ? material.cores : server.workers;
   return {
     host: server.host,
-    /** 0 picks a free port. */
     port: server.port,
-    /** Processes that share the port. */
     workers,
-    /** IP addresses or CIDR ranges; none by default. */
     trustProxy: server.trust_proxy,
     maxHeaderLines: server.max_header_lines,
     headersTimeoutMs: ms(server.headers_timeout),
     bodyTimeoutMs: ms(server.body_timeout),
     uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
-    /** Over each `uploadIdleTimeoutMs`; 0 for no minimum. */
+    /** Per `uploadIdleTimeoutMs`; 0 for no minimum. */
     uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
-    /** In progress at a time in this process. */
     uploadsPerKey: server.uploads_per_key,
     keepAliveTimeoutMs: ms(server.keep_alive_timeout),
-    /** For a client to read its answer. */
     writeTimeoutMs: ms(server.write_timeout),
     ...processBounds({ ...server, workers, upstream }, material.process),
-    /** After SIGTERM: readiness is red, but new requests are still accepted. */
+    /** Readiness is red; new requests are still accepted. */
     drainDelayMs: ms(server.drain_delay),
-    /** After that, for requests in progress. */
     drainTimeoutMs: ms(server.drain_timeout),
     unknownKeysPerMinute: server.unknown_keys_per_minute,
-    /** Of one key, in this process: polls, credits, uploads and refused requests. */
+    /** Polls, credits, uploads and refused requests of one key. */
     utilityRequestsPerSecond: server.utility_requests_per_second,
-    /** Undefined for plain HTTP. Holds a secret. */
     tls: material.tls,
   };
 }
@@ -194,19 +183,14 @@ export const toAdminConfig = (
 ) => ({
   host: admin.host,
   port: admin.port,
-  /** Names that it answers to beside addresses and localhost. */
   hosts: admin.hosts,
-  /** Of the management API. */
   bounds: {
     writesPerMinute: admin.token_writes_per_minute,
     bytesPerDay: admin.token_bytes_per_day,
-    /** That have not ended. */
     tokensPerToken: admin.tokens_per_token,
-    /** Revoked ones count. */
     keysPerAccount: admin.keys_per_account,
   },
-  /** A secret, from the environment only: opens the admin port with all rights; without one, only tokens of the management API (`tgm_`) open its data. */
+  /** A secret with all rights. Without it, only tokens of the management API are accepted. */
   token: material.token,
-  /** Undefined for plain HTTP. Holds a secret. */
   tls: material.tls,
 });

@@ -1,7 +1,6 @@
 import { Type } from "typebox";
 import { CREDIT_PACKAGES, CREDITS_MAX } from "../../domain/credit-packages.ts";
 
-/** Packages that operators grant by name. */
 export const packagesSchema = Type.Object(
   {},
   {
@@ -23,6 +22,6 @@ export const packagesSchema = Type.Object(
   },
 );
 
-/** Without a prototype, so that no package is named `constructor` by accident. */
+/** No prototype: a package may be named `constructor`. */
 export const toPackages = (packages: object): Readonly<Record<string, number>> =>
   Object.assign(Object.create(null), packages);

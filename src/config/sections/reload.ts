@@ -7,7 +7,7 @@ export const reloadSchema = Type.Enum(["auto", "signal"], {
     "When a running gateway reads changed files: auto, as soon as they have changed; signal, at SIGHUP only.",
 });
 
-/** Confirms changes one by one, price and new value: what stays in the file confirms nothing else later. */
+/** Confirmed one by one, so that an old entry confirms nothing else. */
 export const confirmedPricesSchema = Type.Object(
   {},
   {

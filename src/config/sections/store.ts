@@ -63,23 +63,18 @@ function confirmRule(store: Static<typeof storeSchema>) {
   return replicas === 0 ? undefined : { replicas, timeoutMs: ms(store.confirm_timeout) };
 }
 
-/** @param tlsCa CA certificates, PEM, for a `rediss://` server's certificate; undefined for Node's own */
 export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string | undefined) => ({
-  /** May hold a password: print it only through `redact`. */
+  /** May contain a password: print it only through `redact`. */
   redisUrl: store.redis_url,
   tlsCa,
   commandTimeoutMs: ms(store.command_timeout),
-  /** Replicas that must have a charge before it is answered; undefined for none. */
   confirm: confirmRule(store),
   fallbackStrategy: store.fallback_strategy,
-  /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
   allowMaxPerKey: store.allow_max_per_key,
-  /** Whether a Redis is used that keeps nothing on disk. */
   allowNoPersistence: store.allow_no_persistence,
-  /** Used at the very first start only; after that the store's own number counts. */
+  /** Used at the first start only. */
   partitions: store.partitions,
-  /** Folder of the journal; a relative path begins at the process's working directory. */
+  /** Relative to the working directory. */
   journal: store.journal,
-  /** Between two checks of the ledger by all gateways together; 0 for none. */
   ledgerCheckIntervalMs: ms(store.ledger_check_interval),
 });

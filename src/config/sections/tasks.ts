@@ -48,11 +48,8 @@ export const toTasksConfig = (tasks: Static<typeof tasksSchema>) => ({
   maxAgeMs: ms(tasks.max_age),
   cacheMs: ms(tasks.cache),
   sweepIntervalMs: ms(tasks.sweep_interval),
-  /** Polls that one gateway sends to an upstream for tasks that no client polls, at most. */
   sweepPollsPerSecond: tasks.sweep_polls_per_second,
-  /** How long a bound task may go unpolled before the sweeper polls it. */
   pollIntervalMs: ms(tasks.poll_interval),
-  /** Requests with an unknown outcome that an account may have. */
   unknownOutcomesMax: tasks.unknown_outcomes_per_account,
   retentionMs: ms(tasks.retention),
 });

@@ -2,7 +2,6 @@ import { type Static, Type } from "typebox";
 import { traceEndpointRule } from "../setting-rules.ts";
 import { duration, integer, ms, section, text } from "../setting-types.ts";
 
-/** In the order of severity. */
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 
 export const logSchema = section("The log on standard output.", {
@@ -21,7 +20,6 @@ export const logSchema = section("The log on standard output.", {
 
 export const toLogConfig = (log: Static<typeof logSchema>) => ({
   level: log.level,
-  /** Time in the gateway and its store that is worth a warning; 0 for none. */
   slowRequestMs: ms(log.slow_request),
 });
 
@@ -44,11 +42,8 @@ export const tracingSchema = section("Traces for OpenTelemetry, which is not loa
 });
 
 export const toTracingConfig = (tracing: Static<typeof tracingSchema>) => ({
-  /** Undefined turns tracing off. */
   endpoint: tracing.endpoint || undefined,
-  /** From 0 to 1, of the requests without a parent. */
   sampleRatio: tracing.sample_ratio,
-  /** Spans that may wait. */
   queue: tracing.queue,
   exportTimeoutMs: ms(tracing.export_timeout),
 });

@@ -36,7 +36,7 @@ export const tiersSchema = Type.Object(
   },
 );
 
-/** Without a prototype, so that a key record that names the tier `constructor` finds nothing. */
+/** No prototype: a key may name the tier `constructor`. */
 export function toTiers(tiers: Readonly<Record<string, Static<typeof tier>>>): Tiers {
   const limits: Record<string, TierLimits> = Object.create(null);
   for (const [name, { shadow, deprecated, ...own }] of Object.entries(tiers)) {

@@ -34,7 +34,7 @@ export const upstreamSchema = section("The video generation service behind the g
     65_535,
     "Generations in flight at most, each on a socket of its own, three quarters of them one account's; as many more wait, the rest are refused.",
   ),
-  // Four are the sweeper's, so that at least half is left for customers.
+  // Four are the sweeper's.
   poll_connections: integer(
     64,
     8,
@@ -77,36 +77,25 @@ export const upstreamSchema = section("The video generation service behind the g
   ),
 });
 
-/** @param material keys from the environment, and the content of the file that `tls_ca` names */
 export const toUpstreamConfig = (
   upstream: Static<typeof upstreamSchema>,
   material: { apiKey: string | undefined; previousApiKey: string | undefined; tlsCa: string | undefined },
 ) => ({
-  /** Origin and optional base path, no trailing slash. */
   url: withoutSlash(upstream.url),
-  /** A secret. */
   apiKey: material.apiKey,
-  /** CA certificates, PEM, for the upstream's certificate; undefined for Node's own. */
   tlsCa: material.tlsCa,
-  /** The upstream before this one, for the tasks that it made. */
   previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
-  /** A secret. */
   previousApiKey: material.previousApiKey,
-  /** Former addresses of this upstream. */
   replaces: upstream.replaces.map(withoutSlash),
   connectTimeoutMs: ms(upstream.connect_timeout),
   headersTimeoutMs: ms(upstream.headers_timeout),
   totalTimeoutMs: ms(upstream.total_timeout),
   uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
-  /** Sockets for generations at most. */
   connections: upstream.connections,
-  /** Sockets for polls at most. */
   pollConnections: upstream.poll_connections,
   keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
-  /** Uploads in progress at most; each may need a socket. */
   uploadConnections: upstream.upload_connections,
   idempotencyKey: upstream.idempotency_key,
-  /** Words for task states, beside those that are known anyway. */
   statuses: Object.fromEntries(
     Object.entries(upstream.statuses).map(([word, status]) => [statusWord(word), status]),
   ) as StatusWords,

@@ -3,34 +3,27 @@ import { many } from "../../redis/pipelines.ts";
 import type { BindCall, Binding } from "../../scripts/bind.ts";
 import type { StorePart } from "./store-part.ts";
 
-/** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const KEPT_MS = 30_000;
-/** What stays when `max` is reached: the oldest quarter is dropped. */
 const SHARE_AFTER_CUT = 0.75;
-/** Looked for at a time: each has the time limit of a command. */
 const LOOK_BATCH = 2000;
 
-/** A BIND as it was sent: to which store, and until when it may be sent again, Unix ms by the store's clock. */
+/** A BIND with its store and deadline (store's clock). */
 export interface SentCharge {
   storeId?: string | undefined;
   atMs: number;
   settleWithinMs?: number;
   untilMs?: number;
-  /** BIND has answered `uncollected`, and a repeat will answer the same. Not known after a restart of the gateway. */
+  /** BIND has answered `uncollected`. Unknown after a restart. */
   isUncollected?: boolean;
   call: BindCall;
 }
 
 /**
- * The charges of the last seconds that the store has confirmed. No call is made while the store is away, so an outage
- * does not make them older.
- * @param put takes a charge that the store has lost; resolves once it is on disk
- * @param max how many are kept, about 1 KB each
+ * Confirmed charges of the last seconds, to be sent again if the store loses them. @param put resolves once the charge is on
+ * disk @param max about 1 KB each
  */
 export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>, max: number) {
-  /** Oldest first. */
   let kept: SentCharge[] = [];
-  /** Lost charges that `put` has taken. */
   const taken = new WeakSet<SentCharge>();
 
   return {
@@ -42,7 +35,6 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       const since = charge.atMs - KEPT_MS;
       kept = kept.slice(-SHARE_AFTER_CUT * max).filter(({ atMs }) => atMs >= since);
     },
-    /** Those that this part of the store should have and does not have. */
     async lostBy({ redis, has, within, nowMs }: StorePart, storeId: string): Promise<SentCharge[]> {
       const now = nowMs();
       kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => now < untilMs);
@@ -60,7 +52,7 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       }
       return lost;
     },
-    /** Each charge is sent again once. Resolves once they are on disk: an operator may take hours to accept the store. */
+    /** Resolves once they are on disk: an operator may take hours to accept the store. */
     async sendAgain(lost: readonly SentCharge[]): Promise<void> {
       const fresh = lost.filter((charge) => !taken.has(charge));
       for (const charge of fresh) taken.add(charge);

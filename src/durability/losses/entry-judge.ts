@@ -5,7 +5,6 @@ import { accountNames, partitionNames, partitionOfLedger, requestName } from "..
 import { many } from "../../redis/pipelines.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 
-/** A ledger entry, as it is compared after a failover. */
 export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
   const record = recordOf(fields);
   const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id } = record;
@@ -23,14 +22,11 @@ export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
   return entry;
 }
 
-/** Whether a failover must not lose it: a charge, or what an operator made. A failed task's refund comes again with its next poll. */
+/** Charges and operators' entries. The next poll repeats a refund. */
 export const mustSurvive = ({ kind, reference }: ConfirmedEntry): boolean =>
   kind === "charge" || reference !== "";
 
-/**
- * Which of these entries a ledger does not have under their ids, without those that have left it for the archive. A changed primary may have given the id to another entry.
- * For an entry of a store without replicas the id alone counts.
- */
+/** Entries that a ledger lacks, without trimmed ones. A changed primary may have given the id to another entry. */
 export async function goneEntries<E extends ConfirmedEntry>(
   redis: Redis,
   ledgerOf: (entry: E) => string,
@@ -47,7 +43,6 @@ export async function goneEntries<E extends ConfirmedEntry>(
   return gone.filter((entry) => isLater(entry.id, cuts.get(ledgerOf(entry))!));
 }
 
-/** The last entries that have left these ledgers, by ledger; `LEDGER_START` where none has. */
 export async function cutsOf(redis: Redis, ledgers: readonly string[]): Promise<Map<string, string>> {
   const names = [...new Set(ledgers)];
   const cuts = await many<string | null, string>(redis, names, (pipe, ledger) =>
@@ -62,10 +57,7 @@ const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>
   a.reference === b.reference &&
   (b.requestId === undefined || a.requestId === b.requestId);
 
-/**
- * Which of these entries, that are gone under their ids, are lost. A charge is not if its request is charged, and what
- * has a reference is not if that is known: they were made again. What a failover may lose does not count.
- */
+/** Entries that are lost: not charged again under another id, and not known by their reference. */
 export async function lostAmong<E extends ConfirmedEntry>(
   redis: Redis,
   ledgerOf: (entry: E) => string,

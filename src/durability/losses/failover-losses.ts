@@ -9,15 +9,11 @@ import { readRecentEntries } from "./recent-entries.ts";
 import { createReportedLosses } from "./reported-losses.ts";
 import type { StorePart } from "./store-part.ts";
 
-/** How long gateways may take to send again what a changed primary lacks, before it counts as lost. */
 const OTHERS_WITHIN_MS = 30_000;
 
 /**
- * What a store with replicas may lose in a failover, and what it must not. Charges of the last seconds that a changed primary
- * lacks are sent again. Charges and grants that replicas had must be there after that: a store without them is older than
- * what gateways and customers were told. Decision 0047.
- * @param options.folder where the last ledger entries are kept
- * @param options.othersWithinMs for tests
+ * Judges a store with replicas after a failover: lost charges of the last seconds are sent again; other confirmed charges and
+ * grants must be there. Decision 0047.
  */
 export function createFailoverLosses(
   options: LossOptions & { folder: string | undefined; othersWithinMs?: number | undefined },
@@ -26,10 +22,8 @@ export function createFailoverLosses(
   const charges = createConfirmedCharges(options.sendAgain, options.chargesMax);
   const reader = createEntryReader(lastConfirmed, options.recent);
   const reports = createReportedLosses(options.changed);
-  /** Since when a part of the store lacks something, by its first ledger: ms of the process. */
   const lackingSince = new Map<string, number>();
 
-  /** What is lost of the ledgers of a part: of each the latest entry. */
   async function lostOf(part: StorePart, storeId: string): Promise<MissingEntry[]> {
     const { redis, within } = part;
     const ends = [...lastConfirmedIn(lastConfirmed, part, storeId)].map(([ledger, entry]) => ({
@@ -40,7 +34,7 @@ export function createFailoverLosses(
     const ledgerOf = (entry: ConfirmedEntry): string => byEntry.get(entry)!;
     const gone = await within(goneEntries(redis, ledgerOf, [...byEntry.keys()]));
     if (gone.length === 0) return [];
-    // A ledger without its last entry may lack others, too, which no gateway has sent again.
+    // A ledger without its last entry may lack others that no gateway has sent again.
     const { folder } = options;
     const recent =
       folder === undefined ? undefined : readRecentEntries(folder, storeId, lastConfirmed.of(storeId).epoch);
@@ -57,24 +51,18 @@ export function createFailoverLosses(
   }
 
   return {
-    /** A BIND that the store has confirmed. */
     charged: charges.add,
-    /** @throws Error while an operator has to accept what this part of the store lacks */
+    /** @throws Error while an operator has to accept a loss */
     async requireAccepted(part: StorePart, storeId: string): Promise<void> {
       const { epoch, older } = await reports.read(part);
       if (epoch > lastConfirmed.of(storeId).epoch) accepted(options, storeId, epoch);
-      // A failover may lose an acceptance; it counts where it is known.
+      // A failover may lose an acceptance; a gateway that knows it keeps it.
       if (older && older.epoch >= lastConfirmed.of(storeId).epoch) reports.refuse(part, older);
     },
-    /** Charges of the last seconds that this part of the store lacks. */
     lostCharges: charges.lostBy,
     sendAgain: charges.sendAgain,
-    /** What was to be sent again has been. */
     sentAgain: charges.forgetSentAgain,
-    /**
-     * Looks for confirmed charges and grants that nobody has sent again.
-     * @throws Error while some are missing; once gateways had time enough, they are reported as lost
-     */
+    /** @throws Error while confirmed charges or grants are missing; after a while they are reported as lost */
     async requireComplete(part: StorePart, storeId: string): Promise<void> {
       const missing = await lostOf(part, storeId);
       const [first] = missing;
@@ -92,7 +80,7 @@ export function createFailoverLosses(
       await reports.write(part, loss);
       reports.refuse(part, loss);
     },
-    /** Learns what replicas have now. @returns false if `requireComplete` has to judge the store */
+    /** @returns false if `requireComplete` has to judge the store */
     readNewEntries: reader.readNewEntries,
     close: lastConfirmed.save,
   };

@@ -10,40 +10,28 @@ import type { Term } from "../terms.ts";
 
 const FORMAT = 1;
 const SUFFIX = ".marks.json";
-/** Eight stores of 1,024 partitions take some 3 MB. */
 const FILE_BYTES_MAX = 32 * 2 ** 20;
-/** Stores that are remembered; beyond, the one that was met first is forgotten. */
 const STORES_MAX = 8;
 
-/** A ledger entry that a store has confirmed. */
 export interface ConfirmedEntry {
-  /** Id in the partition's stream. */
   id: string;
   accountId: string;
-  /** charge, refund or grant. */
   kind: string;
   credits: number;
-  /** Of a grant. */
   reference: string;
-  /** Of a charge or refund. */
   requestId?: string;
-  /**
-   * Replicas had it when it was read. A changed primary may have it under another id: its gateway has sent it again. Without
-   * this the entry has to be there under its id.
-   */
+  /** Confirmed by replicas, so it may be there under another id. */
   onReplicas?: true;
 }
 
-/** The last entry of each partition's ledger that a store has confirmed, by the ledger's name. */
 export interface LastConfirmed {
-  /** The acceptance after which they were read (Unix ms by the store's clock); 0 before any. */
+  /** Acceptance before the read (Unix ms, store's clock); 0 for none. */
   epoch: number;
   entries: Map<string, ConfirmedEntry>;
 }
 
 type Terms = Map<string, Map<string, Term>>;
 
-/** The content of a file. */
 interface Content {
   format: number;
   stores: Record<
@@ -58,7 +46,6 @@ interface Content {
 
 export type LastConfirmedFile = ReturnType<typeof openLastConfirmed>;
 
-/** Keeps an entry, unless a later one of its ledger is known. @returns whether it was kept */
 function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedEntry): boolean {
   const known = entries.get(ledger);
   if (known && !isLater(entry.id, known.id)) return false;
@@ -66,7 +53,6 @@ function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedE
   return true;
 }
 
-/** Keeps a term, unless a later one is known. @returns whether it was another */
 function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term): boolean {
   const ofStore = terms.get(storeId) ?? new Map<string, Term>();
   terms.set(storeId, ofStore);
@@ -77,25 +63,22 @@ function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term):
   return true;
 }
 
-/** Whether a store is one that is known, the first one, or one that an operator has accepted. */
+/** True for a known store, the first one, or an accepted one. */
 const isMeant = ({ id, epoch }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
   known.size === 0 || (id !== undefined && (epoch > 0 || known.has(id)));
 
-/** The same, as the files of a folder say. */
 export const isMeantBy = (folder: string | undefined, found: FoundStore): boolean =>
   folder === undefined || isMeant(found, readLastConfirmed(folder));
 
-/** Why a store that is not meant is refused. */
 export const replacedStore = (id: string | undefined): StoreError =>
   new StoreError(
     `Redis ${id === undefined ? "is empty" : `holds another store (${id})`}, and the journal folder knows a store that has accounts and credits`,
     "bring back that Redis with its data; if this one is meant, run `tollgate store accept`, or start with an empty journal folder",
   );
 
-/** The last confirmed entries of each store over all files of a folder. Files that cannot be read are skipped. */
+/** Files that cannot be read are skipped. */
 export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
 
-/** @returns also the files that were read, by name, with the time of their last change, Unix ms */
 function readFolder(
   folder: string,
   log?: Logger,
@@ -127,7 +110,6 @@ function readFolder(
   return { stores, terms, read };
 }
 
-/** What is known of a store; that of the first one is forgotten where there are too many. */
 function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Terms): LastConfirmed {
   const known = stores.get(storeId);
   if (known) return known;
@@ -142,9 +124,8 @@ function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Ter
 }
 
 /**
- * The last ledger entries that stores have confirmed, in a small file of this process beside the journal. It starts with
- * the content of all processes' files, and replaces those of processes that have ended.
- * @param folder without one the entries are kept in memory only
+ * Last confirmed entries in a file of this process beside the journal; merges the files of ended processes. @param folder
+ * undefined: in memory only
  */
 export function openLastConfirmed(folder: string | undefined, log: Logger) {
   const found = folder === undefined ? undefined : readFolder(folder, log);
@@ -153,7 +134,6 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
   const own = newFileName(SUFFIX);
   let hasChanged = false;
   let saving: Promise<void> = Promise.resolve();
-  /** Files whose entries are among ours. */
   let merged = found?.read ?? new Map<string, number>();
 
   const of = (storeId: string): LastConfirmed => storeOf(storeId, stores, terms);
@@ -175,10 +155,7 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     removeMerged(into);
   }
 
-  /**
-   * Removes files of ended processes whose entries are in our file now, unless they have changed since they were read. A
-   * process that lives after all writes its file again at its next change.
-   */
+  /** Removes merged files of ended processes unless they have changed. A living process writes its file again. */
   function removeMerged(from: string): void {
     for (const [name, readMs] of merged) {
       const { mtimeMs } = statSync(join(from, name), { throwIfNoEntry: false }) ?? {};
@@ -193,31 +170,27 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
       if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
     },
     isMeant: (found: FoundStore): boolean => isMeant(found, stores),
-    /** This store is used: resolves once that is on disk. */
     async use(storeId: string): Promise<void> {
       if (stores.has(storeId)) return;
       of(storeId);
       hasChanged = true;
       await file.save();
     },
-    /** The latest primary of a partition that a gateway has used, by the name of its record. */
     term: (storeId: string, name: string): Term | undefined => terms.get(storeId)?.get(name),
     keepTerm(storeId: string, name: string, term: Term): void {
-      // The file has the terms of the stores that it knows.
       of(storeId);
       if (keepLaterTerm(terms, storeId, name, term)) hasChanged = true;
     },
-    /** The entry is there under another id, if at all: the ledger is read anew. */
+    /** The entry may be there under another id: the ledger is read anew. */
     forget(storeId: string, ledger: string): void {
       if (of(storeId).entries.delete(ledger)) hasChanged = true;
     },
-    /** An operator has accepted the store as it was then: entries from before are no longer compared. */
     accept(storeId: string, epoch: number): void {
       of(storeId);
       stores.set(storeId, { epoch, entries: new Map() });
       hasChanged = true;
     },
-    /** Writes changes. A failure is logged, and the next call tries again. */
+    /** A failure is logged, and the next call tries again. */
     save(): Promise<void> {
       if (folder === undefined) return Promise.resolve();
       saving = saving

@@ -8,20 +8,13 @@ import { goneEntries, lostAmong } from "./entry-judge.ts";
 import type { ConfirmedEntry, LastConfirmed } from "./last-confirmed.ts";
 import type { StorePart } from "./store-part.ts";
 
-/**
- * The last confirmed entry of a ledger that the store does not have any more. It shows that the store is older; `LostEntry`
- * in lost-entries.ts lists all entries that are known to be lost.
- */
+/** The last confirmed entry of a ledger that the store lacks: it proves that the store is older. */
 export interface MissingEntry extends ConfirmedEntry {
-  /** Name of the partition's stream. */
   ledger: string;
-  /** The last entry that the store has from before it; empty if there is none. */
   has: string;
-  /** How much older the store is, as far as this entry tells, ms. */
   olderMs: number;
 }
 
-/** A charge that the store confirmed and does not have any more; it is sent again. */
 interface LostCharge {
   requestId: string;
   accountId: string;
@@ -29,36 +22,31 @@ interface LostCharge {
   taskId: string;
 }
 
-/** What is known to be missing in a store. `tg:meta` keeps it in `older` until an operator accepts it. */
+/** Kept in `older` of `tg:meta` until an operator accepts it. */
 export interface Loss {
   missing: MissingEntry[];
   charges: LostCharge[];
 }
 
-/** A loss in `tg:meta`. */
 export interface LossReport extends Loss {
-  /** The latest acceptance that its gateway knew of. */
   epoch: number;
-  /** The ledgers of the primaries that are older; missing where the whole store is. */
+  /** Undefined for the whole store. */
   ledgers?: string[];
 }
 
-/** Whether a loss is one of this part of the store. */
 export const concerns = ({ ledgers }: LossReport, { has }: Pick<StorePart, "has">): boolean =>
   ledgers === undefined || ledgers.some(has);
 
-/** What `tg:meta` says of losses: the latest acceptance (0 before any), and a loss that is not accepted. */
 export async function readLossReport(
   redis: Redis,
 ): Promise<{ epoch: number; older: LossReport | undefined }> {
   const [epochText, olderText] = await redis.hmget(META, "epoch", "older");
   const epoch = Number(epochText ?? 0);
   const older = olderText ? (JSON.parse(olderText) as LossReport) : undefined;
-  // A gateway that was paused may write an older loss after the acceptance.
+  // A paused gateway may write an older loss after the acceptance.
   return { epoch, older: older && older.epoch >= epoch ? older : undefined };
 }
 
-/** Which of these entries a server has lost. */
 export async function missingEntries(
   redis: Redis,
   entries: LastConfirmed["entries"],
@@ -68,7 +56,6 @@ export async function missingEntries(
   return endsOf(redis, await lostAmong(redis, ledgerOf, gone));
 }
 
-/** Lost entries with what their ledgers have instead. */
 export async function endsOf(
   redis: Redis,
   lost: readonly (ConfirmedEntry & { ledger: string })[],
@@ -84,7 +71,6 @@ export async function endsOf(
 
 const ledgerOf = ({ ledger }: { ledger: string }): string => ledger;
 
-/** The charge of a BIND. */
 export const chargeOf = ({ call }: SentCharge): LostCharge => ({
   requestId: call.requestId,
   accountId: call.key.accountId,
@@ -92,7 +78,6 @@ export const chargeOf = ({ call }: SentCharge): LostCharge => ({
   taskId: call.task.taskId,
 });
 
-/** What is wrong with an older store, and what to do. */
 export function lossInWords({ missing, charges }: Loss): string {
   const worst = missing.toSorted((a, b) => b.olderMs - a.olderMs)[0];
   const example = worst

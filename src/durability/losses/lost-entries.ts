@@ -7,27 +7,22 @@ import { cutsOf, goneEntries, lostAmong } from "./entry-judge.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
-/** Entries that are looked for in one pipeline. */
 const LOOKED_FOR = 1000;
 
-/** Any confirmed entry, the last of its ledger or one before it, that the store does not have any more. For the list of what is lost. */
+/** A confirmed entry that the store lacks, for the list of losses. */
 export interface LostEntry extends ConfirmedEntry {
   ledger: string;
-  /** When it was written, Unix ms by the store's clock. */
   atMs: number;
 }
 
-/** All entries that are known to be lost, and how far the list can be trusted. */
 export interface LostEntries {
-  /** Oldest first. */
   entries: LostEntry[];
-  /** The newest entry that is known, lost or not, Unix ms; 0 if none is. What was written after it is not known. */
+  /** Later entries are unknown; 0 for none. */
   knownUntilMs: number;
-  /** By the names of ledgers that have lost more than is known: when the first known of the lost ones was written, Unix ms. */
+  /** Ledgers with unlisted losses: time of the first listed one, Unix ms. */
   unknownBeforeMs: Map<string, number>;
 }
 
-/** Which of the known entries the store lacks, and whether those before them are known. */
 export async function lostEntries(
   reads: PartitionReads,
   known: ReadonlyMap<string, ReadonlyMap<string, RecentEntry>>,
@@ -40,7 +35,6 @@ export async function lostEntries(
   return lost;
 }
 
-/** Adds what one ledger has lost. */
 async function addLost(
   redis: Redis,
   ledger: string,
@@ -68,10 +62,7 @@ async function missingAmong(
   return missing;
 }
 
-/**
- * Which entries of one ledger a changed primary has lost, up to the latest one that it still has: a primary has all that
- * came before what it has.
- */
+/** Lost entries of a ledger after its latest common entry: a primary has everything before that. */
 export async function lostSince(
   redis: Redis,
   ledger: string,
@@ -90,7 +81,7 @@ export async function lostSince(
   return lost;
 }
 
-/** The latest lost entry whose predecessor is unknown, or known to be lost without being listed. */
+/** The latest lost entry with an unlisted predecessor. */
 async function unknownBefore(
   redis: Redis,
   ledger: string,

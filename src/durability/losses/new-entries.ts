@@ -9,16 +9,13 @@ import type { LastConfirmedFile } from "./last-confirmed.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 import type { StorePart } from "./store-part.ts";
 
-/**
- * Each look may read so many entries on average, and unused reads are saved up to a maximum. If there are more, only the
- * latest of each partition are read. An entry costs this process a tenth of a generation. Decision 0031.
- */
+/** On average; unused reads are saved up. Of more entries only the latest of each partition are read. Decision 0031. */
 const READ_PER_LOOK = 250;
 const READ_AT_ONCE_MAX = 5000;
-/** With replicas, where the last entry may be one that does not count. */
+/** With replicas, the last entry may be one that does not count. */
 const FIRST_LOOK = 10;
 
-/** A ledger, and the last entry of it that is known: `LEDGER_START` if it had none, undefined before the first look. */
+/** `LEDGER_START`: had none; undefined: before the first poll. */
 interface Position {
   ledger: string;
   after: string | undefined;
@@ -26,21 +23,13 @@ interface Position {
 
 type Part = Pick<StorePart, "redis" | "has" | "confirmed">;
 
-/**
- * Reads what the ledgers have got since the last look, whoever wrote it, one part of the store after the other.
- * @param lastConfirmed keeps the last entry of each ledger
- * @param recent keeps the entries before them, for the list of what is lost
- */
+/** Reads new ledger entries of any writer since the last poll. */
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
   const looks = createLooks(lastConfirmed, recent);
   const watch = createWriteWatch();
-  /** A ledger whose known end is forgotten is read, also if it has got nothing. */
   let forgotten = 0;
   return {
-    /**
-     * @returns false if a ledger lacks the last entry that is known of it: behind a proxy a store can be replaced while the
-     *   connection stays
-     */
+    /** @returns false if a ledger lacks its last known entry: a proxy may lead to another server */
     async readNewEntries(part: Part, storeId: string, partitions: number): Promise<boolean> {
       const all = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
       const ledgers = all.filter(part.has);
@@ -57,7 +46,6 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
       if (isWhole && isKept) looked();
       return isWhole;
     },
-    /** The last entry that is known of a ledger is there under another id: its end is read anew. */
     forget(storeId: string, ledger: string): void {
       forgotten++;
       looks.forget(storeId, ledger);
@@ -66,12 +54,9 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
 }
 
 function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
-  /** Of one store after one acceptance. */
   let known = { storeId: "", epoch: 0, ...NOTHING_KNOWN() };
-  /** How many entries may still be read. */
   let allowance = READ_AT_ONCE_MAX;
 
-  /** @param share of the store's ledgers that a look is for, also one that has nothing to read */
   function refill(share: number): void {
     allowance = Math.min(READ_AT_ONCE_MAX, allowance + READ_PER_LOOK * share);
   }
@@ -95,7 +80,7 @@ function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
         ? pipe.xrevrange(ledger, "+", "-", "COUNT", confirmed ? FIRST_LOOK : 1)
         : pipe.xrevrange(ledger, "+", after, "COUNT", most + 1),
     );
-    // An operator accepted the store meanwhile: the last confirmed entries start anew.
+    // An acceptance meanwhile: the last confirmed entries start anew.
     if (lastConfirmed.of(storeId).epoch !== epoch) return { isWhole: true, isKept: false };
     const pages: LedgerPage[] = [];
     const looks = await looksAt(redis, positions, answers, most);
@@ -112,10 +97,7 @@ function createLooks(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
     return { isWhole: looks.every((found) => found !== undefined), isKept };
   }
 
-  /**
-   * Keeps them once replicas have them, else they are read again. A failover may lose what is not a charge or grant.
-   * @returns whether they are kept
-   */
+  /** Kept once replicas have them; else they are read again. */
   async function keepConfirmed(
     pages: readonly LedgerPage[],
     readUntil: Map<string, string>,
@@ -160,13 +142,11 @@ async function keepPages(
 }
 
 const NOTHING_KNOWN = () => ({
-  /** Ledgers that had no entry at the last look. */
   empty: new Set<string>(),
-  /** The last entry of each ledger that was read and that replicas have, where that is asked for. */
   readUntil: new Map<string, string>(),
 });
 
-/** `sinceLastLook` of each ledger. If its last known entry has left it for the archive, what is there now begins after a gap. */
+/** If the last known entry was trimmed, the page begins after a gap. */
 async function looksAt(
   redis: Redis,
   positions: readonly Position[],
@@ -184,13 +164,7 @@ async function looksAt(
   });
 }
 
-/**
- * What a ledger has got since the last look.
- * @param answer newest first, down to the last entry that was known then, unless there are too many
- * @param after that entry; `LEDGER_START` if there was none, undefined if this is the first look
- * @param most entries that were asked for besides `after`
- * @returns oldest first; undefined if that entry is gone
- */
+/** New entries of a ledger, oldest first; undefined if the last known one is missing. */
 function sinceLastLook(
   answer: readonly StreamEntry[],
   after: string | undefined,

@@ -6,41 +6,33 @@ import { fileNamesIn, newFileName, readRegularFile } from "../process-files.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 
 const FORMAT = 1;
-/** Not `.ndjson`: gateways of every release take over such files as journals. */
+/** Not `.ndjson`, which gateways take over as journals. */
 const SUFFIX = ".entries.jsonl";
-/** A file of this size is renamed, the one that was renamed before it is removed, and a new one is made. */
+/** Rotated with one predecessor. */
 const FILE_BYTES_MAX = 8 * 2 ** 20;
-/** The sum over the files of a folder; above it the oldest are removed. */
 const FOLDER_BYTES_MAX = 64 * 2 ** 20;
 
-/** The entries of one ledger after `after`, as a gateway has read them in one look. */
 export interface LedgerPage {
   storeId: string;
-  /** The acceptance after which they were read; see `LastConfirmed`. */
   epoch: number;
   ledger: string;
-  /** The id of the entry before the first of these; undefined if it is not known. */
+  /** Undefined if unknown. */
   after: string | undefined;
-  /** Oldest first. */
   entries: readonly ConfirmedEntry[];
 }
 
-/** An entry of a ledger, and the id of the one before it, if that is known. */
 export interface RecentEntry extends ConfirmedEntry {
   after: string | undefined;
 }
 
-/** A page in a file. */
 interface Line extends Omit<LedgerPage, "storeId"> {
   format: number;
   store: string;
 }
 
 /**
- * The ledger entries of the last minutes or hours, in files of this process beside the journal, for the list of what a
- * store has lost.
- * @param folder without one nothing is kept
- * @param fileBytesMax for tests
+ * Ledger entries of the last minutes or hours beside the journal, for the list of losses. @param folder undefined: nothing is
+ * kept
  */
 export function openRecentEntries(folder: string | undefined, log: Logger, fileBytesMax = FILE_BYTES_MAX) {
   const name = newFileName("");
@@ -54,7 +46,7 @@ export function openRecentEntries(folder: string | undefined, log: Logger, fileB
     if (size === 0 || size >= fileBytesMax) removeOldest(into);
     const file = await open(path, "a", 0o600);
     try {
-      // A write that failed may have left half a line.
+      // A failed write may have left half a line.
       await file.appendFile((hasFailed ? "\n" : "") + text);
       await file.datasync();
     } finally {
@@ -63,7 +55,7 @@ export function openRecentEntries(folder: string | undefined, log: Logger, fileB
   }
 
   return {
-    /** Resolves once they are on disk. Pages that cannot be written are gaps in the list, which it reports. */
+    /** Pages that cannot be written are gaps, which the list reports. */
     async keep(pages: readonly LedgerPage[]): Promise<void> {
       if (folder === undefined || pages.length === 0) return;
       try {
@@ -84,7 +76,7 @@ function lineOf({ storeId, ...page }: LedgerPage): string {
   return `${JSON.stringify(line)}\n`;
 }
 
-/** The files of running processes are the newest, and are made again if they are removed. */
+/** The files of running processes are the newest. */
 function removeOldest(folder: string): void {
   const files = fileNamesIn(folder, SUFFIX).flatMap((name) => {
     const found = lstatSync(join(folder, name), { throwIfNoEntry: false });
@@ -97,11 +89,7 @@ function removeOldest(folder: string): void {
   }
 }
 
-/**
- * The entries of a store in all files of a folder, by ledger and entry id. Lines and files that cannot be read are skipped:
- * the entry after a gap has no known entry before it.
- * @param sinceEpoch entries that were read before that acceptance do not count
- */
+/** Entries of a store in all files of a folder. Unreadable lines leave a gap. */
 export function readRecentEntries(
   folder: string,
   storeId: string,
@@ -115,7 +103,6 @@ export function readRecentEntries(
       ledgers.set(ledger, known);
       let before = after;
       for (const entry of entries) {
-        // Of two processes one may know what came before.
         known.set(entry.id, { ...entry, after: before ?? known.get(entry.id)?.after });
         before = entry.id;
       }

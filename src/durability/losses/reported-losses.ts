@@ -3,11 +3,9 @@ import { META } from "../../records/names.ts";
 import { concerns, type Loss, type LossReport, lossInWords, readLossReport } from "./loss-report.ts";
 import type { StorePart } from "./store-part.ts";
 
-/** What `tg:meta` says of losses, and what this gateway adds to it. */
 export function createReportedLosses(changed: (isOlder: boolean) => void) {
-  /** What its primary said last counts while that primary is away. */
+  /** Counts while the primary is unavailable. */
   let latest: Awaited<ReturnType<typeof readLossReport>> | undefined;
-  /** Primaries that this gateway does not use because of a loss. */
   const older = new Set<Redis>();
 
   function setOlder(redis: Redis, isOlder: boolean): void {
@@ -18,23 +16,17 @@ export function createReportedLosses(changed: (isOlder: boolean) => void) {
   }
 
   return {
-    /** The latest acceptance, and a loss of this part of the store that is not accepted. */
     async read(part: StorePart): Promise<{ epoch: number; older: LossReport | undefined }> {
       if (!latest || !part.meta.isAway) latest = await part.within(readLossReport(part.meta.redis));
       const { epoch, older: reported } = latest;
       return { epoch, older: reported && concerns(reported, part) ? reported : undefined };
     },
-    /** This part has lost nothing that counts. */
     notOlder: ({ redis }: StorePart): void => setOlder(redis, false),
-    /** @throws Error in words that say what is missing */
     refuse({ redis }: StorePart, loss: Loss): never {
       setOlder(redis, true);
       throw new Error(lossInWords(loss));
     },
-    /**
-     * Adds a loss to `tg:meta`: gateways that never met the store refuse it by this field, and `tollgate store show` reads
-     * it. If it cannot be written, this gateway refuses the store all the same.
-     */
+    /** Writes a loss into `tg:meta`, so that gateways which never used the store refuse it, too. */
     async write({ meta, within }: StorePart, loss: LossReport): Promise<void> {
       const read = await within(readLossReport(meta.redis)).catch(() => undefined);
       const report = read?.older ? together(read.older, loss) : loss;
@@ -44,7 +36,6 @@ export function createReportedLosses(changed: (isOlder: boolean) => void) {
   };
 }
 
-/** The losses of two primaries. */
 function together(one: LossReport, other: LossReport): LossReport {
   const missing = new Map([...one.missing, ...other.missing].map((entry) => [entry.ledger, entry]));
   const report: LossReport = {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { SILENT_MS } from "../process-files.ts";
 
 // Who owns a file of a shared folder. Its name says where its writer can be asked for, and beside it lies a Unix socket on which
-// the writer listens. The kernel ends that with the process, whatever namespaces it is in. Decision 0063.
+// the writer listens. The kernel ends that with the process, whatever namespaces it is in. Decision 0009.
 
 /** In the place of the mount: the writer has closed the file. */
 const CLOSED = "closed";

@@ -2,19 +2,16 @@ import { type ServerResponse, STATUS_CODES } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Answering } from "./behaviour.ts";
 
-/** A finished answer, before anything is done to it on its way. */
 export interface SandboxAnswer {
   status: number;
   headers: Record<string, string>;
   body: string | Buffer;
 }
 
-/** The success envelope. */
 export function success(data: object, status = 200): SandboxAnswer {
   return json(status, { code: 200, msg: "success", data });
 }
 
-/** The error envelope; `code` is 0 for the same as the status. */
 export function failure(status: number, message = "", code = 0, retryAfterSeconds = 0): SandboxAnswer {
   const text = message || (STATUS_CODES[status] ?? "Error");
   const wait = retryAfterSeconds > 0 ? { retryAfter: retryAfterSeconds } : {};
@@ -27,14 +24,12 @@ export function json(status: number, value: object): SandboxAnswer {
   return { status, headers: { "content-type": "application/json" }, body: JSON.stringify(value) };
 }
 
-/** The error that the settings ask for, if any. */
 export function steeredFailure(how: Answering): SandboxAnswer | undefined {
   const code = how.code || how.status;
   if (how.status < 300 && (how.code === 0 || code === 200)) return undefined;
   return failure(how.status, how.message, code, how.retryAfterSeconds);
 }
 
-/** Sends the answer with the delay and the fault that the settings ask for. Ends when the client goes away. */
 export async function send(response: ServerResponse, answer: SandboxAnswer, how: Answering): Promise<void> {
   if (how.delayMs > 0) await pause(response, how.delayMs);
   if (response.destroyed) return;
@@ -68,7 +63,6 @@ export async function send(response: ServerResponse, answer: SandboxAnswer, how:
   }
 }
 
-/** Waits, but no longer than the client does. */
 async function pause(response: ServerResponse, ms: number): Promise<void> {
   const gone = new AbortController();
   const onClose = () => gone.abort();

@@ -18,17 +18,11 @@
 
 export const FAULTS = ["none", "hang", "drip", "reset", "truncate", "garbage"] as const;
 
-/** How one kind of request is answered; for polls and uploads the names begin with `poll` and `upload`. */
 export interface Answering {
-  /** HTTP status; one below 300 lets the request succeed. */
   status: number;
-  /** `code` of the envelope; 0: the same as the status. HTTP 200 with another code is an error in the body alone. */
   code: number;
-  /** `msg` and `error` of an error; empty: the status in words. */
   message: string;
-  /** `Retry-After` and `retryAfter`; 0: absent. */
   retryAfterSeconds: number;
-  /** Waits this long before it answers. */
   delayMs: number;
   /**
    * hang: reads the request and never answers; drip: one byte each `dripMs`; reset: TCP reset after reading the request;
@@ -39,22 +33,18 @@ export interface Answering {
 }
 
 interface TaskBehaviour {
-  /** From creation to the end of a task; 0 ends it at once. */
   durationMs: number;
-  /** How much of the duration is spent as `pending`. */
   startDelayMs: number;
-  /** Share of tasks, 0 to 1, that end as `failed`; spread evenly, no dice. */
+  /** Spread evenly. */
   failRatio: number;
-  /** new: a fresh one each; none: the answer lacks it; duplicate: that of the request before; else this very id. */
+  /** new: fresh ids; none: missing; duplicate: the last one; else this id. */
   taskId: string;
 }
 
 type Prefixed<P extends string> = { [K in keyof Answering as `${P}${Capitalize<K>}`]: Answering[K] };
 
-/** Everything that can be steered, flat. */
 export type Behaviour = TaskBehaviour & Answering & Prefixed<"poll"> & Prefixed<"upload">;
 
-/** Kinds of requests that are steered apart: generations, polls and uploads. */
 type RequestKind = "generation" | "poll" | "upload";
 
 const ANSWER_PLAINLY: Answering = {
@@ -67,7 +57,6 @@ const ANSWER_PLAINLY: Answering = {
   dripMs: 50,
 };
 
-/** A task takes five seconds, and everything goes well. */
 export const DEFAULT_BEHAVIOUR: Readonly<Behaviour> = {
   durationMs: 5_000,
   startDelayMs: 500,
@@ -87,7 +76,6 @@ function prefixed(prefix: string, name: string): string {
   return prefix + name.charAt(0).toUpperCase() + name.slice(1);
 }
 
-/** The settings for one kind of request, without their prefix. */
 export function answering(behaviour: Behaviour, kind: RequestKind): Answering {
   if (kind === "generation") return behaviour;
   const values = new Map<string, unknown>(Object.entries(behaviour));
@@ -109,7 +97,6 @@ const WORDS: Readonly<Record<string, Partial<Behaviour>>> = {
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000 } as const;
 const UNIT_AT_END = /(Ms|Seconds)$/;
 
-/** Kebab-case name, with and without its unit, to the setting. */
 const BY_DIRECTIVE = new Map(
   (Object.keys(DEFAULT_BEHAVIOUR) as Array<keyof Behaviour>).flatMap((name) => [
     [kebab(name), name],
@@ -117,11 +104,7 @@ const BY_DIRECTIVE = new Map(
   ]),
 );
 
-/**
- * Reads the directives of a request.
- * @param text the body as it came
- * @throws Error that names a directive or value which is not understood
- */
+/** @throws Error that names the invalid directive */
 export function readDirectives(text: string): Partial<Behaviour> {
   let found: Partial<Behaviour> = {};
   for (const [, inside] of text.matchAll(/\[sandbox:([^\]]{0,500})\]/g)) {
@@ -136,10 +119,7 @@ export function readDirectives(text: string): Partial<Behaviour> {
   return found;
 }
 
-/**
- * Reads settings from JSON, such as the body of `PUT /sandbox/behaviour`.
- * @throws Error that names the setting which is not understood
- */
+/** @throws Error that names the invalid setting */
 export function readBehaviour(json: unknown): Partial<Behaviour> {
   if (typeof json !== "object" || json === null || Array.isArray(json))
     throw new Error("a JSON object is wanted");
@@ -152,10 +132,7 @@ export function readBehaviour(json: unknown): Partial<Behaviour> {
   return found;
 }
 
-/**
- * Reads all `SANDBOX_*` settings of an environment; other names that begin so are ignored.
- * @throws Error that names the variable which is not understood
- */
+/** @throws Error that names the invalid variable */
 export function behaviourFromEnv(env: NodeJS.ProcessEnv): Partial<Behaviour> {
   let found: Partial<Behaviour> = {};
   for (const name of Object.keys(DEFAULT_BEHAVIOUR).filter(isSetting)) {
@@ -173,7 +150,6 @@ function readSetting(name: keyof Behaviour, text: string): Partial<Behaviour> {
   return { [name]: text };
 }
 
-/** Times may carry their own unit; the result is in the unit of the setting's name. */
 function readNumber(name: keyof Behaviour, text: string): number {
   const found = /^(\d+(?:\.\d+)?)(ms|s|m)?$/.exec(text);
   const unit = UNIT_AT_END.exec(name)?.[0];

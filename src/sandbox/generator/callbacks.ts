@@ -2,14 +2,12 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const TRIES_MAX = 4;
 const TIMEOUT_MS = 5_000;
-/** More tasks than this at a time end without a callback. */
 const WAITING_MAX = 10_000;
 /** A longer timer would fire at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export type Callbacks = ReturnType<typeof createCallbacks>;
 
-/** Tells the customer's `callBackUrl` that a task has ended. Payload and retries are not part of the API. */
 export function createCallbacks(retryMs: number) {
   const stopped = new AbortController();
   let waiting = 0;
@@ -23,7 +21,6 @@ export function createCallbacks(retryMs: number) {
   }
 
   return {
-    /** POSTs the JSON text after `waitMs`; tries again a few times until the answer is 2xx. */
     schedule(url: string, waitMs: number, body: string): void {
       if (waiting >= WAITING_MAX || !/^https?:$/.test(URL.parse(url)?.protocol ?? "")) return;
       waiting++;

@@ -2,7 +2,6 @@ import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
 const DAY_MS = 86_400_000;
 
-/** DER: tag, length, content. */
 function der(tag: number, ...parts: Buffer[]): Buffer {
   const content = Buffer.concat(parts);
   if (content.length < 128) return Buffer.concat([Buffer.from([tag, content.length]), content]);
@@ -16,11 +15,7 @@ const time = (ms: number) => {
   return der(0x17, Buffer.from(`${digits.slice(2, 14)}Z`));
 };
 
-/**
- * A self-signed certificate (X.509 v3, ECDSA P-256) for localhost and 127.0.0.1, made anew at each start, so that
- * upload URLs can be HTTPS, as the API promises, without any key lying in the repository. RFC 5280.
- * @param validDays how long it is valid, since yesterday
- */
+/** A self-signed certificate for localhost, made at each start. RFC 5280. */
 export function selfSignedCertificate(validDays = 365): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const ecdsaWithSha256 = sequence(oid("2a8648ce3d040302"));

@@ -1,4 +1,4 @@
-/** Four frames of 32 by 32 pixels, H.264 baseline, two seconds: small, and every player opens it. */
+/** Four frames of 32 by 32 pixels, H.264 baseline, two seconds. */
 export const TINY_MP4: Buffer = Buffer.from(
   `
 AAAAIGZ0eXBpc29tAAACAGlzb21pc28yYXZjMW1wNDEAAAMEbW9vdgAAAGxtdmhkAAAAAAAAAAAAAAAAAAAD6AAAB9AAAQAAAQAA
@@ -17,7 +17,6 @@ UNzPLLgAAAAWQYiEH+IoUAAQQ44AAgdRwABBSu668A==`,
   "base64",
 );
 
-/** One pixel. */
 export const TINY_PNG: Buffer = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
   "base64",

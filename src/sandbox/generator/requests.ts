@@ -5,27 +5,19 @@ const REQUESTS_MAX = 20_000;
 const CHARACTERS_MAX = 64 * 1024 * 1024;
 const BODY_BYTES_MAX = 1024 * 1024;
 
-/** One request under `/api/v1/`, entered when its head arrives and completed as it goes on. */
 export interface RequestLog {
   method: string;
-  /** As sent, with any query. */
   path: string;
   headers: IncomingHttpHeaders;
-  /** JSON requests: the text as it came; empty for uploads. */
   body: string;
-  /** Unix milliseconds of the generator's clock. */
   timeMs: number;
-  /** True once the body was read to its end. */
   complete: boolean;
-  /** Id that the answer carries, even when a fault breaks the answer. */
   taskId?: string;
-  /** Uploads: what arrived. */
   file?: FileDigest;
 }
 
 export type RequestRecorder = ReturnType<typeof createRequestRecorder>;
 
-/** Keeps what arrived, oldest first, bounded in number and in size: beyond that the older half is dropped. */
 export function createRequestRecorder() {
   const requests: RequestLog[] = [];
   let characters = 0;
@@ -55,11 +47,7 @@ export function createRequestRecorder() {
   };
 }
 
-/**
- * Reads the body as text.
- * @returns undefined when it is larger than 1 MiB
- * @throws when the client goes away
- */
+/** @returns undefined when it is larger than 1 MiB */
 export async function readText(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;

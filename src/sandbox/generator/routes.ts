@@ -6,7 +6,6 @@ import { type RequestLog, readText } from "./requests.ts";
 import { type State, steer } from "./state.ts";
 import { digest, readForm } from "./uploads.ts";
 
-/** POST of the six generation endpoints. */
 export async function generate(
   state: State,
   request: IncomingMessage,
@@ -35,7 +34,6 @@ export async function generate(
   return send(response, success({ task_id: task, status: "pending" }, how.status), how);
 }
 
-/** Makes the task, or finds the one that the same Idempotency-Key made; undefined when no id shall be given. */
 function takeTask(
   state: State,
   request: IncomingMessage,
@@ -44,7 +42,6 @@ function takeTask(
   callBackUrl: unknown,
 ): string | undefined {
   const { authorization = "", "idempotency-key": key } = request.headers;
-  // Keys of two customers are not one key.
   const scopedKey = key === undefined ? undefined : `${authorization}\n${String(key)}`;
   const known = scopedKey === undefined ? undefined : state.tasks.findByIdempotencyKey(scopedKey);
   if (known) return known.id;
@@ -68,7 +65,7 @@ function readCallBackUrl(text: string): unknown {
   return "callBackUrl" in body ? body.callBackUrl : undefined;
 }
 
-/** GET of a task; the directives of the request that made it hold here too. */
+/** The directives of the task's request apply. */
 export async function poll(
   state: State,
   response: ServerResponse,
@@ -85,7 +82,6 @@ export async function poll(
   return send(response, success(state.tasks.view(task), how.status), how);
 }
 
-/** POST of an image. */
 export async function upload(
   state: State,
   request: IncomingMessage,
@@ -104,7 +100,6 @@ export async function upload(
   return send(response, success(data, how.status), how);
 }
 
-/** What needs no key: media, uploaded images, and the steering. */
 export async function serve(state: State, request: IncomingMessage, path: string): Promise<SandboxAnswer> {
   if (path === "/sandbox/behaviour") return control(state, request);
   const file = state.uploads.find(path);

@@ -15,21 +15,14 @@ import { createUploadStore } from "./uploads.ts";
 export interface Generator {
   url: string;
   port: number;
-  /** Same paths, self-signed certificate. */
   tlsUrl: string;
-  /** What arrived under `/api/v1/`, oldest first. */
   requests: RequestLog[];
-  /** Changes some settings until `reset()`. */
   behave(changes: Partial<Behaviour>): void;
   reset(): void;
-  /** Breaks whatever is open. */
   stop(): Promise<void>;
 }
 
-/**
- * Starts the stand-in for the upstream. Steering is described in `behaviour.ts`.
- * @throws when a port is taken (`EADDRINUSE`)
- */
+/** @throws when a port is taken (`EADDRINUSE`) */
 export async function startGenerator(options: GeneratorOptions = {}): Promise<Generator> {
   const { host = "127.0.0.1", port = 0, tlsPort = 0, now = Date.now, callbackRetryMs = 1_000 } = options;
   let url = "";
@@ -46,7 +39,7 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
   const listener = (request: IncomingMessage, response: ServerResponse) => {
     handle(state, request, response).catch(() => response.destroy());
   };
-  // Longer than clients keep an idle connection, so that none is closed under a request.
+  // Longer than clients keep idle connections.
   const settings = { keepAliveTimeout: 65_000 };
   const server = createServer(settings, listener);
   const tlsServer = createTlsServer({ ...settings, ...selfSignedCertificate() }, listener);
@@ -73,7 +66,6 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
   };
 }
 
-/** The host of a URL at which this machine reaches what listens on `host`. */
 export function reachableHost(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
   return host.includes(":") ? `[${host}]` : host;

@@ -3,7 +3,6 @@ import type { Behaviour } from "./behaviour.ts";
 
 const KEPT_MS = 3_600_000;
 
-/** A task as docs/openapi.json shows it. */
 export interface TaskView {
   task_id: string;
   status: "pending" | "processing" | "completed" | "failed";
@@ -14,7 +13,7 @@ export interface TaskView {
   completed_at?: string;
 }
 
-/** What is remembered of a task; its state follows from the time alone, so that none needs a timer. */
+/** Its state follows from the time, so it needs no timer. */
 export interface Task {
   id: string;
   createdAtMs: number;
@@ -22,17 +21,11 @@ export interface Task {
   durationMs: number;
   fails: boolean;
   idempotencyKey: string | undefined;
-  /** Directives of the request that made it; they hold for its polls too. */
   directives: Partial<Behaviour>;
 }
 
 export type TaskStore = ReturnType<typeof createTaskStore>;
 
-/**
- * Tasks in memory: each for an hour, and never more than the maximum.
- * @param now Unix milliseconds
- * @param baseUrl where the finished media are served, without a slash at the end
- */
 export function createTaskStore(tasksMax: number, now: () => number, baseUrl: () => string) {
   const byId = new Map<string, Task>();
   const byKey = new Map<string, Task>();
@@ -44,7 +37,6 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
     if (task.idempotencyKey !== undefined) byKey.delete(task.idempotencyKey);
   }
 
-  /** Makes room for so many. A Map keeps the order of insertion, so the oldest come first. */
   function collect(room: number): void {
     for (const task of byId.values()) {
       if (byId.size + room <= tasksMax && task.createdAtMs > now() - KEPT_MS) return;
@@ -83,9 +75,7 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
       return byId.get(id);
     },
     findByIdempotencyKey: (key: string) => byKey.get(key),
-    /** As it is now. */
     view: (task: Task) => viewAt(task, now(), baseUrl()),
-    /** As it will be once it has ended. */
     finalView: (task: Task) => viewAt(task, task.createdAtMs + task.durationMs, baseUrl()),
   };
 }

@@ -12,12 +12,10 @@ interface UploadedFile {
   bytes: Buffer;
 }
 
-/** What the log keeps of a file, in place of its bytes. */
 export type FileDigest = ReturnType<typeof digest>;
 
 export type UploadStore = ReturnType<typeof createUploadStore>;
 
-/** Uploaded images, each for five minutes; the oldest give way when there are too many bytes. */
 export function createUploadStore(now: () => number) {
   const files = new Map<string, UploadedFile & { expiresAtMs: number }>();
   let totalBytes = 0;
@@ -31,7 +29,6 @@ export function createUploadStore(now: () => number) {
   }
 
   return {
-    /** @returns the file's path in URLs, and when it expires, Unix milliseconds */
     add(file: UploadedFile): { path: string; expiresAtMs: number } {
       const extension = /^image\/(jpeg|png|webp|gif)$/.exec(file.type)?.[1] ?? "bin";
       const path = `/files/${randomUUID()}.${extension}`;
@@ -48,11 +45,7 @@ export function createUploadStore(now: () => number) {
   };
 }
 
-/**
- * Reads the part named `file` of a form to its end.
- * @returns undefined when there is no such part, or it is larger than 10 MB
- * @throws when the form is malformed or breaks off
- */
+/** @returns undefined without such a part, or above 10 MB @throws for a malformed form */
 export function readForm(request: IncomingMessage): Promise<UploadedFile | undefined> {
   return new Promise((resolve, reject) => {
     let file: UploadedFile | undefined;
@@ -83,7 +76,6 @@ export function readForm(request: IncomingMessage): Promise<UploadedFile | undef
   });
 }
 
-/** For comparison with what a client sent. */
 export function digest(file: UploadedFile) {
   const sha256 = createHash("sha256").update(file.bytes).digest("hex");
   return { name: file.name, type: file.type, size: file.bytes.length, sha256 };

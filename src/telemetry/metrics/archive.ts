@@ -27,7 +27,7 @@ export function archiveMetrics({ counter, gauge }: MetricFactory) {
     ),
     archiveTrimmed: counter(
       "tollgate_archive_trimmed_entries_total",
-      "Ledger entries that have left Redis, since the archive has them.",
+      "Ledger entries that were removed from Redis because the archive has them.",
     ),
     archiveForks: counter(
       "tollgate_archive_forks_total",

@@ -30,13 +30,13 @@ const NEAR_LIMIT_SHARE = 0.2;
 export function requestMetrics({ counter, gauge, histogram, ...define }: MetricFactory) {
   const overloads = counter(
     "tollgate_overload_total",
-    "Requests refused and connections closed by this gateway to stay within its own bounds, by bound.",
+    "Requests refused and connections closed by this gateway to stay within its own limits, by limit.",
     ["bound"],
   );
   for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
   const signInsRefused = counter(
     "tollgate_sign_ins_refused_total",
-    "Requests that the admin port refused without knowing who sent them, by reason.",
+    "Requests that the admin port refused because of the token, host or site that they came with, by reason.",
     ["reason"],
   );
   for (const reason of SIGN_IN_REFUSALS) signInsRefused.inc({ reason }, 0);
@@ -68,7 +68,7 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
     admissions: admissionsMetric(counter),
     tierKeys: gauge(
       "tollgate_tier_keys",
-      "Keys that use each tier and are not revoked; tier `other` is all that the configuration does not name.",
+      "Keys that use each tier and are not revoked; tier `other` is the sum of all that the configuration does not name.",
       { labelNames: ["tier"], aggregator: "max" },
     ),
     shadowRefusals: counter(

@@ -33,7 +33,7 @@ export function settlementMetrics({ counter, gauge }: MetricFactory) {
     creditsRefunded: counter("tollgate_credits_refunded_total", "Credits refunded for failed tasks."),
     creditsUncollected: counter(
       "tollgate_credits_uncollected_total",
-      "Credits not charged for tasks that came after their hold was void, because the balance was too low, their Idempotency-Key may be charged for a repeat, or the store had forgotten the request.",
+      "Credits not charged for tasks whose charge came after their hold was void: the balance was too low, a repeat with the same Idempotency-Key may be charged, or the store had removed the request.",
     ),
     sweeps: counter("tollgate_sweeper_items_total", "Items processed by the sweeper, by kind and outcome.", [
       "kind",

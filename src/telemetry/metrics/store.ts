@@ -30,7 +30,7 @@ const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   const storeFailures = counter(
     "tollgate_store_failures_total",
-    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is on its way to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
+    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is moving to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
     ["reason"],
   );
   for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
@@ -54,7 +54,7 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ),
     storeWaiting: gauge(
       "tollgate_store_calls_waiting",
-      "Requests waiting for their key's turn because the maximum number of store calls is in progress.",
+      "Requests in the fair queue because the maximum number of store calls is in progress; keys take turns.",
     ),
     storeUp: gauge("tollgate_store_up", "1 while the store is usable (the breaker is closed), else 0.", {
       aggregator: "min",
@@ -106,12 +106,12 @@ const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gau
   ),
   primaryQuestions: counter(
     "tollgate_primary_questions_total",
-    "Questions to Sentinels or cluster nodes where the primaries are; `outdated`: an answer of before a failover, not used.",
+    "Polls of Sentinels or cluster nodes for the primaries; `outdated`: an answer from before a failover, not used.",
     ["outcome"],
   ),
   silentServers: gauge(
     "tollgate_placement_servers_silent",
-    "Sentinels or cluster nodes that did not answer the last question where the primaries are.",
+    "Sentinels or cluster nodes that did not answer the last poll for the primaries.",
     { aggregator: "max" },
   ),
 });
@@ -173,7 +173,7 @@ export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
     ),
     surveyUnread: gauge(
       "tollgate_store_survey_unread_partitions",
-      "Partitions that the last survey did not count, since their primary was away or they were frozen; 0 if it is whole.",
+      "Partitions that the last survey did not count, because their primary was unavailable or they were frozen; 0 if it is complete.",
       { aggregator },
     ),
     surveyAge: gauge(

@@ -18,7 +18,7 @@ interface UpstreamSize {
 const POLLS_MAX = 6;
 /** A busy machine may keep the store waiting for too long. */
 const TRIES_MAX = 20;
-/** A running task whose id is given twice ends by its age alone. Decision 0037. */
+/** A running task whose id is given twice ends by its age alone. Decision 0004. */
 const MAX_AGE_MS = 20_000;
 
 /** The upstream misbehaves in every way it knows; its own log says what is right. */

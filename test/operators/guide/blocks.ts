@@ -17,7 +17,7 @@ const SHELL = /^( *)```(?:sh|bash|shell|console)\n([\s\S]*?)^ *```/gm;
 
 /** Every shell block of every page that readers are given. */
 export function shellBlocks(): Block[] {
-  const pages = globSync("{*.md,docs/*.md,bench/*.md,examples/*/*.md}", { cwd: ROOT }).sort();
+  const pages = globSync("{*.md,docs/**/*.md,bench/*.md,examples/*/*.md}", { cwd: ROOT }).sort();
   const blocks = pages.flatMap((page) => blocksOf(page, readFileSync(join(ROOT, page), "utf8")));
   // The examples of a command are alternatives.
   return blocks.flatMap((block) => (block.page === "docs/cli.md" ? linesOf(block) : [block]));

@@ -46,7 +46,7 @@ function portProblems(compose: Manifest, { server, admin }: ReturnType<typeof co
   ];
 }
 
-/** What a Redis that holds money must be set to (decision 0014); the same for each way to start one. */
+/** What a Redis that holds money must be set to (decision 0009); the same for each way to start one. */
 export function redisCommandProblems(where: string, words: readonly string[]): string[] {
   const command = words.join(" ");
   const wanted = ["--appendonly yes", "--appendfsync", "--maxmemory-policy noeviction", "--maxmemory "];

@@ -52,16 +52,16 @@ export function graceProblems(where: string, grace: string | number | undefined,
   return [`${where}: ${grace} is less than the ${neededMs} ms of drain_delay, drain_timeout and closing`];
 }
 
-/** Every variable that a gateway reads: the README's table, which a house test holds against the code. */
+/** Every variable that a gateway reads: the table of docs/configuration.md, which a house test holds against the code. */
 export function knownVariables(read: Read): Set<string> {
-  const [, section = ""] = text(read, "README.md").split("\n## Configuration\n");
+  const [, section = ""] = text(read, "docs/configuration.md").split("\n## Environment variables\n");
   const [page = ""] = section.split("\n## ");
   return new Set([...page.matchAll(/^\| `([A-Z_]+)` \|/gm)].map(([, name = ""]) => name));
 }
 
 /** Names that no gateway reads, so that what they say is silently lost. */
 export function unknownVariables(read: Read, where: string, names: Iterable<string>): string[] {
-  const known = knownVariables(read).add("NODE_ENV").add("NODE_EXTRA_CA_CERTS");
+  const known = knownVariables(read).add("NODE_ENV").add("NODE_EXTRA_CA_CERTS").add("MALLOC_ARENA_MAX");
   return [...names].filter((name) => !known.has(name)).map((name) => `${where}: no gateway reads ${name}`);
 }
 
@@ -73,21 +73,29 @@ export const isAdminPath = (path: string): boolean =>
     readFileSync(join(ROUTES, file), "utf8").includes(`"${path}"`),
   );
 
-/** Alerts that send whoever is woken to a section that docs/operations.md does not have. */
+const RUNBOOKS = ["gateway", "redis", "ledger", "upstream"].map(
+  (subject) => `docs/operations/alerts-${subject}.md`,
+);
+
+/** Alerts whose runbook is not a section of docs/operations, and sections that no alert has. */
 export function guideProblems(read: Read): string[] {
   const [{ groups }] = documents(read, "config/prometheus/alerts.yaml");
-  const guide = text(read, "docs/operations.md");
-  const headings = new Set([...guide.matchAll(/^### (\w+)$/gm)].map(([, name]) => name));
+  // By section: the page that has it.
+  const sections = new Map(
+    RUNBOOKS.flatMap((page) =>
+      [...text(read, page).matchAll(/^### (\w+)$/gm)].map(([, name]): [string, string] => [name!, page]),
+    ),
+  );
   const rules: Manifest[] = groups
     .flatMap((group: Manifest) => group.rules)
     .filter((rule: Manifest) => rule.alert);
   const names = new Set<string>(rules.map(({ alert }) => alert));
-  const right = (name: string) => `docs/operations.md#${name.toLowerCase()}`;
+  const right = (name: string) => `${sections.get(name)}#${name.toLowerCase()}`;
   const astray = rules.filter(({ alert, annotations }) => annotations.runbook_url !== right(alert));
   return [
-    ...[...names].filter((name) => !headings.has(name)).map((name) => `no section for ${name}`),
-    ...[...headings]
-      .filter((name) => name?.startsWith("Tollgate") && !names.has(name))
+    ...[...names].filter((name) => !sections.has(name)).map((name) => `no section for ${name}`),
+    ...[...sections.keys()]
+      .filter((name) => name.startsWith("Tollgate") && !names.has(name))
       .map((name) => `no alert ${name}`),
     ...astray.map(({ alert }) => `${alert} sends its reader elsewhere`),
   ];

@@ -227,12 +227,17 @@ describe("a machine of its own", () => {
   ]);
 });
 
-describe("docs/operations.md", () => {
+describe("docs/operations", () => {
   test("has a section for each alert, and each alert leads to it", () =>
     expect(guideProblems(repository)).toEqual([]));
 
   catches(guideProblems, [
-    ["docs/operations.md", "### TollgateStoreSlow", "### StoreSlow", /no section for TollgateStoreSlow/],
+    [
+      "docs/operations/alerts-redis.md",
+      "### TollgateStoreSlow",
+      "### StoreSlow",
+      /no section for TollgateStoreSlow/,
+    ],
     ["config/prometheus/alerts.yaml", "alert: TollgateDown", "alert: TollgateGone", /no alert TollgateDown/],
     ["config/prometheus/alerts.yaml", "#tollgatedown", "#gone", /TollgateDown sends/],
   ]);

@@ -94,10 +94,10 @@ describe("every page", () => {
   });
 });
 
-describe("README", () => {
-  test("has one line for each dependency, and none for others", () => {
+describe("README and the tables that it leads to", () => {
+  test("CONTRIBUTING has one line for each dependency, and none for others", () => {
     const { dependencies, optionalDependencies, devDependencies } = JSON.parse(read("package.json"));
-    const listed = table(README, "Dependencies");
+    const listed = table(read("CONTRIBUTING.md"), "Dependencies");
     expect(listed.map(([name]) => name)).toEqual([
       ...Object.keys(optionalDependencies),
       ...Object.keys(dependencies),
@@ -106,8 +106,8 @@ describe("README", () => {
     expect(listed.filter(([, why]) => !why)).toEqual([]);
   });
 
-  test("its table of errors is that of the code", () => {
-    const listed = table(README, "Errors").map(([status, code, name]) => [status, code, name]);
+  test("docs/api.md has the errors of the code", () => {
+    const listed = table(read("docs/api.md"), "Errors").map(([status, code, name]) => [status, code, name]);
     const inCode = ERROR_NAMES.map((name) => {
       const { status, code } = refuse(name);
       return [String(status), String(code), name];
@@ -115,11 +115,11 @@ describe("README", () => {
     expect(listed).toEqual(inCode);
   });
 
-  test("names every header of our own that an answer may have, and every page of the admin port", () => {
+  test("docs/api.md names every header of our own that an answer may have, and the README every page of the admin port", () => {
     const headers = [...Object.keys(COMMON_HEADERS), ...Object.keys(FURTHER_HEADERS)].filter(
       (name) => !["WWW-Authenticate", "Allow", "Upgrade"].includes(name),
     );
-    const listed = table(README, "What clients see").flatMap(([names = ""]) => {
+    const listed = table(read("docs/api.md"), "Headers").flatMap(([names = ""]) => {
       const [first = "", ...others] = names.replace(/:.*$/, "").split(", ");
       return [first, ...others.map((name) => name.replace(/^-/, `${first.replace(/-[^-]+$/, "")}-`))];
     });
@@ -132,7 +132,7 @@ describe("README", () => {
     expect(pages.filter((page) => !operating.includes(page.replace("/console", "console.md")))).toEqual([]);
   });
 
-  test("its variables are those that override a setting, with the defaults of config/tollgate.yaml", () => {
+  test("the variables of docs/configuration.md are those that override a setting, with the defaults of config/tollgate.yaml", () => {
     // An environment in which every variable is set gives away all that are read.
     const everything = new Proxy<Record<string, string>>({}, { get: () => "1" });
     const settings = parse(read("config/tollgate.yaml"));
@@ -140,18 +140,22 @@ describe("README", () => {
       const [section = "", key = ""] = setting.split(".");
       return [name, setting, String(settings[section][key])];
     });
-    const listed = table(README, "Configuration").map(([name, setting, initial]) => [name, setting, initial]);
+    const listed = table(read("docs/configuration.md"), "Environment variables").map(
+      ([name, setting, initial]) => [name, setting, initial],
+    );
     expect(listed.filter(([, setting]) => setting).sort()).toEqual(overrides.sort());
   });
 
   test("all of them are in the file with which other terminals find the gateway of npm start", () => {
-    const listed = table(README, "Configuration").map(([name = ""]) => name);
+    const listed = table(read("docs/configuration.md"), "Environment variables").map(([name = ""]) => name);
     expect([...VARIABLES].sort()).toEqual([...listed, "NODE_EXTRA_CA_CERTS"].sort());
   });
 
   test("variables that override no setting are read by the configuration", () => {
     const source = read("src/config/config.ts") + read("src/config/environment.ts");
-    const others = table(README, "Configuration").filter(([, setting]) => !setting);
+    const others = table(read("docs/configuration.md"), "Environment variables").filter(
+      ([, setting]) => !setting,
+    );
     expect(others.map(([name]) => name)).toEqual([
       "TOLLGATE_CONFIG",
       "UPSTREAM_API_KEY",
@@ -252,7 +256,7 @@ describe("ARCHITECTURE", () => {
     )
       .filter((file) => !file.endsWith("/names.ts"))
       .flatMap((file) => [...read(file).matchAll(/["`]tg:[a-z-]+/g)].map(([name]) => name.slice(1)));
-    const listed = table(ARCHITECTURE, "What lives in which Redis key").map(([name = ""]) => name);
+    const listed = table(read("docs/records.md"), "What lives in which Redis key").map(([name = ""]) => name);
     expect(made.filter((name) => !listed.includes(name))).toEqual([]);
     expect(elsewhere.filter((start) => !listed.some((name) => name.startsWith(start)))).toEqual([]);
     const isMade = (name: string) => made.includes(name) || elsewhere.some((start) => name.startsWith(start));

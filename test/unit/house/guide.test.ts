@@ -13,7 +13,7 @@ import { spansOf } from "../../operators/guide/blocks.ts";
 const ROOT = join(import.meta.dirname, "../../..");
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 const PAGES = globSync("{README,CONTRIBUTING,SECURITY}.md", { cwd: ROOT }).concat(
-  globSync("docs/*.md", { cwd: ROOT }).filter((page) => !page.endsWith("cli.md")),
+  globSync("docs/{,operations/}*.md", { cwd: ROOT }).filter((page) => !page.endsWith("cli.md")),
 );
 
 /** What is wrong with `tollgate ...` in a sentence; `...` and words in capitals stand for arguments. */

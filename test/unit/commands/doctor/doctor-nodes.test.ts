@@ -99,7 +99,7 @@ describe("a cluster", () => {
     expect(lost[0]!.message).toMatch(
       /^8192 of 16384 slots have no primary, among them those of partitions 0?\d/,
     );
-    expect(found(lost)[1]).toBe("warning: 10.0.0.2:6379, a primary, is away, as the other nodes say");
+    expect(found(lost)[1]).toBe("warning: 10.0.0.2:6379, a primary, is unavailable, as the other nodes say");
     expect(allSayWhatToDo(lost)).toBe(true);
   });
 

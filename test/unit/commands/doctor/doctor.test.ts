@@ -86,7 +86,7 @@ test.each([
 
 // Guarantee: what doctor advises mends what is wrong: a credential is not looked for in the address.
 test.each([
-  [404, "<html>nginx</html>", "what comes before /api/v1"],
+  [404, "<html>nginx</html>", "the part before /api/v1"],
   [401, '{"message":"no"}', "UPSTREAM_API_KEY"],
   [403, "<html>Forbidden</html>", "UPSTREAM_API_KEY"],
   [302, "", "where it redirects"],
