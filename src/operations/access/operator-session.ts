@@ -1,5 +1,6 @@
 import { GatewayError } from "../../domain/errors.ts";
 import { parseRedisAddress } from "../../domain/redis-address.ts";
+import { OperatorError } from "../../records/operator-error.ts";
 import type { ConfirmationRule } from "../../redis/confirmation.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type OpenedNodes, openNodes } from "../../redis/open-nodes.ts";
@@ -92,7 +93,8 @@ export function createOperatorSession(options: SessionOptions) {
       await options.prepare?.(nodes);
       return await work(nodes);
     } catch (error) {
-      if (isConnected && !isStoreError(error)) throw error;
+      // The message of an operator's mistake may have the words of another error, such as the archive's.
+      if (isConnected && (error instanceof OperatorError || !isStoreError(error))) throw error;
       leave(opened);
       throw inWords(error, isConnected);
     } finally {
