@@ -12,9 +12,9 @@ import * as views from "./view-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ Account, Key, ...objects, ...views }).filter(
-    ([name, schema]) => (schema as { title?: string }).title === name,
-  ),
+  Object.entries({ Account, Key, ...objects, ...views })
+    .filter(([name, schema]) => (schema as { title?: string }).title === name)
+    .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;
 const NAMES = new Set(Object.keys(SCHEMAS));
 
