@@ -1,5 +1,4 @@
-import { createRoutes } from "../src/admin/api/routes.ts";
-import type { Services } from "../src/admin/api/services.ts";
+import { ROUTES } from "../src/admin/api/routes.ts";
 import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
@@ -91,8 +90,6 @@ const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>
 /** What VOID answers, and what the sweeper says itself. */
 type SweptOtherwise = "void" | "bound" | "not_due" | "missing" | "interrupted" | "collected";
 
-/** The routes are named here, not called. */
-const NO_SERVICES = {} as Services;
 const TIER = "as in the configuration, and `other`";
 const ROUTE = { values: ROUTE_TEMPLATES };
 
@@ -101,7 +98,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   route: ROUTE,
   status: "HTTP status; 499 when the client had gone",
   "tollgate_management_requests_total{route}": {
-    values: ["unknown", ...createRoutes(NO_SERVICES).map(({ method, path }) => `${method} ${path}`)],
+    values: ["unknown", ...ROUTES.map(({ method, path }) => `${method} ${path}`)],
   },
   "tollgate_management_requests_total{status}": "HTTP status",
   "tollgate_sign_ins_refused_total{reason}": { values: SIGN_IN_REFUSALS },

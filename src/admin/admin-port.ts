@@ -58,7 +58,6 @@ export function createAdminPort(options: {
   const session = createOperatorSession({
     ...config.store,
     requireMeant: connection.requireMeant,
-    archive: archiveLookUps(config.archive.url),
   });
   const figures = createLive({ readings: options.readings, slots: () => slotsOf(connection) });
   const reporter = createGatewayReporter({
@@ -73,8 +72,10 @@ export function createAdminPort(options: {
   const archive = lazyArchive(config.archive.url);
   const management = createManagement({
     access,
-    session,
-    services: { ...servicesOf(options), archive, live: figures },
+    services: {
+      ...servicesOf(options),
+      ...{ session, archive, lookUps: archiveLookUps(config.archive.url), live: figures },
+    },
     counted: options.managementCounted,
     refusals,
     log,

@@ -2,15 +2,15 @@ import { Command } from "commander";
 import { detachArchive } from "../archive/archive-record.ts";
 import type { Restored } from "../archive/restore.ts";
 import type { ArchiveVerification } from "../archive/verify-archive.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
 import { withArchive, withOwnArchive } from "./local-archive.ts";
-import { redisUrl, requireConfig } from "./local-config.ts";
+import { requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
-import { connect, withRedisToWrite } from "./redis.ts";
+import { withAnyLayout, withRedisToWrite } from "./redis.ts";
 import { iso, paint, table } from "./terminal.ts";
 
-/** `tollgate archive ...` */
 export function archiveCommand(): Command {
   return new Command("archive")
     .description("the archive in PostgreSQL at ARCHIVE_URL")
@@ -100,13 +100,14 @@ function restoreCommand(): Command {
     const { store, archive: settings, tasks } = requireConfig();
     const { partitions } = store;
     const progress = startProgress();
-    const restored = await withArchive(async (archive) => {
-      await migrate(archive);
-      const { nodes, close } = await connect(redisUrl());
-      const seen = (entries: number): void => progress.show(`${entries} ledger entries`);
-      const { keepMs } = settings;
-      return restoreStore(archive, nodes, { partitions, keepMs, tasks, seen }).finally(close);
-    }, LONG_MS).finally(progress.done);
+    const seen = (entries: number): void => progress.show(`${entries} ledger entries`);
+    const options = { partitions, keepMs: settings.keepMs, tasks, seen };
+    const restore = (nodes: RedisNodes) =>
+      withArchive(async (archive) => {
+        await migrate(archive);
+        return restoreStore(archive, nodes, options);
+      }, LONG_MS);
+    const restored = await withAnyLayout(restore).finally(progress.done);
     print({ json: shownRestore(restored), text: restoreInWords(restored) }, flags);
   });
 }

@@ -114,7 +114,6 @@ function zshValues(values: Values): string {
 /** What \`_arguments\` would take for the end of a description. */
 const escaped = (text: string): string => text.replaceAll(/[[\]:\\]/g, "\\$&");
 
-/** The completion for fish. */
 export function fish(places: readonly Place[]): string {
   const lines = places.flatMap((place) => {
     const here = `complete -c tollgate -n ${quoted(`__tollgate_at ${quoted(place.words)}`)}`;

@@ -18,7 +18,6 @@ const ADMIN_TIMEOUT_MS = 3000;
 const UNKNOWN_COUNTS =
   "whether keys use other tiers is not known: the gateway has no counts of keys by tier yet";
 
-/** `tollgate config ...` */
 export function configCommand(): Command {
   const file = ["[file]", "left out: TOLLGATE_CONFIG, else config/tollgate.yaml"] as const;
   return new Command("config")

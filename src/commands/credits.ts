@@ -1,28 +1,24 @@
 import { Command, InvalidArgumentError } from "commander";
-import { archiveLookUps } from "../archive/archived-money.ts";
+import { adjustmentOfCredits, grantOfCredits } from "../admin/api/routes/credits.ts";
+import { keyShown } from "../admin/api/shown.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { readAccount } from "../operations/accounts/accounts.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
-import { adjustCredits } from "../operations/credits/adjustments.ts";
-import { grantCredits } from "../operations/credits/grants.ts";
 import { oldestKeys } from "../operations/keys/keys-by-age.ts";
 import { eachKey } from "../operations/keys/walk-keys.ts";
 import { kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
-import { OperatorError } from "../records/operator-error.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
-import { refusalsJson, refusalsText, shown, statusText } from "./keys-shown.ts";
+import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
-import { optionalArchiveUrl } from "./local-archive.ts";
-import { requireConfig } from "./local-config.ts";
-import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
+import { flat, operationCommand } from "./operation-command.ts";
+import { command } from "./options.ts";
 import { note, print } from "./output.ts";
-import { withRedis, withRedisToWrite } from "./redis.ts";
+import { withRedis } from "./redis.ts";
 import { listing, moment, table } from "./terminal.ts";
 
 /** `tollgate keys list --account` shows all. */
 const KEYS_SHOWN_MAX = 1000;
 
-/** `tollgate credits ...` */
 export function creditsCommand(): Command {
   return new Command("credits")
     .description("credits of accounts: grant, adjust and show them")
@@ -31,64 +27,49 @@ export function creditsCommand(): Command {
     .addCommand(showCommand());
 }
 
-function grantCommand(): Command {
-  return changing("grant", "credit an account; the same reference credits once")
-    .argument("<account>", "account id")
-    .argument("[credits]", "how many; left out with --package", whole(1, CREDITS_MAX))
-    .requiredOption("--reference <text>", "what this pays for, such as an order number; counts once")
-    .option("--package <name>", "a package of the config, instead of credits")
-    .action(
-      async (
-        accountId: string,
-        named: number | undefined,
-        flags: ActorFlags & { reference: string; package?: string; json?: boolean },
-      ) => {
-        const amount = amountOf(named, flags.package);
-        const { readArchived } = archiveLookUps(optionalArchiveUrl());
-        const { result, confirmed } = await withRedisToWrite((nodes) =>
-          grantCredits(nodes, accountId, amount, flags.reference, actorOf(flags), readArchived),
-        );
-        const { outcome, balance } = result;
-        const text =
-          outcome === "recharged"
-            ? `${amount} credits granted to ${accountId}; it can spend ${balance}.`
-            : `The reference ${flags.reference} has credited ${accountId} before; nothing is changed. It can spend ${balance}.`;
-        const json = { outcome, account_id: accountId, amount, reference: flags.reference, balance };
-        print({ json, text, confirmed }, flags);
-      },
-    );
-}
+const ACCOUNT = { "<account>": "account id" };
 
-interface AdjustFlags extends ActorFlags {
-  reason: string;
-  reference: string;
-  json?: boolean;
-}
+const grantCommand = (): Command =>
+  operationCommand(grantOfCredits, {
+    name: "grant",
+    about: "credit an account; the same reference credits once",
+    arguments: { ...ACCOUNT, "[credits]": "how many; left out with --package" },
+    options: {
+      "--reference <text>": "what this pays for, such as an order number; counts once",
+      "--package <name>": "a package of the config, instead of credits",
+    },
+    show({ outcome, amount, balance }, { params: { account }, body }) {
+      const { reference } = body as { reference: string };
+      const text =
+        outcome === "recharged"
+          ? `${amount} credits granted to ${account}; it can spend ${balance}.`
+          : `The reference ${reference} has credited ${account} before; nothing is changed. It can spend ${balance}.`;
+      return { json: { outcome, account_id: account, amount, reference, balance }, text };
+    },
+  });
 
-function adjustCommand(): Command {
-  return changing("adjust", "correct a balance by hand, up or down; never below what is held")
-    .argument("<account>", "account id")
-    .argument("<credits>", "how many, such as 50; take credits with -50", signed)
-    .requiredOption("--reason <text>", "why; customers see it beside the transaction")
-    .requiredOption("--reference <text>", "what stands for it, such as a ticket; counts once")
-    .action(async (accountId: string, amount: number, flags: AdjustFlags) => {
-      const { reason, reference } = flags;
-      const { readArchived } = archiveLookUps(optionalArchiveUrl());
-      const { result, confirmed } = await withRedisToWrite((nodes) =>
-        adjustCredits(nodes, accountId, { amount, reason, reference }, actorOf(flags), readArchived),
-      );
-      const { outcome, balance, entry } = result;
+const adjustCommand = (): Command =>
+  operationCommand(adjustmentOfCredits, {
+    name: "adjust",
+    about: "correct a balance by hand, up or down; never below what is held",
+    arguments: {
+      ...ACCOUNT,
+      "<amount>": { about: "how many credits, such as 50; take credits with -50", parse: signed },
+    },
+    options: {
+      "--reason <text>": "why; customers see it beside the transaction",
+      "--reference <text>": "what stands for it, such as a ticket; counts once",
+    },
+    show({ outcome, balance, entry }, { params: { account }, body }) {
+      const { amount, reason, reference } = body as { amount: number; reason: string; reference: string };
       const text =
         outcome === "adjusted"
-          ? `${Math.abs(amount)} credits ${amount < 0 ? "taken from" : "added to"} ${accountId}; it can spend ${balance}.`
-          : `The reference ${reference} has adjusted ${accountId} before; nothing is changed. It can spend ${balance}.`;
-      const json = {
-        ...{ outcome, account_id: accountId, amount, reason, reference, balance },
-        transaction: entry && ledgerRow(entry),
-      };
-      print({ json, text, confirmed }, flags);
-    });
-}
+          ? `${Math.abs(amount)} credits ${amount < 0 ? "taken from" : "added to"} ${account}; it can spend ${balance}.`
+          : `The reference ${reference} has adjusted ${account} before; nothing is changed. It can spend ${balance}.`;
+      const json = { outcome, account_id: account, amount, reason, reference, balance };
+      return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
+    },
+  });
 
 function signed(text: string): number {
   const value = /^[+-]?\d{1,16}$/.test(text) ? Number(text) : 0;
@@ -96,19 +77,6 @@ function signed(text: string): number {
   throw new InvalidArgumentError(
     `It must be a whole number of credits from -${CREDITS_MAX} to ${CREDITS_MAX}, not 0.`,
   );
-}
-
-function amountOf(named: number | undefined, packageName: string | undefined): number {
-  if (packageName === undefined) {
-    if (named === undefined) throw new OperatorError("say how many credits, or give --package");
-    return named;
-  }
-  if (named !== undefined) throw new OperatorError("give either a number of credits or --package, not both");
-  const { packages } = requireConfig();
-  const credits = packages[packageName];
-  if (credits !== undefined) return credits;
-  const known = Object.keys(packages).join(", ");
-  throw new OperatorError(`the config has no package ${packageName}; it has ${known}`);
 }
 
 function showCommand(): Command {
@@ -133,7 +101,7 @@ function showCommand(): Command {
       const json = {
         ...money,
         recent_transactions: entries.map(transactionJson),
-        keys: keys.map(shown),
+        keys: keys.map((key) => flat(keyShown(key))),
         more_keys: more || undefined,
         ...refusalsJson(refusals),
       };

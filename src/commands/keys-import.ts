@@ -4,12 +4,11 @@ import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
-import { issueKey, KnownKeyError } from "../operations/keys/issue-key.ts";
+import { issueKey, KnownKeyError, requireNewKeysTier } from "../operations/keys/issue-key.ts";
 import { readKey } from "../operations/keys/keys.ts";
 import { inCommandWords, OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
-import { statusOf } from "./keys-shown.ts";
+import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
 import { requireConfig } from "./local-config.ts";
 import { actorOf } from "./options.ts";
 import { note, print } from "./output.ts";
@@ -43,7 +42,7 @@ export function importCommand(): Command {
     .option("--from <file>", "many from a file: one a line, or key,account,tier")
     .action(async (key: string | undefined, flags: NewKeyFlags & { from?: string }) => {
       const config = requireConfig();
-      requireTier(flags.tier, config);
+      requireNewKeysTier(() => config.tiers, flags.tier);
       if ((key === undefined) === (flags.from === undefined)) {
         throw new OperatorError("give a key, or - to read keys from standard input, or --from with a file");
       }
@@ -134,7 +133,7 @@ async function importLine(
     if (account === undefined) {
       throw new OperatorError("the key has no account; give it as the second field, or --account for all");
     }
-    requireTier(tier, config);
+    requireNewKeysTier(() => config.tiers, tier);
     const { known } = await takeOver(nodes, token, { ...flags, account, tier });
     summary[known ? "known" : "imported"]++;
   } catch (error) {
@@ -180,7 +179,7 @@ async function requireSame(
       `the key is known already: ${keyId} with tier ${key?.tier}; \`tollgate keys set ${keyId} --tier ${wanted.tier}\` changes it`,
     );
   }
-  const status = statusOf(key);
+  const { status } = key;
   if (status === "active") return;
   const advice =
     status === "revoked" ? "that is for good" : `\`tollgate keys set ${keyId} --expires\` moves its end`;

@@ -1,11 +1,13 @@
 import { type Command, Option } from "commander";
+import { keyShown } from "../admin/api/shown.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
-import { findKey, type KeyRecord } from "../operations/keys/keys.ts";
+import { findKey, KEY_STATUSES, type KeyRecord, type KeyStatus } from "../operations/keys/keys.ts";
 import { type KeyPage, oldestKeys } from "../operations/keys/keys-by-age.ts";
 import { eachKey } from "../operations/keys/walk-keys.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
+import { statusText } from "./keys-shown.ts";
+import { flat } from "./operation-command.ts";
 import { command, whole } from "./options.ts";
 import { jsonList, note, noteUnread, writeOut } from "./output.ts";
 import { withRedis } from "./redis.ts";
@@ -65,7 +67,7 @@ export async function list(nodes: RedisNodes, flags: ListFlags, pageKeys = PAGE_
 const wantedBy =
   ({ tier, status }: ListFlags) =>
   (key: KeyRecord): boolean =>
-    (tier === undefined || key.tier === tier) && (status === undefined || statusOf(key) === status);
+    (tier === undefined || key.tier === tier) && (status === undefined || key.status === status);
 
 interface Output {
   write(keys: readonly KeyRecord[]): Promise<void>;
@@ -75,12 +77,14 @@ interface Output {
 
 function jsonOutput(): Output {
   const list = jsonList("keys");
-  return { write: (keys) => list.write(keys.map(shown)), end: (next, unread) => list.end({ next, unread }) };
+  return {
+    write: (keys) => list.write(keys.map((key) => flat(keyShown(key)))),
+    end: (next, unread) => list.end({ next, unread }),
+  };
 }
 
 const HEADINGS = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];
 
-/** A table with its headings once. */
 function tableOutput(): Output {
   let begun = false;
   async function write(keys: readonly KeyRecord[]): Promise<void> {

@@ -1,34 +1,28 @@
-import { Command } from "commander";
-import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
+import { Command, InvalidArgumentError } from "commander";
+import { changeOfKey, readingOfKey, revocationOfKey, rotationOfKey } from "../admin/api/routes/keys.ts";
+import { keyShown } from "../admin/api/shown.ts";
+import { durationMs } from "../config/setting-types.ts";
+import { CAPS, TIER_LIMITS } from "../domain/limits.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
-import { changeKey, type KeyChanges } from "../operations/keys/change-key.ts";
-import { issueKey } from "../operations/keys/issue-key.ts";
-import { findKey } from "../operations/keys/keys.ts";
-import { revokeKey } from "../operations/keys/revoke-key.ts";
-import { OperatorError } from "../records/operator-error.ts";
+import { issueKey, requireNewKeysTier } from "../operations/keys/issue-key.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
-import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
-import { rotateCommand } from "./keys-rotate.ts";
-import { refusalsJson, refusalsText, shown } from "./keys-shown.ts";
-import { limitIn, limitOptions } from "./limit-options.ts";
+import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
+import { refusalsJson, refusalsText } from "./keys-shown.ts";
+import { limitOptions } from "./limit-options.ts";
 import { requireConfig } from "./local-config.ts";
-import { type ActorFlags, actorOf, changing, command, futureMs } from "./options.ts";
+import { flat, operationCommand } from "./operation-command.ts";
+import { actorOf } from "./options.ts";
 import { print } from "./output.ts";
-import { withRedis, withRedisToWrite } from "./redis.ts";
-import { listing, paint } from "./terminal.ts";
+import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
 
-interface SetFlags extends ActorFlags {
-  tier?: string;
-  expires?: number | "never";
-  label?: string;
-  json?: boolean;
-}
+const OVERLAP_MAX_MS = 366 * 86_400_000;
+const LINE_CHARS = 100;
+const ONCE = "Keep the key now: it is not shown again.";
 
-/** `tollgate keys ...` */
-export function keysCommand(): Command {
-  return new Command("keys")
+export const keysCommand = (): Command =>
+  new Command("keys")
     .description("API keys: make, show, change and end them")
     .addCommand(createCommand())
     .addCommand(importCommand())
@@ -37,101 +31,93 @@ export function keysCommand(): Command {
     .addCommand(revokeCommand())
     .addCommand(rotateCommand())
     .addCommand(setCommand());
-}
 
-function createCommand(): Command {
-  return newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
+const createCommand = (): Command =>
+  newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
     const config = requireConfig();
-    requireTier(flags.tier, config);
+    requireNewKeysTier(() => config.tiers, flags.tier);
     const { result, confirmed } = await withKeyStore(config, (nodes) =>
       issueKey(nodes, keyOptions(flags), actorOf(flags)),
     );
     const { key, keyId, accountId } = result;
     const json = { key, key_id: keyId, account_id: accountId };
-    const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}`;
+    const text = `${listing(json)}\n${paint("yellow", ONCE)}`;
     const ifUnconfirmed = `Keep the key, and run \`tollgate keys import\` with it, --account ${accountId} and the same options when they are back: it makes no second key.`;
     print({ json, text, confirmed, ifUnconfirmed }, flags);
   });
-}
 
-function showCommand(): Command {
-  return onKey("show", "one key, and when and why it was refused in the last eight days").action(
-    async (id: string, flags: { json?: boolean }) => {
-      const { key, refusals } = await withRedis(async (nodes) => {
-        const found = await findKey(nodes, id);
-        const nowMs = await storeNowMs(nodes.of(found.partition));
-        return {
-          key: found,
-          refusals: await refusalsOf(nodes, found.accountId, nowMs, { keyId: found.keyId }),
-        };
-      });
-      const text = [listing(shown(key)), ...refusalsText(refusals)].join("\n\n");
-      print({ json: { ...shown(key), ...refusalsJson(refusals) }, text }, flags);
+const KEY = { "<key-id>": "the key's id, or the key itself" };
+
+const showCommand = (): Command =>
+  operationCommand(readingOfKey, {
+    name: "show",
+    about: "one key, and when and why it was refused in the last eight days",
+    arguments: KEY,
+    async work(operate, nodes) {
+      const key = await operate();
+      const nowMs = await storeNowMs(nodes.of(key.partition));
+      return { key, refusals: await refusalsOf(nodes, key.accountId, nowMs, { keyId: key.keyId }) };
     },
-  );
-}
-
-function revokeCommand(): Command {
-  return onKeyToChange("revoke", "end a key at once and for good").action(
-    async (id: string, flags: ActorFlags & { json?: boolean }) => {
-      const { result, confirmed } = await withRedisToWrite(async (nodes) => {
-        const found = await findKey(nodes, id);
-        return {
-          outcome: await revokeKey(nodes, found, actorOf(flags)),
-          key: await findKey(nodes, found.keyId),
-        };
-      });
-      const { key, outcome } = result;
-      const text = `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`;
-      print({ json: { outcome, ...shown(key) }, text, confirmed }, flags);
+    show({ key, refusals }) {
+      const fields = flat(keyShown(key));
+      const text = [listing(fields), ...refusalsText(refusals)].join("\n\n");
+      return { json: { ...fields, ...refusalsJson(refusals) }, text };
     },
-  );
+  });
+
+const revokeCommand = (): Command =>
+  operationCommand(revocationOfKey, {
+    name: "revoke",
+    about: "end a key at once and for good",
+    arguments: KEY,
+    show: ({ key, outcome }) => ({
+      json: { outcome, ...flat(keyShown(key)) },
+      text: `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`,
+    }),
+  });
+
+const rotateCommand = (): Command =>
+  operationCommand(rotationOfKey, {
+    name: "rotate",
+    about: "make a new key like this one, and end this one",
+    arguments: KEY,
+    options: {
+      "--overlap <duration>": {
+        about: "how long the old one goes on, such as 24h",
+        parse: overlap,
+        default: "0s",
+        defaultText: "it ends at once",
+      },
+    },
+    show({ key: { keyId, accountId }, secret: key, oldEndsAtMs }, { params, body }) {
+      const old = params.key!;
+      const endsAt = iso(oldEndsAtMs);
+      const json = { key, key_id: keyId, account_id: accountId, old_key_id: old };
+      const ends =
+        durationMs((body as { overlap: string }).overlap) === 0
+          ? "The old key has ended."
+          : `The old key goes on until ${endsAt} (${fromNow(oldEndsAtMs)}). Until then each of the two has its own window, slots and day, so that together they may use the limits twice. \`tollgate keys revoke ${old}\` ends it sooner.`;
+      const text = `${listing(json)}\n${paint("yellow", ONCE)}\n${wrapped(ends, widthOf(process.stdout) ?? LINE_CHARS, 0)}`;
+      const ifUnconfirmed = `Keep the new key, and repeat this when they are back: if the answer is that ${old} was rotated before, the new key is valid; else use the key that is printed then.`;
+      return { json: { ...json, old_expires_at: endsAt }, text, ifUnconfirmed };
+    },
+  });
+
+function overlap(text: string): string {
+  if ((durationMs(text) ?? Number.POSITIVE_INFINITY) <= OVERLAP_MAX_MS) return text;
+  throw new InvalidArgumentError("It must be a duration such as 30m, 24h or 7d, at most 366d.");
 }
 
-function setCommand(): Command {
-  const set = onKeyToChange("set", "change what a key may do, from its next request on").option(
-    "--tier <name>",
-    "a tier of the config",
-  );
-  limitOptions(set, TIER_LIMITS, { word: "default" });
-  return limitOptions(set, CAPS, { word: "none", least: 0 })
-    .option("--label <text>", "a name for it; empty takes it away")
-    .option("--expires <iso|never>", "when it ends", or("never", futureMs))
-    .action(async (id: string, flags: SetFlags) => {
-      const changes = changesOf(flags);
-      const { limits, ...others } = changes;
-      if (Object.values({ ...others, ...limits }).every((change) => change === undefined)) {
-        throw new OperatorError("nothing to change; give an option such as --tier or --label");
-      }
-      if (changes.tier !== undefined) requireTier(changes.tier);
-      const { result: key, confirmed } = await withRedisToWrite(async (nodes) => {
-        const found = await findKey(nodes, id);
-        await changeKey(nodes, found, changes, actorOf(flags));
-        return findKey(nodes, found.keyId);
-      });
-      print({ json: shown(key), text: listing(shown(key)), confirmed }, flags);
-    });
-}
-
-const KEY_ARGUMENT = ["<key-id>", "the key's id, or the key itself"] as const;
-const onKeyToChange = (name: string, description: string): Command =>
-  changing(name, description).argument(...KEY_ARGUMENT);
-const onKey = (name: string, description: string): Command =>
-  command(name, description).argument(...KEY_ARGUMENT);
-
-/** Commander takes null for a missing value, so the word itself stands for it. */
-const or =
-  <const Word extends string>(word: Word, parse: (text: string) => number) =>
-  (text: string): number | Word =>
-    text === word ? word : parse(text);
-
-/** The word takes a value away. */
-const orNull = (value: number | string | undefined): number | null | undefined =>
-  typeof value === "string" ? null : value;
-
-const changesOf = ({ tier, label, expires, ...flags }: SetFlags): KeyChanges => ({
-  tier,
-  label: label === "" ? null : label,
-  limits: byLimit(LIMITS, ({ name }) => limitIn(flags, name)),
-  expiresAtMs: orNull(expires),
-});
+const setCommand = (): Command =>
+  operationCommand(changeOfKey, {
+    name: "set",
+    about: "change what a key may do, from its next request on",
+    arguments: KEY,
+    options: {
+      "--tier <name>": "a tier of the config",
+      ...limitOptions(TIER_LIMITS, { word: "default" }),
+      ...limitOptions(CAPS, { word: "none", least: 0 }),
+      "--label <text>": "a name for it; empty takes it away",
+      "--expires <iso|never>": "when it ends",
+    },
+  });

@@ -11,7 +11,6 @@ const TOUCH_EVERY_MS = 10_000;
 /** A lock of another host is stale when it has not been touched for this long: that host's processes cannot be seen here. */
 const SILENT_MS = 45_000;
 
-/** What a cursor file keeps between two runs. */
 export interface CursorState {
   cursor: LedgerCursor;
   /** Empty: all accounts. */

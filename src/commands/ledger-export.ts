@@ -44,7 +44,6 @@ interface ExportFlags {
 interface Sink {
   write(entries: readonly LedgerEntry[]): Promise<void>;
   keep(): Promise<void>;
-  /** Called whatever happens. */
   close?(): Promise<void>;
 }
 
@@ -258,7 +257,6 @@ async function fileSink(
   };
 }
 
-/** Lines on standard output. */
 function linesSink({ format, header }: ExportFlags): Sink {
   let before = header && format === "csv" ? CSV_HEADER : "";
   return {

@@ -27,7 +27,6 @@ export type LedgerFormat = (typeof LEDGER_FORMATS)[number];
 /** The columns' names as RFC 4180 has them. */
 export const CSV_HEADER = `${COLUMNS.join(",")}\r\n`;
 
-/** Entries as lines of text, each with its end. */
 export function linesOf(entries: readonly LedgerEntry[], format: LedgerFormat): string {
   const line = (row: LedgerRow): string =>
     format === "csv" ? csvLine(COLUMNS.map((name) => row[name])) : `${visible(JSON.stringify(row))}\n`;

@@ -10,7 +10,6 @@ import { startProgress } from "./progress.ts";
 import { ownConfig, withRedis } from "./redis.ts";
 import { paint, table } from "./terminal.ts";
 
-/** `tollgate ledger ...` */
 export function ledgerCommand(): Command {
   return new Command("ledger")
     .description("the ledger: verify and export it")

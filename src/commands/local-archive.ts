@@ -9,10 +9,9 @@ import { withRedis } from "./redis.ts";
 /** Reads of a year of a large ledger. */
 const READ_MS = 300_000;
 
-/** Whether this machine has an archive. */
 export const hasArchive = (): boolean => (process.env.ARCHIVE_URL ?? "") !== "";
 
-/** The same, or undefined where there is no archive. @throws OperatorError where it cannot be used */
+/** Undefined where there is no archive. @throws OperatorError where it cannot be used */
 export const optionalArchiveUrl = (): string | undefined => (hasArchive() ? archiveUrl() : undefined);
 
 /** May hold a password. @throws OperatorError where there is none, or it cannot be used */
@@ -24,58 +23,47 @@ export function archiveUrl(): string {
   return url;
 }
 
+/** PostgreSQL's client is loaded only here. @param statementMs how long one statement may take */
+async function openedArchive(statementMs: number) {
+  const { connectArchive } = await import("../archive/connection.ts");
+  const { archiveReason } = await import("../archive/reasons.ts");
+  const inWords = (error: unknown): never => {
+    if (error instanceof OperatorError) throw error;
+    const { why, advice } = archiveReason(error);
+    throw new OperatorError(`the archive: ${why}; ${advice}`);
+  };
+  return { archive: connectArchive(archiveUrl(), { statementMs }), inWords };
+}
+
 /**
- * Runs one command's work with the archive at `ARCHIVE_URL`, and closes it whatever happens. PostgreSQL's client is loaded only
- * here.
- * @param statementMs how long one statement may take
+ * Runs one command's work with the archive at `ARCHIVE_URL`, and closes it whatever happens.
  * @throws OperatorError in one sentence that says what to do
  */
 export async function withArchive<T>(
   work: (archive: OpenedArchive) => Promise<T>,
   statementMs = READ_MS,
 ): Promise<T> {
-  const url = archiveUrl();
-  const { connectArchive } = await import("../archive/connection.ts");
-  const { archiveReason } = await import("../archive/reasons.ts");
-  const archive = connectArchive(url, { statementMs });
-  try {
-    return await work(archive);
-  } catch (error) {
-    if (error instanceof OperatorError) throw error;
-    const { why, advice } = archiveReason(error);
-    throw new OperatorError(`the archive: ${why}; ${advice}`);
-  } finally {
-    archive.close();
-  }
+  const { archive, inWords } = await openedArchive(statementMs);
+  return work(archive).catch(inWords).finally(archive.close);
 }
 
 /**
- * The same for a look-up: the archive has to be this store's, which Redis knows.
- * @throws OperatorError as above, and for another store's archive
+ * Runs a look-up: the archive has to be this store's, which Redis knows.
+ * @throws OperatorError in one sentence that says what to do, also for another store's archive
  */
 export async function withOwnArchive<T>(
   work: (query: ArchiveQuery, nodes: RedisNodes) => Promise<T>,
   statementMs = READ_MS,
 ): Promise<T> {
-  const { connectArchive } = await import("../archive/connection.ts");
   const { identifyFor } = await import("../archive/identity.ts");
-  const { archiveReason } = await import("../archive/reasons.ts");
-  const archive = connectArchive(archiveUrl(), { statementMs });
-  const inWords = (error: unknown): never => {
-    const { why, advice } = archiveReason(error);
-    throw new OperatorError(`the archive: ${why}; ${advice}`);
-  };
-  // Those of statements at once, so that nobody takes them for errors of Redis.
+  const { archive, inWords } = await openedArchive(statementMs);
+  // Errors of statements at once, so that nobody takes them for errors of Redis.
   const query: ArchiveQuery = (text, values) => archive.query<never>(text, values).catch(inWords);
-  try {
-    return await withRedis(async (nodes) => {
-      await identifyFor(nodes, query).catch((error: unknown) => {
-        if (error instanceof OperatorError || isStoreError(error)) throw error;
-        inWords(error);
-      });
-      return work(query, nodes);
+  return withRedis(async (nodes) => {
+    await identifyFor(nodes, query).catch((error: unknown) => {
+      if (isStoreError(error)) throw error;
+      inWords(error);
     });
-  } finally {
-    archive.close();
-  }
+    return work(query, nodes);
+  }).finally(archive.close);
 }

@@ -14,6 +14,8 @@ export interface CommandOutput {
   text: string;
   /** False makes the exit code 1 though the answer is printed. */
   ok?: boolean;
+  /** Where the next page of a list begins. */
+  more?: string | undefined;
   /** What the answer does not cover, because it could not be read: then the exit code is 2, unless `ok` is false. */
   unread?: Unread | undefined;
   /** Whether replicas have what was written, where that is asked of them. If not, the exit code is 2. */
@@ -27,6 +29,7 @@ export function print(answer: CommandOutput, options: { json?: boolean }): void 
   const { confirmed, ifUnconfirmed = REPEAT } = answer;
   const json = confirmed === undefined ? answer.json : { ...answer.json, confirmed };
   process.stdout.write(options.json ? `${visible(JSON.stringify(json))}\n` : `${answer.text}\n`);
+  if (answer.more !== undefined && !options.json) note(`There are more: --after ${answer.more}`);
   if (answer.unread) noteUnread(answer.unread);
   if (confirmed === false) {
     process.exitCode = PARTLY_EXIT_CODE;

@@ -11,7 +11,6 @@ import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, moment, table } from "./terminal.ts";
 
-/** `tollgate partitions ...` */
 export function partitionsCommand(): Command {
   return new Command("partitions")
     .description(

@@ -20,7 +20,6 @@ interface Flags {
   json?: boolean;
 }
 
-/** `tollgate store ...` */
 export function storeCommand(): Command {
   return new Command("store")
     .description("a Redis that came back empty or older than what it confirmed")

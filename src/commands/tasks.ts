@@ -1,88 +1,64 @@
 import { Command } from "commander";
-import { archiveLookUps } from "../archive/archived-money.ts";
-import { type Refund, refundTask } from "../operations/credits/refunds.ts";
-import {
-  type FoundRequest,
-  findTask,
-  type ReleaseResult,
-  releaseTask,
-} from "../operations/tasks/operator-tasks.ts";
+import { readingOfTask, refundOfTask, releaseOfTask } from "../admin/api/routes/tasks.ts";
+import { type FoundRequest, findTask, type ReleaseResult } from "../operations/tasks/operator-tasks.ts";
 import { ledgerRow } from "./ledger-rows.ts";
-import { optionalArchiveUrl } from "./local-archive.ts";
-import { type ActorFlags, actorOf, changing, command } from "./options.ts";
-import { print } from "./output.ts";
-import { withRedis, withRedisToWrite } from "./redis.ts";
+import { operationCommand } from "./operation-command.ts";
 import { iso, listing } from "./terminal.ts";
 
-/** `tollgate tasks ...` */
-export function tasksCommand(): Command {
-  return new Command("tasks")
+export const tasksCommand = (): Command =>
+  new Command("tasks")
     .description("generation requests and their tasks")
     .addCommand(showCommand())
     .addCommand(releaseCommand())
     .addCommand(refundCommand());
-}
 
-const ID_ARGUMENT = ["<id>", "task id or request id"] as const;
-const onTask = (name: string, description: string): Command =>
-  command(name, description).argument(...ID_ARGUMENT);
+const TASK = { "<task>": "task id or request id" };
 
-function showCommand(): Command {
-  return onTask("show", "where a request stands").action(async (id: string, flags: { json?: boolean }) => {
-    const found = await withRedis((nodes) => findTask(nodes, id));
-    const json = { ...shown(found), refunded: found.record.refunded !== undefined };
-    print({ json, text: listing(json) }, flags);
+const showCommand = (): Command =>
+  operationCommand(readingOfTask, {
+    name: "show",
+    about: "where a request stands",
+    arguments: TASK,
+    show(found) {
+      const json = { ...shown(found), refunded: found.record.refunded !== undefined };
+      return { json, text: listing(json) };
+    },
   });
-}
 
-function releaseCommand(): Command {
-  return changing("release", "end a task as failed and refund it, or void a hold")
-    .argument(...ID_ARGUMENT)
-    .action(async (id: string, flags: ActorFlags & { json?: boolean }) => {
-      const { result, confirmed } = await withRedisToWrite(async (nodes) => ({
-        release: await releaseTask(nodes, id, actorOf(flags)),
-        view: await findTask(nodes, id),
-      }));
-      const { release, view } = result;
-      const json = { ...release, ...shown(view) };
-      print({ json, text: inWords(release, view.requestId), confirmed }, flags);
-    });
-}
+const releaseCommand = (): Command =>
+  operationCommand(releaseOfTask, {
+    name: "release",
+    about: "end a task as failed and refund it, or void a hold",
+    arguments: TASK,
+    work: async (operate, nodes, { params }) => ({
+      release: await operate(),
+      view: await findTask(nodes, params.task!),
+    }),
+    show: ({ release, view }) => ({
+      json: { ...release, ...shown(view) },
+      text: inWords(release, view.requestId),
+    }),
+  });
 
-interface RefundFlags extends ActorFlags {
-  reason: string;
-  reference: string;
-  json?: boolean;
-}
-
-function refundCommand(): Command {
-  return changing("refund", "give back what a finished task cost, once")
-    .argument(...ID_ARGUMENT)
-    .requiredOption("--reason <text>", "why; customers see `refund`")
-    .requiredOption("--reference <text>", "what stands for it, such as a ticket; counts once")
-    .action(async (id: string, flags: RefundFlags) => {
-      const { reason, reference } = flags;
-      const archive = archiveLookUps(optionalArchiveUrl());
-      const { result, confirmed } = await withRedisToWrite((nodes) =>
-        refundTask(nodes, id, { reason, reference }, actorOf(flags), archive),
-      );
-      const { outcome, accountId, requestId, balance, entry } = result;
-      const json = {
-        ...{ outcome, account_id: accountId, request_id: requestId, balance },
-        transaction: entry && ledgerRow(entry),
-      };
-      print({ json, text: refundInWords(id, result, reference), confirmed }, flags);
-    });
-}
-
-const refundInWords = (
-  id: string,
-  { outcome, accountId, balance, entry }: Refund,
-  reference: string,
-): string =>
-  outcome === "refunded"
-    ? `${entry?.amount ?? "Its"} credits of ${id} are given back to ${accountId}; it can spend ${balance}.`
-    : `The reference ${reference} has refunded ${id} before; nothing is changed. ${accountId} can spend ${balance}.`;
+const refundCommand = (): Command =>
+  operationCommand(refundOfTask, {
+    name: "refund",
+    about: "give back what a finished task cost, once",
+    arguments: TASK,
+    options: {
+      "--reason <text>": "why; customers see `refund`",
+      "--reference <text>": "what stands for it, such as a ticket; counts once",
+    },
+    show({ outcome, accountId, requestId, balance, entry }, { params: { task }, body }) {
+      const { reference } = body as { reference: string };
+      const text =
+        outcome === "refunded"
+          ? `${entry?.amount ?? "Its"} credits of ${task} are given back to ${accountId}; it can spend ${balance}.`
+          : `The reference ${reference} has refunded ${task} before; nothing is changed. ${accountId} can spend ${balance}.`;
+      const json = { outcome, account_id: accountId, request_id: requestId, balance };
+      return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
+    },
+  });
 
 function inWords(release: ReleaseResult, requestId: string): string {
   switch (release.outcome) {

@@ -133,7 +133,7 @@ export function listing(fields: Record<string, unknown>, screen: Screen = proces
   return shown
     .map(([name, value]) => {
       const away = name.endsWith("_at") && screen.isTTY ? ` (${fromNow(Date.parse(String(value)))})` : "";
-      return `${paint("bold", name.padEnd(width), screen)}  ${visible(String(value))}${paint("dim", away, screen)}`;
+      return `${paint("bold", name.padEnd(width), screen)}  ${visible(typeof value === "object" ? JSON.stringify(value) : String(value))}${paint("dim", away, screen)}`;
     })
     .join("\n");
 }

@@ -48,7 +48,6 @@ interface Source {
 const formatOption = (): Option =>
   new Option("--format <name>", "for people, or RFC 4180").choices(["table", "csv"]).default("table");
 
-/** `tollgate usage` */
 export function usageCommand(): Command {
   return command("usage", "requests, credits and refunds, from the archive if there is one, else from Redis")
     .option("--account <id>", "of this account only")
@@ -79,7 +78,6 @@ export function usageCommand(): Command {
     });
 }
 
-/** `tollgate statement` */
 export function statementCommand(): Command {
   return command(
     "statement",

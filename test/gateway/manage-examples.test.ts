@@ -2,8 +2,7 @@ import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { BODIES } from "../../src/admin/api/examples.ts";
 import type { Route } from "../../src/admin/api/route.ts";
-import { createRoutes } from "../../src/admin/api/routes.ts";
-import type { Services } from "../../src/admin/api/services.ts";
+import { ROUTES } from "../../src/admin/api/routes.ts";
 import { managementOpenApi } from "../../tools/management-openapi.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -11,9 +10,6 @@ import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 // Guarantee: every operation of docs/management.openapi.json works as its example says, and answers what it describes.
-
-/** The routes are read here, not called. */
-const ROUTES = createRoutes({} as Services);
 
 let redis: TestRedis;
 let stage: ManageStage;

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Call } from "../../src/admin/api/route.ts";
-import { createRoutes } from "../../src/admin/api/routes.ts";
+import type { ApiCall } from "../../src/admin/api/route.ts";
+import { ROUTES } from "../../src/admin/api/routes.ts";
 import type { Services } from "../../src/admin/api/services.ts";
 import { list } from "../../src/commands/keys-list.ts";
 import { print } from "../../src/commands/output.ts";
@@ -179,12 +179,12 @@ test("a key or request that is not found may be where nothing could be read", as
 });
 
 test("the console shows what it can read and says which partitions it lacks", async () => {
-  const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes), archive: {} };
-  const routes = createRoutes({ session, tiers: () => TIERS } as unknown as Services);
+  const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
+  const services = { session, tiers: () => TIERS, lookUps: {} } as unknown as Services;
   const grantee = { accounts: undefined, scopes: [] };
   const read = async (name: string, query: object = {}): Promise<object> => {
-    const route = routes.find((one) => one.name === name)!;
-    return (await route.run({ params: {}, query, grantee } as unknown as Call)).body;
+    const route = ROUTES.find((one) => one.name === name)!;
+    return (await route.run({ params: {}, query, grantee } as unknown as ApiCall, services)).body;
   };
   const [there, lacks] = [keys.find(isThere)!, keys.find((key) => !isThere(key))!];
   expect(await read("listTopKeys")).toMatchObject({

@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { monthOf } from "../../src/domain/months.ts";
 import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
 import {
   createAccount,
@@ -56,6 +57,24 @@ const refusal = (work: Promise<unknown>): Promise<unknown> =>
     () => "none",
     (error: { code?: string }) => error.code,
   );
+
+// Guarantee: command line, management API and console say the same of a key, whatever the clocks of their machines say.
+test("a key's status and what it has spent in a month are of its server's clock", async () => {
+  const expiresAtMs = Date.now() + DAY_MS;
+  const { keyId, accountId } = await issueKey(nodes, { expiresAtMs }, ANN);
+  const { key: record } = keyNames(partitionOf(accountId, 64), keyId);
+  await redis.client.hset(record, "month", monthOf(Date.now()), "spent", 30);
+  vi.useFakeTimers({ toFake: ["Date"], now: expiresAtMs + 60 * DAY_MS });
+  try {
+    expect(await findKey(nodes, keyId)).toMatchObject({ status: "active", spentThisMonth: 30 });
+    await redis.client.hset(record, "expires_at", 1);
+    expect(await findKey(nodes, keyId)).toMatchObject({ status: "expired" });
+    await revokeKey(nodes, await findKey(nodes, keyId), ANN);
+    expect(await findKey(nodes, keyId)).toMatchObject({ status: "revoked" });
+  } finally {
+    vi.useRealTimers();
+  }
+});
 
 test("an account is created, changed and read, and a stale revision changes nothing", async () => {
   const metadata = { plan: "gold", seats: 3, path: "C:\\u0000\\ud800", face: "\u{1F600}" };

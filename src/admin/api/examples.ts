@@ -33,6 +33,7 @@ export const EXAMPLES = {
     account_id: "acme",
     label: "backend",
     tier: "standard",
+    status: "active",
     limits: limitsWith(1),
     ...CAPPED,
     spent_this_month: 1050,

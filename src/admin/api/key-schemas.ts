@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { OVERLAP } from "../../domain/operator-texts.ts";
+import { KEY_STATUSES } from "../../operations/keys/keys.ts";
 import {
   accountId,
   caps,
@@ -20,6 +21,7 @@ export const Key = Type.Object(
     account_id: accountId,
     label: nullable<string>(label),
     tier: text,
+    status: Type.Enum([...KEY_STATUSES], { description: "By the clock of Redis." }),
     limits: limits(OF_KEY),
     ...caps,
     spent_this_month: Type.Integer({

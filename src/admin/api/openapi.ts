@@ -2,13 +2,20 @@ import { STATUS_CODES } from "node:http";
 import type { TObject, TSchema } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
+import { Account } from "./account-schemas.ts";
 import { BODIES, EXAMPLES } from "./examples.ts";
-import { NAMED } from "./named-schemas.ts";
+import { Key } from "./key-schemas.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
-import { NAMED_VIEWS } from "./view-schemas.ts";
+import * as objects from "./schemas.ts";
+import * as views from "./view-schemas.ts";
 
-const SCHEMAS = { ...NAMED, ...NAMED_VIEWS };
+/** Schemas that the description names; all others stand where they are used. */
+const SCHEMAS = Object.fromEntries(
+  Object.entries({ Account, Key, ...objects, ...views })
+    .filter(([name, schema]) => (schema as { title?: string }).title === name)
+    .sort(([one], [other]) => (one < other ? -1 : 1)),
+) as Record<string, TSchema>;
 const NAMES = new Set(Object.keys(SCHEMAS));
 
 /**

@@ -82,7 +82,7 @@ export function problemOf(error: unknown, method: string | undefined): Problem |
 
 /** What is wrong as `errors` names it: a header, a query parameter, or a JSON pointer into the body. */
 function placeOf(path: string, method: string | undefined): string {
-  if (path === IDEMPOTENCY_KEY) return path;
+  if (path === IDEMPOTENCY_KEY || path === "") return path;
   return method === "GET" || method === "HEAD" ? `?${path}` : `/${path}`;
 }
 

@@ -1,7 +1,9 @@
 import { type Static, type TObject, type TSchema, Type } from "typebox";
 import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Grantee } from "./authorize.ts";
+import type { Services, Settings } from "./services.ts";
 
 /** What the paths are about, in the order of the description. */
 export const TAGS = {
@@ -17,8 +19,8 @@ export type Tag = keyof typeof TAGS;
 
 export type Method = "GET" | "POST" | "PATCH";
 
-/** One call of a route, with everything in it validated. */
-export interface Call<Query = unknown, Body = unknown> {
+/** One call of an operation, by HTTP or by the command line. */
+export interface ApiCall<Query = unknown, Body = unknown> {
   /** Parts of the path by name, decoded. */
   params: Readonly<Record<string, string>>;
   query: Query;
@@ -27,22 +29,23 @@ export interface Call<Query = unknown, Body = unknown> {
   idempotencyKey: string | undefined;
   /** The revisions that `If-Match` asks for: the object must have one of them. */
   ifRevisions: readonly number[] | undefined;
-  /** Who calls. */
   grantee: Grantee;
   actor: Actor;
 }
 
-/** What a route answers. */
 export interface Answer {
   status: 200 | 201;
   body: object;
-  /** Of the object, where it can be changed by PATCH. */
   revision?: number;
   /** Whether replicas have what was written, where that is asked of them. */
   confirmed?: boolean | undefined;
 }
 
-/** An answer as the description has it. */
+export const page = (data: readonly object[], next?: string, more: object = {}): Answer => ({
+  status: 200,
+  body: { data, next_cursor: next ?? null, ...more },
+});
+
 interface DescribedAnswer {
   description: string;
   schema: TSchema;
@@ -56,9 +59,7 @@ export interface Route {
   /** `any`: every token may. */
   scope: Scope | "any";
   tag: Tag;
-  /** Its `operationId`. */
   name: string;
-  /** One line. */
   summary: string;
   description: string;
   query: TObject;
@@ -66,42 +67,85 @@ export interface Route {
   body: TObject | undefined;
   /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;
-  /** Takes `If-Match`. */
   takesIfMatch: boolean;
   /** Whether a call only revokes, suspends or closes, which a token may do beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
   /** Further statuses that it may answer, beside those of all routes. */
   refusals: readonly (404 | 409 | 412)[];
-  run(call: Call): Promise<Answer>;
+  run(call: ApiCall, services: Services): Promise<Answer>;
+}
+
+/** A route to the store. The command line calls `operate` in its own process. */
+export interface Operation<Result> extends Route {
+  operate(nodes: RedisNodes, call: ApiCall, settings: Settings): Promise<Result>;
+  answer(result: Result, call: ApiCall, settings: Settings): Answer;
 }
 
 const NO_QUERY = Type.Object({}, { additionalProperties: false });
 
-type Definition<Query extends TObject, Body extends TObject> = Omit<
-  Route,
-  "query" | "body" | "needsIdempotencyKey" | "takesIfMatch" | "refusals" | "run"
-> & {
-  query?: Query;
-  body?: Body;
-  needsIdempotencyKey?: boolean;
-  takesIfMatch?: boolean;
-  refusals?: Route["refusals"];
-  run(call: Call<Static<Query>, Static<Body>>): Promise<Answer>;
+/** The tag of what a scope is about. */
+const TAG_OF: Readonly<Record<string, Tag>> = {
+  accounts: "Accounts",
+  keys: "Keys",
+  credits: "Credits",
+  tasks: "Tasks",
+  usage: "Usage",
+  tokens: "Tokens",
+  audit: "Tokens",
 };
 
-/** A route whose `run` gets query and body in the types of its schemas. */
-export function route<Query extends TObject, Body extends TObject>(
-  definition: Definition<Query, Body>,
-): Route {
+type Declared<Query extends TObject, Body extends TObject> = Pick<
+  Route,
+  "scope" | "name" | "summary" | "description" | "ends" | "answers"
+> &
+  Partial<Pick<Route, "tag" | "needsIdempotencyKey" | "takesIfMatch" | "refusals">> & {
+    query?: Query;
+    body?: Body;
+  };
+
+type Target = `${Method} /${string}`;
+
+function declared<Query extends TObject, Body extends TObject>(target: Target, given: Declared<Query, Body>) {
+  const [method, path] = target.split(" ") as [Method, string];
   return {
-    needsIdempotencyKey: false,
-    takesIfMatch: false,
-    refusals: [],
-    ...definition,
-    query: definition.query ?? NO_QUERY,
-    body: definition.body,
-    // The server has validated both before it calls.
-    run: definition.run as Route["run"],
+    ...{ method, path, tag: TAG_OF[given.scope.split(":")[0]!] ?? "Configuration" },
+    ...{ needsIdempotencyKey: false, takesIfMatch: false, refusals: [], ...given },
+    ...{ query: given.query ?? NO_QUERY, body: given.body },
+  };
+}
+
+/** A route whose `run` gets query and body in the types of their schemas: the server has validated both. */
+export const route = <Query extends TObject, Body extends TObject>(
+  target: Target,
+  given: Declared<Query, Body> & {
+    run(call: ApiCall<Static<Query>, Static<Body>>, services: Services): Promise<Answer>;
+  },
+): Route => ({ ...declared(target, given), run: given.run as Route["run"] });
+
+/** A route to the store: a GET reads, all others write where nothing is lost, and say whether replicas have it. */
+export function operation<Query extends TObject, Body extends TObject, Result>(
+  target: Target,
+  given: Declared<Query, Body> & {
+    operate(
+      nodes: RedisNodes,
+      call: ApiCall<Static<Query>, Static<Body>>,
+      settings: Settings,
+    ): Promise<Result>;
+    answer(result: NoInfer<Result>, call: ApiCall<Static<Query>, Static<Body>>, settings: Settings): Answer;
+  },
+): Operation<Result> {
+  const { operate, answer } = given as Pick<Operation<Result>, "operate" | "answer">;
+  const route = declared(target, given);
+  return {
+    ...route,
+    operate,
+    answer,
+    async run(call, services) {
+      const work = (nodes: RedisNodes) => operate(nodes, call, services);
+      if (route.method === "GET") return answer(await services.session.run(work), call, services);
+      const { result, confirmed } = await services.session.write(work);
+      return { ...answer(result, call, services), confirmed };
+    },
   };
 }

@@ -3,7 +3,6 @@ import { Type } from "typebox";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
-import type { OperatorSession } from "../../operations/access/operator-session.ts";
 import { findToken } from "../../operations/access/tokens.ts";
 import { noAccount } from "../../records/operator-error.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
@@ -15,8 +14,8 @@ import { createCallLimit } from "./call-limit.ts";
 import { etagOf, revisionsOf } from "./etag.ts";
 import { IDEMPOTENCY_KEY, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { readJsonBody, readQuery } from "./request.ts";
-import type { Call, Route } from "./route.ts";
-import { createRoutes } from "./routes.ts";
+import type { ApiCall, Route } from "./route.ts";
+import { ROUTES } from "./routes.ts";
 import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
 import { createWriteBudget } from "./write-budget.ts";
@@ -43,22 +42,23 @@ export type Management = ReturnType<typeof createManagement>;
 /** The management API on the admin port. See docs/management.md. */
 export function createManagement(options: {
   access: Access;
-  session: OperatorSession;
-  services: Omit<Services, "session">;
+  services: Services;
   counted: Counted;
   refusals: Pick<RefusalLog, "write" | "counted">;
   log: Logger;
 }) {
-  const { access, session, counted, refusals, log } = options;
-  const find = createFinder(createRoutes({ ...options.services, session }));
+  const { access, services, counted, refusals, log } = options;
+  const find = createFinder(ROUTES);
   const callLimit = createCallLimit();
-  const budget = createWriteBudget(() => options.services.bounds());
+  const budget = createWriteBudget(services.bounds);
   /** What was written must be on record whatever the log level. */
   const audit = createAudit(log);
 
   async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
     const { path, query } = targetOf((req.url ?? "").slice(MANAGE_PATH.length));
-    seen.grantee = await authorize(req, access, (token) => session.run((nodes) => findToken(nodes, token)));
+    seen.grantee = await authorize(req, access, (token) =>
+      services.session.run((nodes) => findToken(nodes, token)),
+    );
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
     const call = await callOf(req, route, params, query, seen);
@@ -66,7 +66,9 @@ export function createManagement(options: {
     if (route.method !== "GET") {
       budget.take(root, route.ends?.(call.body) ? "ends" : "adds", JSON.stringify(call.body).length);
     }
-    const { status, body, revision, confirmed } = await callLimit.run(root ?? by, () => route.run(call));
+    const { status, body, revision, confirmed } = await callLimit.run(root ?? by, () =>
+      route.run(call, services),
+    );
     const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
     const written = confirmed === false ? { ...body, confirmed } : body;
     return json(status, written, { ...JSON_HEADERS, ...etag });
@@ -109,12 +111,10 @@ export function createManagement(options: {
   };
 }
 
-/** What is known of a call while it is answered. */
 interface Seen {
   requestId: string;
   grantee: Grantee | undefined;
   route: Route | undefined;
-  /** Why it was refused. */
   problem: Problem | undefined;
 }
 
@@ -144,14 +144,13 @@ function requirePossibleAccount(grantee: Grantee, accountId: string): void {
   if (!ACCOUNT_ID.test(accountId)) throw noAccount(shown(accountId));
 }
 
-/** @throws Problem */
 async function callOf(
   req: IncomingMessage,
   route: Route,
   params: Readonly<Record<string, string>>,
   query: string,
   seen: Seen,
-): Promise<Call> {
+): Promise<ApiCall> {
   const grantee = seen.grantee!;
   requireScope(grantee, route.scope);
   if (params.account !== undefined) requirePossibleAccount(grantee, params.account);

@@ -4,6 +4,7 @@ import type { LiveConfig } from "../../config/live.ts";
 import type { Tiers } from "../../domain/limits.ts";
 import type { PriceTable } from "../../domain/prices.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
+import type { ArchiveLookUps } from "../../operations/credits/refunds.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
 import type { createLive } from "../live-figures.ts";
@@ -17,16 +18,23 @@ export interface GatewayState {
   primaries: { name: string; usable: boolean }[];
 }
 
-/** What the routes work with. Settings are those in force when they are asked for. */
-export interface Services {
-  session: OperatorSession;
+/** What operations work with beside the store. Settings are those in force when they are asked for. */
+export interface Settings {
   tiers(): Tiers;
+  /** How many keys and tokens there may be; nothing bounds operators. */
+  bounds(): Partial<Config["admin"]["bounds"]>;
+  packages(): Readonly<Record<string, number>>;
+  /** For lists; undefined without an archive. */
+  archive: LazyArchive | undefined;
+  /** What is asked of the archive where Redis has forgotten something. */
+  lookUps: ArchiveLookUps;
+}
+
+export interface Services extends Settings {
+  session: OperatorSession;
   prices(): PriceTable;
   /** What tokens may write, and how many keys and tokens there may be. */
   bounds(): Config["admin"]["bounds"];
-  /** Credits of each package. */
-  packages(): Readonly<Record<string, number>>;
-  /** Keys by tier as far as they are known. */
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;
   /** Samples of this gateway's figures. */
@@ -35,6 +43,4 @@ export interface Services {
   describeFiles(): ReturnType<LiveConfig["describeFiles"]>;
   /** The last check of the ledger by any gateway; undefined before the first one. */
   ledgerReport(): Promise<LedgerReport | undefined>;
-  /** Undefined without an archive. */
-  archive: LazyArchive | undefined;
 }

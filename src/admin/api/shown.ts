@@ -2,6 +2,7 @@ import { byLimit, CAPS, type LimitChanges, TIER_LIMITS } from "../../domain/limi
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
@@ -14,6 +15,10 @@ export const isoTime = (atMs: number): string => new Date(atMs).toISOString();
 /** @param atMs Unix ms; undefined for a time that is not known */
 export const isoTimeOrNull = (atMs: number | undefined): string | null =>
   atMs === undefined || Number.isNaN(atMs) ? null : isoTime(atMs);
+
+/** How far back a list reaches, where that is not to the first one. */
+export const reachShown = (reachesBackToMs: number | undefined) =>
+  reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
 
 const textOrNull = (text: string | undefined): string | null => text || null;
 
@@ -38,6 +43,7 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   account_id: key.accountId,
   label: key.label ?? null,
   tier: key.tier,
+  status: key.status,
   limits: limitsShown(key.limits),
   ...byLimit(CAPS, ({ name }) => key.limits[name] ?? null),
   spent_this_month: key.spentThisMonth,
@@ -103,4 +109,11 @@ export const auditShown = (record: AuditRecord) => ({
   before: record.before,
   after: record.after,
   request_id: textOrNull(record.requestId),
+});
+
+export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) => ({
+  hour: isoTime(atMs),
+  key_id: keyId,
+  outcome,
+  count,
 });

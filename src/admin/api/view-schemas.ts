@@ -288,16 +288,3 @@ export const SearchResults = list(
     }),
   },
 );
-
-/** Schemas that the description names. */
-export const NAMED_VIEWS = {
-  Live,
-  Overview,
-  Configuration,
-  AccountUse,
-  TopKeys,
-  RefusalsOfDay,
-  AccountRefusals,
-  OpenRequests,
-  SearchResults,
-};

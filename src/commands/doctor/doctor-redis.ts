@@ -6,12 +6,12 @@ import { lossInWords } from "../../durability/losses/loss-report.ts";
 import { knownLoss } from "../../operations/store/operator-loss.ts";
 import { layoutRefusal } from "../../redis/layout.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { type OpenedNodes, placeOf } from "../../redis/open-nodes.ts";
+import { placeOf } from "../../redis/open-nodes.ts";
 import { tryScripts } from "../../redis/probes.ts";
 import { storeReason } from "../../redis/reasons.ts";
 import { type FoundStore, storedFacts } from "../../redis/store-facts.ts";
 import { redisUrl } from "../local-config.ts";
-import { connect, tlsCaFor } from "../redis.ts";
+import { tlsCaFor, withAnyLayout } from "../redis.ts";
 import { type Check, failed, good } from "./doctor-check.ts";
 import { nodesChecks } from "./doctor-nodes.ts";
 import { frozenChecks } from "./doctor-partitions.ts";
@@ -32,21 +32,16 @@ interface StoreChecks {
 /** Everything about Redis that can be seen from here. */
 export async function storeChecks(config: Config | undefined): Promise<StoreChecks> {
   let where: StoreAddress | undefined;
-  let opened: OpenedNodes;
   try {
     const url = redisUrl();
     where = { address: parseRedisAddress(url), place: hostsIn(url), tlsCa: tlsCaFor(url) };
-    opened = await connect(url);
+    const found = where;
+    return await withAnyLayout((nodes) => openedChecks(nodes, found, config));
   } catch (error) {
     const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");
     const check = failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is");
     // Where the primary cannot be used, the Sentinels may say why.
     return { checks: [check, ...(where ? await sentinelsChecks(where.address, where.tlsCa) : [])] };
-  }
-  try {
-    return await openedChecks(opened.nodes, where, config);
-  } finally {
-    opened.close();
   }
 }
 

@@ -34,7 +34,6 @@ interface DoctorFlags {
   timeout?: number;
 }
 
-/** `tollgate doctor` */
 export function doctorCommand(): Command {
   return command("doctor", "check everything that a gateway needs, and say what to do")
     .option("--generate", "also make one real video at the upstream, which may bill it")

@@ -10,7 +10,7 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 
 /** Records that are read of each partition at a time. */
 const READ_OF_ALL = 10;
-/** The same where only one partition is read. */
+/** Where only one partition is read. */
 const READ_OF_ONE = 200;
 /** Reads that one page takes at most; it may then have fewer records. */
 const READS_MAX = 20;
@@ -18,15 +18,12 @@ const READS_MAX = 20;
 /** A change by an operator, as lua/include/audit.lua writes it. */
 export interface AuditRecord {
   auditId: string;
-  /** Unix ms. */
   atMs: number;
   /** `<token id> <label>`, `admin_token`, `console` or `cli <name>`. */
   by: string;
-  /** Such as `key.create`. */
   action: string;
   /** Empty where it is about no account. */
   accountId: string;
-  /** Id of what was changed. */
   target: string;
   /** The fields that changed as they were, null where one was not set (`active` of a status); numbers as numbers, times ISO 8601. */
   before: Readonly<Record<string, unknown>>;
@@ -103,7 +100,6 @@ export async function findAuditRecord(nodes: RedisNodes, id: string): Promise<Au
 /** What is still to come of one partition. */
 interface Lane {
   partition: number;
-  /** Newest first. */
   buffer: StreamEntry[];
   /** The end of XREVRANGE from which on it is read. */
   from: string;
@@ -148,14 +144,12 @@ function isNewer(id: string, other: string): boolean {
   return ms === otherMs ? sequence >= otherSequence : ms > otherMs;
 }
 
-/** @throws OperatorError */
 function positionIn(list: readonly unknown[], cursor: string): Position {
   const found = /^(\d{1,16}-\d{1,19})\.(\d{1,4})$/.exec(positionOf(list, cursor));
   if (!found) throw badCursor();
   return { id: found[1]!, partition: Number(found[2]) };
 }
 
-/** Parses a record as XRANGE returns it. */
 export function auditRecord(partition: number, [id, flat]: StreamEntry): AuditRecord {
   const field = recordOf(flat);
   return {

@@ -1,11 +1,11 @@
 import { GatewayError } from "../../domain/errors.ts";
 import { parseRedisAddress } from "../../domain/redis-address.ts";
+import { OperatorError } from "../../records/operator-error.ts";
 import type { ConfirmationRule } from "../../redis/confirmation.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type OpenedNodes, openNodes } from "../../redis/open-nodes.ts";
 import { inStoreWords, isStoreError } from "../../redis/reasons.ts";
 import { readFacts, type StoreRules } from "../../redis/store-facts.ts";
-import type { ArchiveLookUps } from "../credits/refunds.ts";
 import { findWritable } from "../store/operator-loss.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes.ts";
 
@@ -18,36 +18,40 @@ const PLACED_MS = 10_000;
 
 export type OperatorSession = ReturnType<typeof createOperatorSession>;
 
-/** Connections, and the work that uses them. */
 interface Opened {
   ready: Promise<OpenedNodes>;
   openedMs: number;
   users: number;
 }
 
+interface SessionOptions extends Partial<StoreRules> {
+  redisUrl: string;
+  tlsCa?: string | undefined;
+  timeoutMs?: number;
+  /** The journal's folder, whose files know what the store has confirmed. */
+  journal?: string | undefined;
+  confirm?: ConfirmationRule | undefined;
+  prepare?: ((nodes: RedisNodes) => Promise<void>) | undefined;
+  /** Puts an error of the store into words. @param isConnected whether it came after the connection was made */
+  inWords?(error: unknown, isConnected: boolean): Error;
+}
+
+const unavailable = (error: unknown): Error =>
+  new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
+
 /**
- * The management API's own connections, made when they are first used: bulk reads of operators never delay a customer's request.
- * @param options.archive what is asked of the archive
+ * An operator's own connections, made when they are first used: bulk reads never delay a customer's request.
+ * @param options with `partitions` a store that gateways refuse is refused, and a new one gets so many
  */
-export function createOperatorSession(
-  options: StoreRules & {
-    redisUrl: string;
-    tlsCa?: string | undefined;
-    /** The journal's folder, whose files know what the store has confirmed. */
-    journal?: string | undefined;
-    confirm?: ConfirmationRule | undefined;
-    archive?: ArchiveLookUps | undefined;
-  },
-) {
-  const { redisUrl, tlsCa } = options;
+export function createOperatorSession(options: SessionOptions) {
+  const { redisUrl, tlsCa, partitions, timeoutMs = COMMAND_TIMEOUT_MS, inWords = unavailable } = options;
   const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
   let current: Opened | undefined;
 
   async function open(): Promise<OpenedNodes> {
-    const opened = await openNodes({ redisUrl, tlsCa }, COMMAND_TIMEOUT_MS);
+    const opened = await openNodes({ redisUrl, tlsCa }, timeoutMs);
     try {
-      // Refuses a store that gateways refuse.
-      await readFacts(opened.nodes, options);
+      if (partitions !== undefined) await readFacts(opened.nodes, { ...options, partitions });
       return opened;
     } catch (error) {
       opened.close();
@@ -78,37 +82,40 @@ export function createOperatorSession(
 
   /**
    * Runs an operator's work against Redis.
-   * @throws GatewayError `store_unavailable` for an error of the store; any other error as it is
+   * @throws GatewayError `store_unavailable` for an error of the store, or what `inWords` makes of it; any other error as it is
    */
   async function run<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
     const opened = use();
-    const unavailable = (error: unknown): GatewayError => {
-      leave(opened);
-      return new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
-    };
+    let isConnected = false;
     try {
-      const { nodes } = await opened.ready.catch((error: unknown) => {
-        throw unavailable(error);
-      });
+      const { nodes } = await opened.ready;
+      isConnected = true;
+      await options.prepare?.(nodes);
       return await work(nodes);
     } catch (error) {
-      throw isStoreError(error) ? unavailable(error) : error;
+      // The message of an operator's mistake may have the words of another error, such as the archive's.
+      if (isConnected && (error instanceof OperatorError || !isStoreError(error))) throw error;
+      leave(opened);
+      throw inWords(error, isConnected);
     } finally {
       release(opened);
     }
   }
 
+  // While replicas are away, other operators' reads wait behind this for a second.
+  const confirmed = (nodes: RedisNodes) => confirmedByReplicas(nodes, options.confirm?.replicas ?? 0);
+
   return {
     run,
-    archive: options.archive ?? {},
-    /** The same for work that writes. @throws OperatorError also if it writes where the store says that it is older than what it confirmed */
+    /** Runs work that writes. @throws OperatorError where it writes to a store that is older than what it confirmed */
     write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run(async (nodes) => {
         const writable = await findWritable(nodes, options.journal);
-        // While replicas are away, other operators' reads wait behind this for a second.
-        const confirmed = confirmedByReplicas(nodes, options.confirm?.replicas ?? 0);
-        return writtenBy(work, { ...confirmed, ...writable });
+        return writtenBy(work, { ...confirmed(nodes), ...writable });
       }),
+    /** Runs work that writes to an older or an empty store, too. */
+    writeAnyway: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
+      run((nodes) => writtenBy(work, confirmed(nodes))),
     close(): void {
       if (current) leave(current);
     },

@@ -19,20 +19,17 @@ export function requireAccountId(accountId: string, name = "account_id"): void {
   }
 }
 
-/** @throws OperatorError */
 export function requireNewAccountId(accountId: string): void {
   requireAccountId(accountId);
   if (NEW_ACCOUNT_ID.test(accountId)) return;
   throw new OperatorError("no account can be called . or ..", "invalid", "account_id");
 }
 
-/** @throws OperatorError */
 export function requireLabel(label: string | undefined): void {
   const problem = label === undefined ? undefined : labelProblem(label);
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
 }
 
-/** @throws OperatorError */
 export function requireLimits(limits: LimitChanges): void {
   for (const limit of LIMITS) {
     const { name, storedMax: most } = limit;
@@ -43,7 +40,6 @@ export function requireLimits(limits: LimitChanges): void {
   }
 }
 
-/** @throws OperatorError */
 export function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1 || credits > CREDITS_MAX) {
     throw new OperatorError(`credits must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "credits");
@@ -62,7 +58,6 @@ export function requireFutureExpiry(expiresAtMs: number, nowMs: number): void {
   throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
 }
 
-/** @throws OperatorError */
 export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
   if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
     throw new OperatorError("from must not come after to", "invalid", "from");

@@ -22,7 +22,6 @@ const REVOKING_CALLS_MAX = 50;
 /** 32 random bytes. */
 const TOKEN = /^tgm_[\w-]{43}$/;
 
-/** A token of the management API as operators see it. */
 export interface TokenRecord {
   tokenId: string;
   label: string;
@@ -98,7 +97,6 @@ export async function createToken(
   );
 }
 
-/** @throws OperatorError */
 function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions): void {
   requireExpiry(expiresAtMs);
   const problem = labelProblem(label);
@@ -178,7 +176,7 @@ export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Act
   );
 }
 
-const noToken = (tokenId: string): OperatorError =>
+export const noToken = (tokenId: string): OperatorError =>
   new OperatorError(`there is no token ${tokenId}`, "not_found");
 
 /** The record of one token by its id; undefined for an unknown one. */
@@ -188,7 +186,6 @@ export async function tokenOfId(nodes: RedisNodes, tokenId: string): Promise<Tok
   return stored.sha256 === undefined ? undefined : tokenRecord(tokenId, stored);
 }
 
-/** The same. @throws OperatorError `not_found` */
 export async function readToken(nodes: RedisNodes, tokenId: string): Promise<TokenRecord> {
   const token = await tokenOfId(nodes, tokenId);
   if (!token) throw noToken(tokenId);

@@ -10,19 +10,15 @@ import { type KeyRecord, readKeys } from "../keys/keys.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
 import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
 
-/** Accounts that one page looks at, at most. */
 const LOOKED_AT_MAX = 1000;
 const BATCH = 100;
 
 export interface AccountQuery {
-  /** The id begins with it. */
   prefix?: string | undefined;
   /** The label begins with it; upper and lower case of A to Z are the same. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
-  /** A `next` of an earlier page with the same filters. */
   cursor?: string | undefined;
-  /** 1 to 100. */
   limit: number;
 }
 

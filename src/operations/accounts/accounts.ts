@@ -32,13 +32,10 @@ export function accountRow(accountId: string, record: AccountRecord): AccountRow
 
 interface AccountView extends AccountRow {
   partition: number;
-  /** Its latest ledger entries, most recent first. */
   entries: LedgerEntry[];
-  /** The same as customers see them. */
   recent: Transaction[];
 }
 
-/** @throws OperatorError for an unknown account */
 export async function readAccount(nodes: RedisNodes, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(nodes));

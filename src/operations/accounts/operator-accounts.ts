@@ -24,21 +24,17 @@ export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satis
 /** Limits over all keys of an account; null: none. */
 type AccountLimits = { [Name in keyof Limits]: number | null };
 
-/** An account as operators see it. Amounts are whole credits. */
 export interface AccountObject {
   accountId: string;
   label: string | null;
   metadata: Metadata | null;
   status: AccountStatus;
   limits: AccountLimits;
-  /** Credits that can be spent. */
   balance: number;
   held: number;
   totalUsed: number;
   totalRequests: number;
-  /** Unix ms. */
   createdAtMs: number;
-  /** How often operators changed it. */
   revision: number;
 }
 
@@ -50,7 +46,6 @@ export interface AccountChanges {
   limits?: Pick<LimitChanges, keyof Limits> | undefined;
 }
 
-/** An account's record as operators see it. */
 export function accountObject(accountId: string, record: AccountRecord): AccountObject {
   return {
     ...accountRow(accountId, record),
@@ -84,7 +79,6 @@ export async function createAccount(
   throw new OperatorError(`there is an account ${accountId} already`, "conflict", "account_id");
 }
 
-/** @throws OperatorError `not_found` */
 export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(nodes));
@@ -93,7 +87,6 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
   return accountObject(accountId, record);
 }
 
-/** How an account may be changed. */
 interface ChangeRules {
   /** The revisions that the caller has seen; undefined: any. */
   ifRevisions?: readonly number[] | undefined;

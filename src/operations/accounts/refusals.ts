@@ -92,7 +92,6 @@ const momentOf = (atMs: number): { day: string; hour: string } => {
   return { day: text.slice(0, 10), hour: text.slice(11, 13) };
 };
 
-/** Refusals of an account in the last eight days. */
 export interface AccountRefusals {
   /** Latest first. `atMs`: when the hour begins. `keyId` is `*` for keys beyond those that are counted apart. */
   hours: HourlyRefusals[];

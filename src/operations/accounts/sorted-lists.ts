@@ -13,7 +13,6 @@ interface SortedList {
   partitions: number;
   /** The sorted set of a partition; all its scores are the same. */
   nameOf(partition: number): string;
-  /** Members begin with it. */
   prefix: string;
   /** Members come behind it; empty for the first. */
   after: string;

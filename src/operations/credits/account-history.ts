@@ -8,7 +8,6 @@ import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { type HistoryFilter, history } from "../../scripts/history.ts";
 
-/** Entries that one page looks at, at most. */
 const LOOKED_AT_MAX = 3000;
 /** In one call of the script: half a millisecond of Redis. */
 const SLICE = 50;
@@ -17,7 +16,6 @@ const FOLLOWED_MAX = 500;
 /** Ids follow the server's clock. Where it was put back by less, an entry is still found by its time. */
 const CLOCK_SLACK_MS = 5 * 60_000;
 
-/** Some entries of an account, newest first. */
 export interface HistoryPage {
   entries: LedgerEntry[];
   /** Where the next page begins; undefined after the last one. */

@@ -18,7 +18,6 @@ import {
 
 interface Adjustment {
   outcome: "adjusted" | "duplicate";
-  /** Credits that can be spent. */
   balance: number;
   /** Its ledger entry; undefined where many more were made since. */
   entry: LedgerEntry | undefined;

@@ -18,7 +18,6 @@ import {
 
 export interface Grant {
   outcome: "recharged" | "duplicate";
-  /** Credits that can be spent. */
   balance: number;
   /** Its ledger entry; undefined where many more were made since. */
   entry?: LedgerEntry | undefined;
@@ -57,7 +56,6 @@ export async function grantCredits(
   };
 }
 
-/** @throws OperatorError */
 function grantOf(granted: AfterLookUp<Recharged>, accountId: string, reference: string): Grant {
   switch (granted.outcome) {
     case "recharged":

@@ -35,7 +35,7 @@ export async function findTransaction(
   return findArchived && fromArchive(() => findArchived(nodes, place));
 }
 
-/** The same of one account; without an archive also from what its checkpoint has of the latest entries. */
+/** The ledger entry of one account; without an archive also from what its checkpoint has of the latest entries. */
 export async function transactionOfAccount(
   nodes: RedisNodes,
   accountId: string,

@@ -7,7 +7,6 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 /** An account at a place of the index, which may have the reference. */
 interface Indexed {
   accountId: string;
-  /** Id of the entry. */
   entry: string;
 }
 

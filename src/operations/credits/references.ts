@@ -26,7 +26,6 @@ export type ReadArchived = (
   reference: string,
 ) => Promise<LedgerEntry | undefined>;
 
-/** @throws OperatorError */
 export function requireReference(reference: string): void {
   if (REFERENCE.test(reference)) return;
   throw new OperatorError("a reference has 1 to 200 printable ASCII characters", "invalid", "reference");
@@ -39,13 +38,10 @@ export function requireReason(reason: string): string {
   throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
 }
 
-/** A reply of a script that knows references. */
 type WithReference = { outcome: string };
 type Forgotten = { outcome: "forgotten"; balance: number; references: number };
-/** What is left once the archive was asked. */
 export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
 
-/** The archive has an entry under the reference. */
 interface FoundInArchive {
   outcome: "duplicate" | "mismatch";
   balance: number;
@@ -133,7 +129,7 @@ export async function entryOfReference(
   return place.booked.entry ?? entryUnder(nodes, place, read);
 }
 
-/** The same, whatever was booked. @throws the error of `readArchived` */
+/** The entry under a reference, whatever was booked. @throws the error of `readArchived` */
 export async function entryUnder(
   nodes: RedisNodes,
   { partition, accountId, reference }: { partition: number; accountId: string; reference: string },

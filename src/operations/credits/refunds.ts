@@ -28,7 +28,6 @@ import {
 /** Ledger entries that are read to find the charge of a task whose record is gone: a few seconds. */
 const SEARCHED_MAX = 500_000;
 
-/** What the archive has of a task's charge. */
 interface ArchivedCharge {
   charge: ChargeEntry;
   isRefunded: boolean;
@@ -53,7 +52,6 @@ export interface Refund {
   outcome: "refunded" | "duplicate";
   accountId: string;
   requestId: string;
-  /** Credits that can be spent. */
   balance: number;
   /** Its ledger entry; undefined where many more were made since. */
   entry: LedgerEntry | undefined;
@@ -229,7 +227,6 @@ async function fromArchive(
   }
 }
 
-/** A charge of the ledger in Redis. */
 export function chargeEntry(partition: number, stored: StreamEntry): ChargeEntry {
   const { admitted_at: admittedAt } = recordOf(stored[1]);
   return {

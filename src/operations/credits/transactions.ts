@@ -18,9 +18,7 @@ export interface TransactionQuery {
   fromMs?: number | undefined;
   /** Unix ms, itself not included. */
   toMs?: number | undefined;
-  /** A `next` of an earlier page with the same filters. */
   cursor?: string | undefined;
-  /** 1 to 100. */
   limit: number;
 }
 

@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
-import { LIMITS, type OwnLimits } from "../../domain/limits.ts";
+import { LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { shown } from "../../domain/problems.ts";
+import { nearest } from "../../domain/suggest.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
@@ -25,7 +27,6 @@ import { randomAccountId } from "../accounts/accounts.ts";
 /** What a client can send as a bearer token: visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 
-/** The key to be created exists. */
 export class KnownKeyError extends OperatorError {
   readonly keyId: string;
   readonly accountId: string;
@@ -37,7 +38,6 @@ export class KnownKeyError extends OperatorError {
   }
 }
 
-/** Options of a new key. */
 export interface KeyOptions {
   /** Created when missing; a generated one when left out. */
   accountId?: string | undefined;
@@ -126,7 +126,6 @@ export async function issueKey(
 
 /** A new key that a repeated call finds again. */
 interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
-  /** It must exist. */
   accountId: string;
   /** Names this call; a repeat has the same. */
   idempotencyKey: string;
@@ -204,7 +203,6 @@ const tooManyKeys = (accountId: string, { keysMax }: KeyOptions): OperatorError 
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 
-/** The id of the key that this call makes. */
 const keyIdFor = (accountId: string, idempotencyKey: string): string =>
   `key_${createHash("sha256").update(`${accountId}\0${idempotencyKey}`).digest("base64url").slice(0, 16)}`;
 
@@ -217,15 +215,10 @@ function fingerprintOf(options: OnceOptions): string {
     .digest("base64url");
 }
 
-/** The options that a key's record keeps. */
 const recordOptions = ({ tier = "standard", limits = {}, expiresAtMs, label }: KeyOptions) => ({
-  tier,
-  limits,
-  expiresAtMs,
-  label,
+  ...{ tier, limits, expiresAtMs, label },
 });
 
-/** @throws OperatorError for a value that makes no sense */
 function requireKeyOptions({ accountId, credits = 0, limits = {}, expiresAtMs, label }: KeyOptions): void {
   if (accountId !== undefined) requireAccountId(accountId);
   if (credits !== 0) requireCredits(credits);
@@ -261,6 +254,20 @@ async function ownIndex(
     );
   }
   return { keyId: earlierId, accountId };
+}
+
+/** @throws OperatorError for a tier that the configuration does not have, or that no new key gets */
+export function requireNewKeysTier(tiers: () => Tiers, tier: string | undefined): void {
+  if (tier === undefined) return;
+  const known = tiers();
+  const names = Object.keys(known).filter((name) => !known[name]?.deprecated);
+  if (names.includes(tier)) return;
+  const refused = (why: string): OperatorError => new OperatorError(why, "invalid", "tier");
+  if (Object.hasOwn(known, tier))
+    throw refused(`the tier ${tier} is deprecated: no new key gets it; there is ${names.join(", ")}`);
+  const meant = nearest(tier, names);
+  const hint = meant === undefined ? `it has ${names.join(", ")}` : `did you mean ${meant}?`;
+  throw refused(`the config has no tier ${shown(tier)}; ${hint}`);
 }
 
 const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;

@@ -11,7 +11,11 @@ import {
   UnreadError,
   unreadInWords,
 } from "../../redis/partition-reads.ts";
+import { clocks } from "../../redis/server-clock.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
+
+export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
+export type KeyStatus = (typeof KEY_STATUSES)[number];
 
 /** One key as operators see it. Times are Unix ms; limits are the key's own. */
 export interface KeyRecord {
@@ -19,25 +23,21 @@ export interface KeyRecord {
   accountId: string;
   partition: number;
   tier: string;
+  /** By its server's clock. */
+  status: KeyStatus;
   label: string | undefined;
   limits: OwnLimits;
-  /**
-   * Credits held and consumed by requests that were admitted in this UTC month, by this machine's clock; of a key that replaces
-   * another, those of both.
-   */
+  /** Credits held and consumed by requests that were admitted in this UTC month; of a key that replaces another, those of both. */
   spentThisMonth: number;
   /** The key in whose record that is counted, if not in its own. */
   spendsIn: string | undefined;
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
-  /** The key that replaces it. */
   rotatedTo: string | undefined;
-  /** How often operators changed it. */
   revision: number;
 }
 
-/** Where a key's record would be. */
 interface Place {
   keyId: string;
   partition: number;
@@ -83,7 +83,6 @@ export async function readKey(
   return key;
 }
 
-/** The records that exist among these places. */
 export async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
   const records = await reads.many<KeyFields, Place>(places, (pipe, { keyId, partition }) =>
     pipe.hgetall(keyNames(partition, keyId).key),
@@ -96,37 +95,45 @@ export async function readKeys(reads: PartitionReads, places: readonly Place[]):
     pipe.hmget(keyNames(partition, keyId).key, "month", "spent"),
   );
   const spentOf = new Map(others.map(({ keyId }, at) => [keyId, counted[at]]));
-  return found.flatMap(({ fields, place }) => {
+  const nowOf = clocks();
+  const keys = found.map(async ({ fields, place }) => {
+    const nowMs = await reads.at(place.partition, nowOf);
     const [month, spent] = spentOf.get(fields.spends_in ?? "") ?? [fields.month, fields.spent];
-    return keyRecord(place, fields, { month, spent }) ?? [];
+    return nowMs === undefined ? undefined : keyRecord(place, fields, { month, spent }, nowMs);
   });
+  return (await Promise.all(keys)).filter((key) => key !== undefined);
 }
 
 /**
  * @param counted what counts toward the key's cap
+ * @param nowMs its server's clock
  * @returns undefined when there is no such key
  */
 function keyRecord(
   { keyId, partition }: Place,
   fields: KeyFields,
   counted: { month: string | null | undefined; spent: string | null | undefined },
+  nowMs: number,
 ): KeyRecord | undefined {
   const { account_id: accountId, tier = "" } = fields;
   if (accountId === undefined) return undefined;
   const number = (name: keyof KeyFields): number | undefined =>
     fields[name] === undefined ? undefined : Number(fields[name]);
+  const [expiresAtMs, revokedAtMs] = [number("expires_at"), number("revoked_at")];
+  const hasExpired = expiresAtMs !== undefined && expiresAtMs <= nowMs;
   return {
     keyId,
     partition,
     accountId,
     tier,
+    status: revokedAtMs !== undefined ? "revoked" : hasExpired ? "expired" : "active",
     limits: byLimit(LIMITS, ({ name }) => number(name)),
     createdAtMs: number("created_at"),
-    expiresAtMs: number("expires_at"),
-    revokedAtMs: number("revoked_at"),
+    expiresAtMs,
+    revokedAtMs,
     rotatedTo: fields.rotated_to,
     label: fields.label,
-    spentThisMonth: Number(counted.month ?? -1) === monthOf(Date.now()) ? Number(counted.spent ?? 0) : 0,
+    spentThisMonth: Number(counted.month ?? -1) === monthOf(nowMs) ? Number(counted.spent ?? 0) : 0,
     spendsIn: fields.spends_in,
     revision: number("revision") ?? 0,
   };

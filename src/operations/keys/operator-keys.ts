@@ -10,7 +10,6 @@ import { inspect } from "../../scripts/inspect.ts";
 import { USE_FIELDS, type Use, useNow, useOf } from "../limit-use.ts";
 import { keyIdPages } from "./walk-keys.ts";
 
-/** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;
 
 /** What a key has used: admissions of the UTC day, and the numbers of the moment as its headers would say them. */

@@ -18,12 +18,10 @@ export async function revokeKey(
   return outcome;
 }
 
-/** @throws OperatorError `conflict` for a revoked key */
 export function requireUnrevoked(key: KeyRecord): void {
   if (key.revokedAtMs !== undefined) throw alreadyRevoked(key);
 }
 
-/** For a change of a key that is revoked. */
 export const alreadyRevoked = (key: KeyRecord): OperatorError =>
   new OperatorError(
     `key ${key.keyId} is revoked for good; create a new one`,

@@ -9,7 +9,6 @@ import { createWriteWatch } from "../../redis/write-watch.ts";
 
 /** Exists until the next sum over all partitions is due. */
 const TURN = "tg:tiers-turn";
-/** The latest sum (JSON). */
 const SUM = "tg:tiers";
 /** A sum expires if no gateway makes a new one. */
 const SUM_LIFETIME_MS = 60_000;
@@ -20,7 +19,6 @@ export interface TierCounts {
   unread: number;
 }
 
-/** How many keys of one partition use each tier. */
 type PartitionCounts = Readonly<Record<string, number>>;
 
 export type TierCounter = ReturnType<typeof createTierCounter>;
@@ -75,7 +73,7 @@ export function createTierCounter(connection: Connection) {
   };
 }
 
-/** The same counts as an operator's command reads them. Writes nothing, also to a store that was never used. */
+/** Keys by tier as an operator's command reads them. Writes nothing, also to a store that was never used. */
 export async function readTierCounts(
   nodes: RedisNodes,
   reads: PartitionReads = readsOfMost(nodes),

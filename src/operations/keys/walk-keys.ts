@@ -43,7 +43,6 @@ export async function* keyIdPages(
   }
 }
 
-/** Key ids of a whole partition. */
 async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
   for await (const accountIds of listPages(redis, partitionNames(partition).accounts))
     yield* keyIdsOf(redis, partition, accountIds);

@@ -10,10 +10,8 @@ import { frozenField, listFrozen } from "../../redis/topology/frozen-list.ts";
 import { isMoving } from "../../redis/topology/moving-slots.ts";
 import { slotOf } from "../../redis/topology/slots.ts";
 
-/** How long a command waits for a replica. */
 const REPLICA_MS = 1000;
 
-/** One partition as operators see it. */
 export interface PartitionView {
   partition: number;
   /** Its slot in a Redis Cluster; undefined on one server. */
@@ -155,5 +153,4 @@ async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Se
   return moving;
 }
 
-/** In a Redis Cluster. */
 export const slotOfPartition = (partition: number): number => slotOf(partitionNames(partition).ledger);

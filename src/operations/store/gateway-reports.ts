@@ -1,7 +1,6 @@
 import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 
-/** Gateway id to its latest report (JSON). */
 const REPORTS = "tg:gateways";
 /** A gateway that has said nothing for so long is not shown. */
 const SHOWN_MS = 20_000;

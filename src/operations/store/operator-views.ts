@@ -9,7 +9,6 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 
 /** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
-/** Open requests looked at, at most, to find the old ones. */
 export const OPEN_LOOKED_AT_MAX = 20_000;
 
 /** A request that has not ended, for operators. Times are Unix ms. */
@@ -30,7 +29,6 @@ interface OpenView {
 }
 
 export interface OpenRequests {
-  /** Oldest first. */
   requests: OpenView[];
   /** How many are that old among those looked at. */
   old: number;
@@ -84,7 +82,6 @@ export async function oldOpenRequests(
 
 type Place = Pick<OpenView, "requestId" | "dueAtMs">;
 
-/** A page of a list of open requests, in the order in which they are due. */
 async function placesOf(redis: Redis, name: string, from: number): Promise<Place[]> {
   const flat = await redis.zrange(name, String(from), String(from + PAGE - 1), "WITHSCORES");
   return Array.from({ length: flat.length / 2 }, (_, at) => ({

@@ -13,9 +13,7 @@ import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/survey.
 const SURVEY_TURN = "tg:survey-turn";
 /** Exists until the next check of the ledger by any gateway is due. */
 const LEDGER_TURN = "tg:ledger-turn";
-/** The last survey (JSON). */
 const SURVEY = "tg:survey";
-/** The result of the last check of the ledger (JSON). */
 const LEDGER_REPORT = "tg:ledger-report";
 
 /** A survey expires if no gateway makes a new one. */
@@ -37,7 +35,6 @@ interface OpenRequests {
   overdueMs: number;
 }
 
-/** Those of a whole store. */
 export interface Survey extends OpenRequests {
   /** Partitions that no figure counts: their primary was away, or they were frozen. */
   unreadPartitions: number;
@@ -45,7 +42,6 @@ export interface Survey extends OpenRequests {
 
 /** The last check of the ledger, as all gateways report it. */
 export interface LedgerReport {
-  /** Unix ms. */
   atMs: number;
   violations: number;
   /** Credits in the whole ledger by type of entry, all positive. */
@@ -74,7 +70,6 @@ export function createSurveys(connection: Connection) {
   /** The lists of each primary that had open requests at the last look at all of them. */
   const occupied = new WeakMap<Primary, OpenLists>();
 
-  /** The lists of one primary that are not empty; one pipeline finds them. */
   const occupiedOf = (primary: Primary, lists: OpenLists): Promise<OpenLists> =>
     primary.command(async (redis) => {
       const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
@@ -136,7 +131,6 @@ export function createSurveys(connection: Connection) {
 
 type OpenLists = ReturnType<typeof listsOfOpenRequests>;
 
-/** Counts what is in lists of one primary. */
 async function surveyOf(run: Run, lists: OpenLists): Promise<OpenRequests> {
   const result = emptySurvey(0);
   for (const { list, partition } of lists) await look(run, partition, list, result);

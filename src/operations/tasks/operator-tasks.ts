@@ -14,7 +14,6 @@ import { voidHold } from "../../scripts/void.ts";
 /** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
 const ATTEMPTS_MAX = 3;
 
-/** A request and its task, for operators. */
 export interface FoundRequest {
   requestId: string;
   partition: number;

@@ -24,22 +24,17 @@ import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 
 export interface TaskQuery {
   status?: ListedStatus | undefined;
-  /** The full path. */
   endpoint?: string | undefined;
   /** When it was created, itself included. Unix ms. */
   fromMs?: number | undefined;
-  /** Itself not included. */
   toMs?: number | undefined;
-  /** A `next` of an earlier page with the same filters. */
   cursor?: string | undefined;
-  /** 1 to 100. */
   limit: number;
 }
 
 export interface TaskPage {
   tasks: TaskView[];
   next: string | undefined;
-  /** As with transactions. */
   reachesBackToMs?: number | undefined;
 }
 
@@ -50,11 +45,9 @@ export type ArchivedRequests = (
   Map<string, Pick<TaskView, "status" | "createdAtMs" | "boundAtMs" | "finishedAtMs" | "refunded">>
 >;
 
-/** Open and ended requests of a partition that one page looks at, at most. */
 const LOOKED_AT_MAX = 2000;
 /** Records of one pipeline: a millisecond of Redis. */
 const SLICE = 200;
-/** Pages of charges that one page of tasks reads, at most. */
 const CHARGE_PAGES_MAX = 10;
 
 /** A task is created so long before it is charged, at most: a hold ends sooner. */
@@ -113,7 +106,6 @@ export async function listTasks(
 
 interface Part {
   tasks: TaskView[];
-  /** Undefined at the end of its list. */
   next: Position | undefined;
   reachesBackToMs?: number | undefined;
 }
@@ -207,7 +199,6 @@ function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charg
   return charges;
 }
 
-/** Tasks that have ended, of these charges. */
 async function asTasks(
   { redis, partition, accountId, archive }: Source,
   charges: readonly Charge[],

@@ -11,7 +11,6 @@ export interface TaskView {
   accountId: string;
   keyId: string;
   endpoint: string;
-  /** Whole credits. */
   price: number;
   status: ListedStatus;
   createdAtMs: number | undefined;

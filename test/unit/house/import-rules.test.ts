@@ -58,6 +58,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "operations",
     "ledger",
     "archive",
+    "admin",
   ],
   jobs: [
     "domain",

@@ -1,14 +1,11 @@
-import { execFile } from "node:child_process";
 import { readdirSync } from "node:fs";
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { beforeAll, describe, expect, test } from "vitest";
 import { LIMITS } from "../../../src/domain/limits.ts";
+import { givenCopy } from "../../support/recipe.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
-const run = promisify(execFile);
 
 /** Files that may name a limit. */
 const NAMING = [
@@ -48,7 +45,6 @@ describe("limits are declared once", () => {
 });
 
 /** A new limit of keys, tiers and accounts, `hourly_limit`, as far as it is written in TypeScript. */
-const RECIPE = join(import.meta.dirname, "recipes/limit.patch");
 const FILES_MAX = 3;
 
 /** Prints which surfaces name the limit of the recipe. */
@@ -69,10 +65,10 @@ const SURFACES = `
   const texts = {
     settings: tiersSchema,
     customers: openApiText(),
-    accounts: managementOpenApi(accountRoutes({})),
-    keys: managementOpenApi(keyRoutes({})),
-    tiers: managementOpenApi(catalogRoutes({})),
-    use: managementOpenApi(todayRoutes({})),
+    accounts: managementOpenApi(accountRoutes),
+    keys: managementOpenApi(keyRoutes),
+    tiers: managementOpenApi(catalogRoutes),
+    use: managementOpenApi(todayRoutes),
     console: String((await pageFile("limits.js")).body),
     "account options": options(accountsCommand()).join().replaceAll("-", "_"),
     "key options": options(keysCommand()).join().replaceAll("-", "_"),
@@ -85,37 +81,23 @@ const SURFACES = `
 `;
 
 describe("a new limit", { timeout: 180_000 }, () => {
-  let folder: string;
-  const inFolder = (file: string, ...args: string[]): Promise<string> =>
-    run(file, args, { cwd: folder }).then(
-      ({ stdout }) => stdout,
-      (error: { stdout: string; stderr: string }) => error.stdout + error.stderr,
-    );
-  const lacking = () => inFolder(process.execPath, "--input-type=module", "--eval", SURFACES);
+  let copy: Awaited<ReturnType<typeof givenCopy>>;
+  const lacking = async () => JSON.parse(await copy.evaluate(SURFACES));
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "tollgate-limit-"));
-    for (const name of ["src", "package.json", "tsconfig.json"])
-      await cp(join(ROOT, name), join(folder, name), { recursive: true });
-    await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
-    await writeFile(
-      join(folder, "tsconfig.src.json"),
-      '{ "extends": "./tsconfig.json", "include": ["src"] }',
-    );
-    return () => rm(folder, { recursive: true });
+    copy = await givenCopy("limit.patch");
+    return () => rm(copy.folder, { recursive: true });
   });
 
   test("is nowhere before it is declared", async () => {
-    expect(JSON.parse(await lacking())).toHaveLength(12);
+    expect(await lacking()).toHaveLength(12);
   });
 
   test(`takes at most ${FILES_MAX} files of src, and each surface then has it`, async () => {
-    const patched = (await inFolder("git", "apply", "--numstat", RECIPE)).trim().split("\n");
+    const patched = await copy.files();
     expect(patched.length, patched.join("\n")).toBeLessThanOrEqual(FILES_MAX);
-    expect(await inFolder("git", "apply", RECIPE)).toBe("");
-    expect(JSON.parse(await lacking())).toEqual([]);
-    expect(await inFolder(join(ROOT, "node_modules/.bin/tsc"), "--noEmit", "-p", "tsconfig.src.json")).toBe(
-      "",
-    );
+    expect(await copy.apply()).toBe("");
+    expect(await lacking()).toEqual([]);
+    expect(await copy.types()).toBe("");
   });
 });

@@ -1,9 +1,8 @@
 import { Type } from "typebox";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
-import { Package, Price, Tiers } from "../catalog-schemas.ts";
 import { nullable } from "../field-schemas.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { page, route } from "../route.ts";
+import { Package, Price, Tiers } from "../schemas.ts";
 
 const MISSING_SHOWN_MAX = 100;
 
@@ -14,42 +13,36 @@ const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
     { additionalProperties: false },
   );
 
-const list = (data: object[]) => ({ status: 200, body: { data, next_cursor: null } }) as const;
-
 /** What can be bought, and what it costs: the configuration in force. */
-export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services) => [
-  route({
-    method: "GET",
-    path: "/packages",
+export const catalogRoutes = [
+  route("GET /packages", {
     tag: "Configuration",
     scope: "any",
     name: "listPackages",
     summary: "List credit packages",
     description: "Names for `package` of a grant.",
     answers: { 200: { description: "Packages.", schema: listOf(Package) } },
-    run: async () => list(Object.entries(packages()).map(([name, credits]) => ({ package: name, credits }))),
+    run: async (_call, { packages }) =>
+      page(Object.entries(packages()).map(([name, credits]) => ({ package: name, credits }))),
   }),
-  route({
-    method: "GET",
-    path: "/prices",
+  route("GET /prices", {
     tag: "Configuration",
     scope: "any",
     name: "listPrices",
     summary: "List prices",
     description: "What a generation costs, by endpoint.",
     answers: { 200: { description: "Prices.", schema: listOf(Price) } },
-    run: async () => list(Object.entries(prices()).map(([endpoint, price]) => ({ endpoint, price }))),
+    run: async (_call, { prices }) =>
+      page(Object.entries(prices()).map(([endpoint, price]) => ({ endpoint, price }))),
   }),
-  route({
-    method: "GET",
-    path: "/tiers",
+  route("GET /tiers", {
     tag: "Configuration",
     scope: "any",
     name: "listTiers",
     summary: "List tiers",
     description: "Limits of keys that have none of their own; and tiers of keys that have no such limits.",
     answers: { 200: { description: "Tiers.", schema: Tiers } },
-    async run({ grantee }) {
+    async run({ grantee }, { tiers, tierCounts }) {
       const inForce = tiers();
       const keys = grantee.accounts ? undefined : tierCounts()?.keys;
       const data = Object.entries(inForce).map(([tier, { shadow = [], deprecated = false, ...limits }]) => ({
@@ -60,7 +53,7 @@ export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services)
         keys: keys === undefined ? null : (keys[tier] ?? 0),
       }));
       const missing = keys === undefined ? null : missingTiers(keys, inForce).slice(0, MISSING_SHOWN_MAX);
-      return { status: 200, body: { data, next_cursor: null, missing } };
+      return page(data, undefined, { missing });
     },
   }),
 ];

@@ -1,33 +1,29 @@
-import type { TSchema } from "typebox";
+import type { Static, TSchema } from "typebox";
+import { shown } from "../../../domain/problems.ts";
 import { adjustCredits } from "../../../operations/credits/adjustments.ts";
 import { grantCredits } from "../../../operations/credits/grants.ts";
 import type { LedgerEntry } from "../../../records/ledger-entries.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
-import { Problem } from "../problems.ts";
-import { type Answer, route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { type Answer, type ApiCall, operation } from "../route.ts";
+import { NewAdjustment, NewGrant, Transaction } from "../schemas.ts";
+import type { Settings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
-import { NewAdjustment, NewGrant, Transaction } from "../transaction-schemas.ts";
 
-/** What was booked: the balance, and the ledger entry where it is found. */
 interface Booked {
   outcome: string;
   balance: number;
   entry?: LedgerEntry | undefined;
 }
 
-/**
- * The answer to a booking: 201, and 200 for one that an earlier call has made.
- * @param hasArchive then only the archive has an entry that was not found
- */
+/** The answer to a booking: 201, and 200 for one that an earlier call has made. */
 export function bookingAnswer(
   { outcome, balance, entry }: Booked,
-  confirmed: boolean | undefined,
-  hasArchive: boolean,
+  _call: ApiCall,
+  { lookUps }: Settings,
 ): Answer {
   // Only of a repeat.
   if (!entry) {
-    throw hasArchive
+    throw lookUps.readArchived
       ? new OperatorError(
           "an earlier call has made this; only the archive has its transaction, and does not answer: repeat the call later",
           "unavailable",
@@ -38,11 +34,7 @@ export function bookingAnswer(
           "reference",
         );
   }
-  return {
-    status: outcome === "duplicate" ? 200 : 201,
-    body: transactionShown(entry, balance),
-    confirmed,
-  };
+  return { status: outcome === "duplicate" ? 200 : 201, body: transactionShown(entry, balance) };
 }
 
 export const bookingAnswers = (what: string, schema: TSchema = Transaction) => ({
@@ -50,61 +42,54 @@ export const bookingAnswers = (what: string, schema: TSchema = Transaction) => (
   201: { description: what, schema },
 });
 
-/** @throws Problem unless either credits or the name of a package is given */
-function creditsOf(services: Services, given: { credits?: number; package?: string }): number {
-  const { credits, package: name } = given;
-  const packages = services.packages();
-  const problem = (path: string, message: string): Problem =>
-    new Problem("invalid", message, { errors: [{ path, message }] });
-  if ((credits === undefined) === (name === undefined)) {
-    throw problem("", "give either credits or package");
+/** @throws OperatorError unless either credits or the name of a package is given */
+function creditsOf({ packages }: Settings, { credits, package: name }: Static<typeof NewGrant>): number {
+  if (credits !== undefined && name === undefined) return credits;
+  if (credits !== undefined || name === undefined) {
+    const rule =
+      name === undefined
+        ? "say how many credits, or name a package"
+        : "give either credits or a package, not both";
+    throw new OperatorError(rule, "invalid", "");
   }
-  if (name === undefined) return credits!;
-  if (Object.hasOwn(packages, name)) return packages[name]!;
-  throw problem("/package", `there is no such package; there are ${Object.keys(packages).join(", ")}`);
+  const known = packages();
+  if (Object.hasOwn(known, name)) return known[name]!;
+  const names = Object.keys(known).join(", ");
+  throw new OperatorError(`the config has no package ${shown(name)}; it has ${names}`, "invalid", "package");
 }
 
-/** Money that an account is given, or loses, by hand. */
-export const creditRoutes = (services: Services) => [
-  route({
-    method: "POST",
-    path: "/accounts/{account}/grants",
-    tag: "Credits",
-    scope: "credits:write",
-    name: "grantCredits",
-    summary: "Grant credits",
-    description:
-      "By package or by number, once per reference. The same reference with another amount is 409.",
-    body: NewGrant,
-    answers: bookingAnswers("The transaction, with the balance."),
-    refusals: [404, 409],
-    async run({ params, body, actor }) {
-      const { session } = services;
-      const credits = creditsOf(services, body);
-      const { result, confirmed } = await session.write((nodes) =>
-        grantCredits(nodes, params.account!, credits, body.reference, actor, session.archive.readArchived),
-      );
-      return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
-    },
-  }),
-  route({
-    method: "POST",
-    path: "/accounts/{account}/adjustments",
-    tag: "Credits",
-    scope: "credits:write",
-    name: "adjustCredits",
-    summary: "Adjust a balance",
-    description:
-      "Up or down, once per reference, never below what is held: that is 409. Customers see a `consume` or a `recharge` with the reason.",
-    body: NewAdjustment,
-    answers: bookingAnswers("The transaction, with the balance."),
-    refusals: [404, 409],
-    async run({ params, body, actor }) {
-      const { session } = services;
-      const { result, confirmed } = await session.write((nodes) =>
-        adjustCredits(nodes, params.account!, body, actor, session.archive.readArchived),
-      );
-      return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
-    },
-  }),
-];
+export const grantOfCredits = operation("POST /accounts/{account}/grants", {
+  scope: "credits:write",
+  name: "grantCredits",
+  summary: "Grant credits",
+  description: "By package or by number, once per reference. The same reference with another amount is 409.",
+  body: NewGrant,
+  answers: bookingAnswers("The transaction, with the balance."),
+  refusals: [404, 409],
+  async operate(nodes, { params, body, actor }, settings) {
+    const { reference } = body;
+    const amount = creditsOf(settings, body);
+    const { readArchived } = settings.lookUps;
+    return {
+      amount,
+      ...(await grantCredits(nodes, params.account!, amount, reference, actor, readArchived)),
+    };
+  },
+  answer: bookingAnswer,
+});
+
+export const adjustmentOfCredits = operation("POST /accounts/{account}/adjustments", {
+  scope: "credits:write",
+  name: "adjustCredits",
+  summary: "Adjust a balance",
+  description:
+    "Up or down, once per reference, never below what is held: that is 409. Customers see a `consume` or a `recharge` with the reason.",
+  body: NewAdjustment,
+  answers: bookingAnswers("The transaction, with the balance."),
+  refusals: [404, 409],
+  operate: (nodes, { params, body, actor }, { lookUps }) =>
+    adjustCredits(nodes, params.account!, body, actor, lookUps.readArchived),
+  answer: bookingAnswer,
+});
+
+export const creditRoutes = [grantOfCredits, adjustmentOfCredits];

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import type { Scope } from "../../../domain/scopes.ts";
 import { findAuditRecord } from "../../../operations/access/audit.ts";
 import type { RedisNodes } from "../../../operations/access/operator-session.ts";
 import { tokenOfId } from "../../../operations/access/tokens.ts";
@@ -14,27 +15,16 @@ import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
 import { Problem } from "../problems.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { operation, page } from "../route.ts";
 import { SearchResults } from "../view-schemas.ts";
 import { isSeenBy } from "./tokens.ts";
 
 const LABELS_MAX = 20;
 
-/** Something that was looked for. */
-interface Found {
-  kind: Static<typeof SearchResults>["data"][number]["kind"];
-  id: string;
-  account_id: string | null;
-  label: string | null;
-}
+type Found = Static<typeof SearchResults>["data"][number];
 
-/** What an id names, of whatever kind. */
-export const searchRoutes = ({ session }: Services) => [
-  route({
-    method: "GET",
-    path: "/search",
-    tag: "Accounts",
+export const searchRoutes = [
+  operation("GET /search", {
     scope: "accounts:read",
     name: "search",
     summary: "Find what an id, a reference or a label names",
@@ -45,20 +35,17 @@ export const searchRoutes = ({ session }: Services) => [
       { additionalProperties: false },
     ),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
-    async run({ query, grantee }) {
+    async operate(nodes, { query, grantee }, { lookUps }) {
       const q = query.q.trim();
       if (/^(sk|tgm)_/.test(q)) {
         throw new Problem("invalid", "this is a secret and has no place here: look for a key by its id");
       }
-      const { found, complete } = await session.run((nodes) =>
-        find(nodes, q, grantee, session.archive.findEntry),
-      );
-      const data = found.filter(
-        ({ kind, account_id: id }) =>
-          kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
-      );
-      return { status: 200, body: { data, next_cursor: null, complete } };
+      const { found: all, complete } = await find(nodes, q, grantee, lookUps.findEntry);
+      const isSeen = ({ kind, account_id: id }: Found): boolean =>
+        kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id));
+      return { data: all.filter(isSeen), complete };
     },
+    answer: ({ data, complete }) => page(data, undefined, { complete }),
   }),
 ];
 
@@ -69,93 +56,51 @@ async function find(
   grantee: Grantee,
   findArchived: FindArchivedEntry | undefined,
 ): Promise<{ found: Found[]; complete: boolean }> {
-  const named = (
-    await Promise.all([
-      findAccount(nodes, q),
-      findAKey(nodes, q),
-      findAToken(nodes, q, grantee),
-      findAnAuditRecord(nodes, q, grantee),
-      findATransaction(nodes, q, findArchived),
-    ])
-  ).filter((one) => one !== undefined);
-  const labelled = await findLabels(nodes, q, grantee.accounts);
-  const found = [...named, ...labelled.found.filter(({ id }) => named.every((one) => one.id !== id))];
-  const referred = await findReferences(nodes, q);
-  found.push(...referred.found);
-  // A request may be where nothing can be read; that matters only if nothing else was found.
-  const request = await findARequest(nodes, q, found.length === 0);
-  if (request) found.push(request);
-  return { found, complete: labelled.complete && referred.complete };
-}
-
-/** @param own the only accounts that whoever asks may see; undefined: all */
-async function findLabels(
-  nodes: RedisNodes,
-  label: string,
-  own: readonly string[] | undefined,
-): Promise<{ found: Found[]; complete: boolean }> {
-  const { accounts, next, unread } = await listAccounts(nodes, { label, limit: LABELS_MAX }, own);
-  const found = accounts.map(
-    ({ accountId: id, label }): Found => ({ kind: "account", id, account_id: id, label }),
+  const partition = partitionOf(q, await partitionsOf(nodes));
+  const may = (scope: Scope): boolean => grantee.scopes.includes(scope);
+  const looks: (false | Promise<Found | undefined>)[] = [
+    // If the server of an account of this id is away, it may still be a key or a task of another one.
+    unlessUnknown(readsOfMost(nodes).at(partition, () => readAccountObject(nodes, q))).then(
+      (account) => account && found("account", q, q, account.label),
+    ),
+    unlessUnknown(findKey(nodes, q)).then((key) => key && found("key", q, key.accountId, key.label)),
+    may("tokens:write") &&
+      q.startsWith("tok_") &&
+      tokenOfId(nodes, q).then((token) =>
+        token && isSeenBy(grantee, token) ? found("token", q, null, token.label) : undefined,
+      ),
+    may("audit:read") &&
+      findAuditRecord(nodes, q).then((record) => record && found("audit", q, record.accountId || null)),
+    findTransaction(nodes, q, findArchived).then(
+      (entry) => entry && found("transaction", q, entry.accountId),
+    ),
+  ];
+  const named = (await Promise.all(looks)).filter((one) => typeof one === "object");
+  const { accounts, next, unread } = await listAccounts(
+    nodes,
+    { label: q, limit: LABELS_MAX },
+    grantee.accounts,
   );
-  return { found, complete: next === undefined && unread === undefined };
+  const labelled = accounts.filter(({ accountId }) => named.every(({ id }) => id !== accountId));
+  const referred = await accountsOfReference(nodes, q);
+  const all = [
+    ...named,
+    ...labelled.map(({ accountId, label }) => found("account", accountId, accountId, label)),
+    ...referred.accountIds.map((accountId) => found("reference", q, accountId)),
+  ];
+  // A request may be where nothing can be read; that matters only if nothing else was found.
+  const task = await unlessUnknown(findTask(nodes, q), all.length === 0 ? UnreadError : undefined);
+  if (task) all.push(found(task.requestId === q ? "request" : "task", q, task.record.account_id ?? null));
+  const complete = next === undefined && unread === undefined;
+  return { found: all, complete: complete && referred.complete && referred.unread === undefined };
 }
 
-async function findReferences(nodes: RedisNodes, q: string): Promise<{ found: Found[]; complete: boolean }> {
-  const { accountIds, complete, unread } = await accountsOfReference(nodes, q);
-  const found = accountIds.map((id): Found => ({ kind: "reference", id: q, account_id: id, label: null }));
-  return { found, complete: complete && unread === undefined };
-}
-
-async function findAccount(nodes: RedisNodes, id: string): Promise<Found | undefined> {
-  const partition = partitionOf(id, await partitionsOf(nodes));
-  // If the server of an account of this id is away, it may still be a key or a task of another one.
-  const account = await unlessUnknown(readsOfMost(nodes).at(partition, () => readAccountObject(nodes, id)));
-  return account && { kind: "account", id, account_id: id, label: account.label };
-}
-
-async function findAKey(nodes: RedisNodes, id: string): Promise<Found | undefined> {
-  const key = await unlessUnknown(findKey(nodes, id));
-  return key && { kind: "key", id, account_id: key.accountId, label: key.label ?? null };
-}
-
-async function findAToken(nodes: RedisNodes, id: string, grantee: Grantee): Promise<Found | undefined> {
-  if (!id.startsWith("tok_") || !grantee.scopes.includes("tokens:write")) return undefined;
-  const token = await tokenOfId(nodes, id);
-  return token && isSeenBy(grantee, token)
-    ? { kind: "token", id, account_id: null, label: token.label }
-    : undefined;
-}
-
-async function findAnAuditRecord(
-  nodes: RedisNodes,
+const found = (
+  kind: Found["kind"],
   id: string,
-  grantee: Grantee,
-): Promise<Found | undefined> {
-  if (!grantee.scopes.includes("audit:read")) return undefined;
-  const record = await findAuditRecord(nodes, id);
-  return record && { kind: "audit", id, account_id: record.accountId || null, label: null };
-}
-
-async function findATransaction(
-  nodes: RedisNodes,
-  id: string,
-  findArchived: FindArchivedEntry | undefined,
-): Promise<Found | undefined> {
-  const entry = await findTransaction(nodes, id, findArchived);
-  return entry && { kind: "transaction", id, account_id: entry.accountId, label: null };
-}
-
-async function findARequest(
-  nodes: RedisNodes,
-  id: string,
-  throwsUnread: boolean,
-): Promise<Found | undefined> {
-  const task = await unlessUnknown(findTask(nodes, id), throwsUnread ? UnreadError : undefined);
-  if (!task) return undefined;
-  const kind = task.requestId === id ? "request" : "task";
-  return { kind, id, account_id: task.record.account_id ?? null, label: null };
-}
+  accountId: string | null,
+  label: string | null | undefined = null,
+): Found => ({ kind, id, account_id: accountId, label });
 
 /** @param besides errors that are thrown all the same */
 async function unlessUnknown<Result>(

@@ -1,25 +1,27 @@
 import { Type } from "typebox";
 import { refundTask } from "../../../operations/credits/refunds.ts";
-import { findTask, noTask, releaseTask } from "../../../operations/tasks/operator-tasks.ts";
+import {
+  type FoundRequest,
+  findTask,
+  noTask,
+  releaseTask,
+} from "../../../operations/tasks/operator-tasks.ts";
 import { listTasks } from "../../../operations/tasks/task-lists.ts";
-import { LISTED_STATUSES, type TaskView, taskView } from "../../../operations/tasks/task-view.ts";
+import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
-import type { Grantee } from "../authorize.ts";
 import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
 import { periodOf } from "../request.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
-import { isoTimeOrNull, taskShown } from "../shown.ts";
-import { Release, Task } from "../task-schemas.ts";
-import { NewRefund } from "../transaction-schemas.ts";
+import { type ApiCall, operation, page } from "../route.ts";
+import { NewRefund, Release, Task } from "../schemas.ts";
+import { reachShown, taskShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */
-async function taskOf(nodes: RedisNodes, id: string, { accounts }: Grantee): Promise<TaskView> {
-  const { requestId, record } = await findTask(nodes, id);
-  const task = taskView(requestId, record);
-  if (task && (accounts === undefined || accounts.includes(task.accountId))) return task;
-  throw noTask(id);
+async function taskOf(nodes: RedisNodes, { params, grantee: { accounts } }: ApiCall): Promise<FoundRequest> {
+  const found = await findTask(nodes, params.task!);
+  const { account_id: accountId } = found.record;
+  if (accountId !== undefined && (accounts === undefined || accounts.includes(accountId))) return found;
+  throw noTask(params.task!);
 }
 
 const Query = Type.Object(
@@ -36,90 +38,63 @@ const Query = Type.Object(
 
 const Page = Type.Object({ ...pageOf(Task).properties, ...reaches }, { additionalProperties: false });
 
+const listOfTasks = operation("GET /accounts/{account}/tasks", {
+  scope: "tasks:read",
+  name: "listTasks",
+  summary: "List tasks",
+  description:
+    "Open ones first, then those that were charged, newest first; void ones with `status=void` only; `from` and `to` are about their creation. Pages may have fewer rows than `limit`, even none, and still a next one.",
+  query: Query,
+  answers: { 200: { description: "Tasks.", schema: Page } },
+  refusals: [404],
+  async operate(nodes, { params, query }, { archive }) {
+    const { status, endpoint, cursor, limit = LIMIT_DEFAULT } = query;
+    const filter = { ...{ status, endpoint, cursor, limit }, ...periodOf(query) };
+    return listTasks(nodes, params.account!, filter, await archive?.open(nodes));
+  },
+  answer: ({ tasks, next, reachesBackToMs }) => page(tasks.map(taskShown), next, reachShown(reachesBackToMs)),
+});
+
+export const readingOfTask = operation("GET /tasks/{task}", {
+  scope: "tasks:read",
+  name: "readTask",
+  summary: "Read a task",
+  description: "By its id, or by that of its request. Ended ones are forgotten after `tasks.retention`.",
+  answers: { 200: { description: "The task.", schema: Task } },
+  refusals: [404],
+  operate: (nodes, call) => taskOf(nodes, call),
+  answer: ({ requestId, record }) => ({ status: 200, body: taskShown(taskView(requestId, record)!) }),
+});
+
+export const releaseOfTask = operation("POST /tasks/{task}/release", {
+  scope: "tasks:write",
+  name: "releaseTask",
+  summary: "End a task that does not end by itself",
+  description:
+    "A task ends as failed, its slot is free and its price refunded. A hold is voided. One that has ended stays as it is.",
+  answers: { 200: { description: "What was done.", schema: Release } },
+  refusals: [404, 409],
+  async operate(nodes, call) {
+    await taskOf(nodes, call);
+    return releaseTask(nodes, call.params.task!, call.actor);
+  },
+  answer: (body) => ({ status: 200, body }),
+});
+
+export const refundOfTask = operation("POST /tasks/{task}/refund", {
+  scope: "tasks:write",
+  name: "refundTask",
+  summary: "Refund a finished task",
+  description:
+    "Gives back what it was charged, also of a completed one, once. It is linked to the charge. One that runs is 409: release it. " +
+    "Also long after its end, while ledger or archive have its charge.",
+  body: NewRefund,
+  answers: bookingAnswers("The transaction, with the balance."),
+  refusals: [404, 409],
+  operate: (nodes, { params, body, grantee: { accounts }, actor }, { lookUps }) =>
+    refundTask(nodes, params.task!, { ...body, accounts }, actor, lookUps),
+  answer: bookingAnswer,
+});
+
 /** Tasks of an account, and one task, by its id or by that of its request. */
-export const taskRoutes = (services: Services) => [listRoute(services), ...oneTaskRoutes(services)];
-
-const listRoute = ({ session, archive }: Services) =>
-  route({
-    method: "GET",
-    path: "/accounts/{account}/tasks",
-    tag: "Tasks",
-    scope: "tasks:read",
-    name: "listTasks",
-    summary: "List tasks",
-    description:
-      "Open ones first, then those that were charged, newest first; void ones with `status=void` only; `from` and `to` are about their creation. Pages may have fewer rows than `limit`, even none, and still a next one.",
-    query: Query,
-    answers: { 200: { description: "Tasks.", schema: Page } },
-    refusals: [404],
-    async run({ params, query }) {
-      const { status, endpoint, cursor, limit = LIMIT_DEFAULT } = query;
-      const filter = {
-        ...{ status, endpoint, cursor, limit },
-        ...periodOf(query),
-      };
-      const { tasks, next, reachesBackToMs } = await session.run(async (nodes) =>
-        listTasks(nodes, params.account!, filter, await archive?.open(nodes)),
-      );
-      const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
-      return { status: 200, body: { data: tasks.map(taskShown), next_cursor: next ?? null, ...reach } };
-    },
-  });
-
-const oneTaskRoutes = ({ session }: Services) => [
-  route({
-    method: "GET",
-    path: "/tasks/{task}",
-    tag: "Tasks",
-    scope: "tasks:read",
-    name: "readTask",
-    summary: "Read a task",
-    description: "By its id, or by that of its request. Ended ones are forgotten after `tasks.retention`.",
-    answers: { 200: { description: "The task.", schema: Task } },
-    refusals: [404],
-    run: async ({ params, grantee }) => ({
-      status: 200,
-      body: taskShown(await session.run((nodes) => taskOf(nodes, params.task!, grantee))),
-    }),
-  }),
-  route({
-    method: "POST",
-    path: "/tasks/{task}/release",
-    tag: "Tasks",
-    scope: "tasks:write",
-    name: "releaseTask",
-    summary: "End a task that does not end by itself",
-    description:
-      "A task ends as failed, its slot is free and its price refunded. A hold is voided. One that has ended stays as it is.",
-    answers: { 200: { description: "What was done.", schema: Release } },
-    refusals: [404, 409],
-    async run({ params, grantee, actor }) {
-      const { result, confirmed } = await session.write(async (nodes) => {
-        await taskOf(nodes, params.task!, grantee);
-        return releaseTask(nodes, params.task!, actor);
-      });
-      return { status: 200, body: result, confirmed };
-    },
-  }),
-  route({
-    method: "POST",
-    path: "/tasks/{task}/refund",
-    tag: "Tasks",
-    scope: "tasks:write",
-    name: "refundTask",
-    summary: "Refund a finished task",
-    description:
-      "Gives back what it was charged, also of a completed one, once. It is linked to the charge. One that runs is 409: release it. " +
-      "Also long after its end, while ledger or archive have its charge.",
-    body: NewRefund,
-    answers: bookingAnswers("The transaction, with the balance."),
-    refusals: [404, 409],
-    async run({ params, body, grantee, actor }) {
-      const wanted = { ...body, accounts: grantee.accounts };
-      const { result, confirmed } = await session.write((nodes) =>
-        refundTask(nodes, params.task!, wanted, actor, session.archive),
-      );
-      return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
-    },
-  }),
-];
+export const taskRoutes = [listOfTasks, readingOfTask, releaseOfTask, refundOfTask];

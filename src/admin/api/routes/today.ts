@@ -12,9 +12,9 @@ import { requireAllAccounts } from "../authorize.ts";
 import { LIMIT_DEFAULT, paging, period } from "../list-schemas.ts";
 import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
-import { route } from "../route.ts";
+import { operation, page, route } from "../route.ts";
 import type { Services } from "../services.ts";
-import { isoTime, isoTimeOrNull } from "../shown.ts";
+import { isoTime, isoTimeOrNull, refusalShown } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
 import { keyOf } from "./keys.ts";
 
@@ -25,176 +25,128 @@ const OPEN_SHOWN_MAX = 100;
 /** Several operators who look at the same view cost one read. */
 const SHARED_MS = 3000;
 
-/** What is used and refused at the moment, over all gateways. Reads are bounded, and say where they were cut. */
-export const todayRoutes = (services: Services) => [
-  topKeysRoute(services),
-  refusalsRoute(services),
-  openRequestsRoute(services),
-  accountUseRoute(services),
-  accountRefusalsRoute(services),
-];
+const readTopKeys = shared(SHARED_MS, ({ session, tiers }: Services, most: number) =>
+  session.run((nodes) => topKeysByUse(nodes, tiers(), most)),
+);
 
-function topKeysRoute({ session, tiers }: Services) {
-  const read = shared(SHARED_MS, (most: number) =>
-    session.run((nodes) => topKeysByUse(nodes, tiers(), most)),
-  );
-  return route({
-    method: "GET",
-    path: "/top-keys",
-    tag: "Usage",
-    scope: "keys:read",
-    name: "listTopKeys",
-    summary: "List the keys most used today",
-    description: "The first 20. At most 20,000 keys are looked at; `complete` says whether that was all.",
-    answers: { 200: { description: "Keys, most used first.", schema: TopKeys } },
-    async run({ grantee }) {
-      requireAllAccounts(grantee);
-      const { keys, keysLookedAt, complete, unread } = await read(TOP_KEYS);
-      const data = keys.map((key) => ({
-        key_id: key.keyId,
-        account_id: key.accountId,
-        tier: key.tier,
-        usable: key.now !== undefined,
-        ...useShown(key),
-      }));
-      return {
-        status: 200,
-        body: { data, next_cursor: null, keys_looked_at: keysLookedAt, complete, unread },
-      };
-    },
-  });
-}
+const topKeys = route("GET /top-keys", {
+  tag: "Usage",
+  scope: "keys:read",
+  name: "listTopKeys",
+  summary: "List the keys most used today",
+  description: "The first 20. At most 20,000 keys are looked at; `complete` says whether that was all.",
+  answers: { 200: { description: "Keys, most used first.", schema: TopKeys } },
+  async run({ grantee }, services) {
+    requireAllAccounts(grantee);
+    const { keys, keysLookedAt, complete, unread } = await readTopKeys(services, TOP_KEYS);
+    const data = keys.map((key) => ({
+      key_id: key.keyId,
+      account_id: key.accountId,
+      tier: key.tier,
+      usable: key.now !== undefined,
+      ...useShown(key),
+    }));
+    return page(data, undefined, { keys_looked_at: keysLookedAt, complete, unread });
+  },
+});
 
 const useShown = ({ use, now }: KeyUse) => ({ ...use, ...now });
 
-const refusalsRoute = ({ session }: Services) =>
-  route({
-    method: "GET",
-    path: "/refusals",
-    tag: "Usage",
-    scope: "usage:read",
-    name: "listRefusalsOfDay",
-    summary: "List what was refused most today",
-    description:
-      "By key and outcome, the 50 most frequent of the UTC day. Requests without a known key do not count.",
-    answers: { 200: { description: "Refusals, most frequent first.", schema: RefusalsOfDay } },
-    async run({ grantee }) {
-      requireAllAccounts(grantee);
-      return session.run(async (nodes) => {
-        // A gateway counts them by the day of any server's clock.
-        const nowMs = await storeNowMs(nodes.of(0));
-        const counts = await topRefusals(nodes, nowMs, TOP_REFUSALS);
-        const data = counts.map(({ keyId, accountId, outcome, count }) => ({
-          key_id: keyId,
-          account_id: accountId,
-          outcome,
-          count,
-        }));
-        return { status: 200, body: { data, next_cursor: null, since: isoTime(startOfDayMs(nowMs)) } };
-      });
-    },
-  });
-
-function openRequestsRoute({ session }: Services) {
-  const read = shared(SHARED_MS, (olderThanMs: number) =>
-    session.run((nodes) => oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX)),
-  );
-  return route({
-    method: "GET",
-    path: "/open-requests",
-    tag: "Tasks",
-    scope: "tasks:read",
-    name: "listOpenRequests",
-    summary: "List holds and tasks that have been open for long",
-    description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
-    query: Type.Object(
-      {
-        older_than_seconds: Type.Optional(
-          Type.Integer({
-            minimum: 0,
-            maximum: 31_536_000,
-            default: 0,
-            description: "Open for at least so long.",
-          }),
-        ),
-      },
-      { additionalProperties: false },
+const refusalsOfDay = operation("GET /refusals", {
+  scope: "usage:read",
+  name: "listRefusalsOfDay",
+  summary: "List what was refused most today",
+  description:
+    "By key and outcome, the 50 most frequent of the UTC day. Requests without a known key do not count.",
+  answers: { 200: { description: "Refusals, most frequent first.", schema: RefusalsOfDay } },
+  async operate(nodes, { grantee }) {
+    requireAllAccounts(grantee);
+    // A gateway counts them by the day of any server's clock.
+    const nowMs = await storeNowMs(nodes.of(0));
+    return { nowMs, counts: await topRefusals(nodes, nowMs, TOP_REFUSALS) };
+  },
+  answer: ({ nowMs, counts }) =>
+    page(
+      counts.map(({ keyId, accountId, ...one }) => ({ key_id: keyId, account_id: accountId, ...one })),
+      undefined,
+      { since: isoTime(startOfDayMs(nowMs)) },
     ),
-    answers: { 200: { description: "Open requests, oldest first.", schema: OpenRequests } },
-    async run({ query, grantee }) {
-      requireAllAccounts(grantee);
-      const { requests, old, open, complete, unread } = await read((query.older_than_seconds ?? 0) * 1000);
-      const data = requests.map((view) => ({
-        request_id: view.requestId,
-        task_id: view.taskId || null,
-        account_id: view.accountId,
-        key_id: view.keyId,
-        state: view.state,
-        status: view.status || null,
-        endpoint: view.endpoint,
-        price: view.price,
-        admitted_at: isoTimeOrNull(view.admittedAtMs),
-        age_seconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
-        due_in_seconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
-      }));
-      const body = {
-        data,
-        next_cursor: null,
-        old,
-        open,
-        looked_at_max: OPEN_LOOKED_AT_MAX,
-        complete,
-        unread,
-      };
-      return { status: 200, body };
-    },
-  });
-}
+});
 
-const accountRefusalsRoute = ({ session }: Services) =>
-  route({
-    method: "GET",
-    path: "/accounts/{account}/refusals",
-    tag: "Usage",
-    scope: "usage:read",
-    name: "listRefusalsOfAccount",
-    summary: "List when and why an account was refused",
-    description:
-      "By hour, key and outcome, latest first, the last eight days. With `from` and `to` the hours that some of that time is in.",
-    query: Type.Object(
-      {
-        ...paging,
-        ...period,
-        key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })),
-      },
-      { additionalProperties: false },
-    ),
-    answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
-    refusals: [404],
-    run({ params, query, grantee }) {
-      const { key_id: keyId, cursor, limit = LIMIT_DEFAULT } = query;
-      const filter = { keyId, ...periodOf(query) };
-      return session.run(async (nodes) => {
-        const { accountId, partition } = await readAccount(nodes, params.account!);
-        const nowMs = await storeNowMs(nodes.of(partition));
-        const page = await pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
-        const data = page.hours.map(({ atMs, keyId: key_id, outcome, count }) => ({
-          hour: isoTime(atMs),
-          key_id,
-          outcome,
-          count,
-        }));
-        const body = {
-          data,
-          next_cursor: page.next ?? null,
-          more: page.next !== undefined,
-          // It counts those of other accounts, too.
-          uncounted: grantee.accounts ? null : page.uncounted,
-        };
-        return { status: 200, body };
-      });
+const readOpenRequests = shared(SHARED_MS, ({ session }: Services, olderThanMs: number) =>
+  session.run((nodes) => oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX)),
+);
+
+const openRequests = route("GET /open-requests", {
+  scope: "tasks:read",
+  name: "listOpenRequests",
+  summary: "List holds and tasks that have been open for long",
+  description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
+  query: Type.Object(
+    {
+      older_than_seconds: Type.Optional(
+        Type.Integer({
+          minimum: 0,
+          maximum: 31_536_000,
+          default: 0,
+          description: "Open for at least so long.",
+        }),
+      ),
     },
-  });
+    { additionalProperties: false },
+  ),
+  answers: { 200: { description: "Open requests, oldest first.", schema: OpenRequests } },
+  async run({ query, grantee }, services) {
+    requireAllAccounts(grantee);
+    const olderThanMs = (query.older_than_seconds ?? 0) * 1000;
+    const { requests, ...more } = await readOpenRequests(services, olderThanMs);
+    const data = requests.map((view) => ({
+      request_id: view.requestId,
+      task_id: view.taskId || null,
+      account_id: view.accountId,
+      key_id: view.keyId,
+      state: view.state,
+      status: view.status || null,
+      endpoint: view.endpoint,
+      price: view.price,
+      admitted_at: isoTimeOrNull(view.admittedAtMs),
+      age_seconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
+      due_in_seconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
+    }));
+    return page(data, undefined, { looked_at_max: OPEN_LOOKED_AT_MAX, ...more });
+  },
+});
+
+const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
+  scope: "usage:read",
+  name: "listRefusalsOfAccount",
+  summary: "List when and why an account was refused",
+  description:
+    "By hour, key and outcome, latest first, the last eight days. With `from` and `to` the hours that some of that time is in.",
+  query: Type.Object(
+    {
+      ...paging,
+      ...period,
+      key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })),
+    },
+    { additionalProperties: false },
+  ),
+  answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
+  refusals: [404],
+  async operate(nodes, { params, query }) {
+    const { key_id: keyId, cursor, limit = LIMIT_DEFAULT } = query;
+    const filter = { keyId, ...periodOf(query) };
+    const { accountId, partition } = await readAccount(nodes, params.account!);
+    const nowMs = await storeNowMs(nodes.of(partition));
+    return pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
+  },
+  answer: ({ hours, next, uncounted }, { grantee }) =>
+    page(hours.map(refusalShown), next, {
+      more: next !== undefined,
+      // It counts those of other accounts, too.
+      uncounted: grantee.accounts ? null : uncounted,
+    }),
+});
 
 const UseQuery = Type.Object(
   {
@@ -214,37 +166,33 @@ const UseQuery = Type.Object(
   { additionalProperties: false },
 );
 
-const accountUseRoute = ({ session, tiers }: Services) =>
-  route({
-    method: "GET",
-    path: "/accounts/{account}/use",
-    tag: "Usage",
-    scope: "accounts:read",
-    name: "readAccountUse",
-    summary: "Read what is used of an account's limits now",
-    description:
-      "Of the account's own limits, and of those of its keys in the pages of the list of keys: the same `cursor` and `limit` are of the same keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
-    query: UseQuery,
-    answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
-    refusals: [404],
-    async run({ params, query }) {
-      requireOneChoice(query);
-      return session.run(async (nodes) => {
-        const { accountId, partition } = await readAccount(nodes, params.account!);
-        const { keyIds, next } = await keyIdsOf(nodes, accountId, query);
-        const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
-        const account = await useOfAccount(nodes, partition, accountId);
-        const body = {
-          account: account ?? null,
-          keys: keys.map((key) => ({ key_id: key.keyId, ...useShown(key) })),
-          next_cursor: next ?? null,
-        };
-        return { status: 200, body };
-      });
+const useOfLimits = operation("GET /accounts/{account}/use", {
+  tag: "Usage",
+  scope: "accounts:read",
+  name: "readAccountUse",
+  summary: "Read what is used of an account's limits now",
+  description:
+    "Of the account's own limits, and of those of its keys in the pages of the list of keys: the same `cursor` and `limit` are of the same keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
+  query: UseQuery,
+  answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
+  refusals: [404],
+  async operate(nodes, { params, query }, { tiers }) {
+    requireOneChoice(query);
+    const { accountId, partition } = await readAccount(nodes, params.account!);
+    const { keyIds, next } = await keyIdsOf(nodes, accountId, query);
+    const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
+    return { account: await useOfAccount(nodes, partition, accountId), keys, next };
+  },
+  answer: ({ account, keys, next }) => ({
+    status: 200,
+    body: {
+      account: account ?? null,
+      keys: keys.map((key) => ({ key_id: key.keyId, ...useShown(key) })),
+      next_cursor: next ?? null,
     },
-  });
+  }),
+});
 
-/** @throws Problem */
 function requireOneChoice({ key_id, cursor, limit }: Static<typeof UseQuery>): void {
   if (key_id === undefined || (cursor === undefined && limit === undefined)) return;
   const message = "key_id is of one key, and has no pages: leave out cursor and limit";
@@ -264,3 +212,6 @@ async function keyIdsOf(
   const { keys, next } = await listKeys(nodes, accountId, { cursor, limit });
   return { keyIds: keys.map((key) => key.keyId), next };
 }
+
+/** What is used and refused at the moment, over all gateways. Reads are bounded, and say where they were cut. */
+export const todayRoutes = [topKeys, refusalsOfDay, openRequests, useOfLimits, refusalsOfAccount];

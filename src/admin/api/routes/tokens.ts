@@ -4,109 +4,91 @@ import {
   createToken,
   listTokens,
   type Maker,
+  noToken,
   readToken,
   revokeToken,
   type TokenRecord,
   tokenOfId,
 } from "../../../operations/access/tokens.ts";
 import { badCursor } from "../../../records/cursors.ts";
-import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import type { Grantee } from "../authorize.ts";
 import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { operation, page, route } from "../route.ts";
+import { NewToken, Token, WhoAmI } from "../schemas.ts";
 import { tokenShown } from "../shown.ts";
-import { NewToken, Token, WhoAmI } from "../token-schemas.ts";
 
 /** Whether a token may see and end another one: if that has nothing that it lacks. */
 export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>
   exceededRight(grantee, token) === undefined;
 
-/** Tokens of this API. */
-export const tokenRoutes = (services: Services) => [
-  whoAmIRoute(),
-  createRoute(services),
-  listRoute(services),
-  revokeRoute(services),
-];
+const whoAmI = route("GET /whoami", {
+  tag: "Tokens",
+  scope: "any",
+  name: "whoAmI",
+  summary: "What this token may do",
+  description: "`token_id` is null for the gateway's `ADMIN_TOKEN`, which has all scopes.",
+  answers: { 200: { description: "Its rights.", schema: WhoAmI } },
+  async run({ grantee: { tokenId, label, scopes, accounts } }) {
+    return { status: 200, body: { token_id: tokenId ?? null, label, scopes, accounts: accounts ?? null } };
+  },
+});
 
-const whoAmIRoute = () =>
-  route({
-    method: "GET",
-    path: "/whoami",
-    tag: "Tokens",
-    scope: "any",
-    name: "whoAmI",
-    summary: "What this token may do",
-    description: "`token_id` is null for the gateway's `ADMIN_TOKEN`, which has all scopes.",
-    answers: { 200: { description: "Its rights.", schema: WhoAmI } },
-    async run({ grantee: { tokenId, label, scopes, accounts } }) {
-      return { status: 200, body: { token_id: tokenId ?? null, label, scopes, accounts: accounts ?? null } };
-    },
-  });
+export const creationOfToken = operation("POST /tokens", {
+  scope: "tokens:write",
+  name: "createToken",
+  summary: "Create a token",
+  description:
+    "It is in the answer once. A token cannot make one with more scopes, for more accounts or for longer than it has. One that a token made ends with it.",
+  body: NewToken,
+  answers: { 201: { description: "The token, with the token itself.", schema: Token } },
+  refusals: [409],
+  operate(nodes, { body, grantee, actor }, { bounds }) {
+    const { label, scopes, accounts, expires_at: expiresAt } = body;
+    const options = {
+      label,
+      scopes,
+      accounts: accounts ?? undefined,
+      expiresAtMs: expiresAt ? Date.parse(expiresAt) : undefined,
+    };
+    return createToken(nodes, options, actor, makerOf(grantee, bounds().tokensPerToken));
+  },
+  answer: ({ record, token }) => ({ status: 201, body: tokenShown(record, token) }),
+});
 
-const createRoute = ({ session, bounds }: Services) =>
-  route({
-    method: "POST",
-    path: "/tokens",
-    tag: "Tokens",
-    scope: "tokens:write",
-    name: "createToken",
-    summary: "Create a token",
-    description:
-      "It is in the answer once. A token cannot make one with more scopes, for more accounts or for longer than it has. One that a token made ends with it.",
-    body: NewToken,
-    answers: { 201: { description: "The token, with the token itself.", schema: Token } },
-    refusals: [409],
-    async run({ body, grantee, actor }) {
-      const { label, scopes, accounts, expires_at: expiresAt } = body;
-      const options = {
-        label,
-        scopes,
-        accounts: accounts ?? undefined,
-        expiresAtMs: expiresAt ? Date.parse(expiresAt) : undefined,
-      };
-      const { result, confirmed } = await session.write((nodes) =>
-        createToken(nodes, options, actor, makerOf(grantee, bounds().tokensPerToken)),
-      );
-      return { status: 201, body: tokenShown(result.record, result.token), confirmed };
-    },
-  });
-
-/** Undefined for ADMIN_TOKEN. */
-function makerOf({ tokenId, root, ...rights }: Grantee, familyMost: number): Maker | undefined {
+/** Undefined for operators. */
+function makerOf({ tokenId, root, ...rights }: Grantee, familyMost = 0): Maker | undefined {
   return tokenId === undefined || root === undefined ? undefined : { tokenId, root, ...rights, familyMost };
 }
 
-const listRoute = ({ session }: Services) =>
-  route({
-    method: "GET",
-    path: "/tokens",
-    tag: "Tokens",
-    scope: "tokens:write",
-    name: "listTokens",
-    summary: "List tokens",
-    description:
-      "Newest first, with those that are revoked or expired. A token sees those that have nothing that it lacks: no other scope, no other account, no later end. Its pages may have fewer rows.",
-    query: Type.Object(
-      {
-        ...paging,
-        token_id: Type.Optional(
-          Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
-        ),
-      },
-      { additionalProperties: false },
-    ),
-    answers: { 200: { description: "Tokens, without the tokens themselves.", schema: pageOf(Token) } },
-    async run({ query: { token_id: tokenId, cursor, limit = LIMIT_DEFAULT }, grantee }) {
-      const { tokens, next } = await session.run((nodes) =>
-        tokenId === undefined ? listTokens(nodes, { cursor, limit }) : onlyToken(nodes, tokenId, cursor),
-      );
-      const data = tokens.filter((token) => isSeenBy(grantee, token)).map((token) => tokenShown(token));
-      return { status: 200, body: { data, next_cursor: next ?? null } };
+export const listOfTokens = operation("GET /tokens", {
+  scope: "tokens:write",
+  name: "listTokens",
+  summary: "List tokens",
+  description:
+    "Newest first, with those that are revoked or expired. A token sees those that have nothing that it lacks: no other scope, no other account, no later end. Its pages may have fewer rows.",
+  query: Type.Object(
+    {
+      ...paging,
+      token_id: Type.Optional(
+        Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
+      ),
     },
-  });
+    { additionalProperties: false },
+  ),
+  answers: { 200: { description: "Tokens, without the tokens themselves.", schema: pageOf(Token) } },
+  async operate(nodes, { query: { token_id: tokenId, cursor, limit = LIMIT_DEFAULT }, grantee }) {
+    const { tokens, next } = await (tokenId === undefined
+      ? listTokens(nodes, { cursor, limit })
+      : onlyToken(nodes, tokenId, cursor));
+    return { tokens: tokens.filter((token) => isSeenBy(grantee, token)), next };
+  },
+  answer: ({ tokens, next }) =>
+    page(
+      tokens.map((token) => tokenShown(token)),
+      next,
+    ),
+});
 
 /** @throws OperatorError for any cursor */
 async function onlyToken(nodes: RedisNodes, tokenId: string, cursor: string | undefined) {
@@ -115,27 +97,21 @@ async function onlyToken(nodes: RedisNodes, tokenId: string, cursor: string | un
   return { tokens: token ? [token] : [], next: undefined };
 }
 
-const revokeRoute = ({ session }: Services) =>
-  route({
-    method: "POST",
-    path: "/tokens/{token}/revoke",
-    tag: "Tokens",
-    scope: "tokens:write",
-    name: "revokeToken",
-    ends: () => true,
-    summary: "Revoke a token",
-    description:
-      "At once and for good, with all tokens that were made with it, directly or not. A token that has more than this one is not found. A repeat changes nothing.",
-    answers: { 200: { description: "The token as it is now.", schema: Token } },
-    refusals: [404],
-    async run({ params, grantee, actor }) {
-      const { result, confirmed } = await session.write(async (nodes) => {
-        const token = await readToken(nodes, params.token!);
-        if (!isSeenBy(grantee, token)) {
-          throw new OperatorError(`there is no token ${params.token}`, "not_found");
-        }
-        return revokeToken(nodes, token.tokenId, actor);
-      });
-      return { status: 200, body: tokenShown(result), confirmed };
-    },
-  });
+export const revocationOfToken = operation("POST /tokens/{token}/revoke", {
+  scope: "tokens:write",
+  name: "revokeToken",
+  ends: () => true,
+  summary: "Revoke a token",
+  description:
+    "At once and for good, with all tokens that were made with it, directly or not. A token that has more than this one is not found. A repeat changes nothing.",
+  answers: { 200: { description: "The token as it is now.", schema: Token } },
+  refusals: [404],
+  async operate(nodes, { params, grantee, actor }) {
+    const token = await readToken(nodes, params.token!);
+    if (!isSeenBy(grantee, token)) throw noToken(token.tokenId);
+    return revokeToken(nodes, token.tokenId, actor);
+  },
+  answer: (token) => ({ status: 200, body: tokenShown(token) }),
+});
+
+export const tokenRoutes = [whoAmI, creationOfToken, listOfTokens, revocationOfToken];

@@ -2,10 +2,9 @@ import { Type } from "typebox";
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
 import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
 import { periodOf } from "../request.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
-import { isoTimeOrNull, transactionShown } from "../shown.ts";
-import { Transaction, TransactionKind } from "../transaction-schemas.ts";
+import { operation, page } from "../route.ts";
+import { Transaction, TransactionKind } from "../schemas.ts";
+import { reachShown, transactionShown } from "../shown.ts";
 
 const Query = Type.Object(
   {
@@ -23,12 +22,8 @@ const Query = Type.Object(
 
 const Page = Type.Object({ ...pageOf(Transaction).properties, ...reaches }, { additionalProperties: false });
 
-/** The ledger of an account. */
-export const transactionRoutes = ({ session, archive }: Services) => [
-  route({
-    method: "GET",
-    path: "/accounts/{account}/transactions",
-    tag: "Credits",
+export const transactionRoutes = [
+  operation("GET /accounts/{account}/transactions", {
     scope: "credits:read",
     name: "listTransactions",
     summary: "List transactions",
@@ -37,20 +32,18 @@ export const transactionRoutes = ({ session, archive }: Services) => [
     query: Query,
     answers: { 200: { description: "Transactions.", schema: Page } },
     refusals: [404],
-    async run({ params, query }) {
+    async operate(nodes, { params, query }, { archive, lookUps }) {
       const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
-      const filter = {
-        ...{ type, kind, cursor, limit },
-        ...periodOf(query),
-      };
-      const { entries, next, reachesBackToMs } = await session.run(async (nodes) =>
-        id === undefined && reference === undefined
-          ? pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
-          : namedTransactions(nodes, params.account!, { ...filter, id, reference }, session.archive),
-      );
-      const data = entries.map((entry) => transactionShown(entry));
-      const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
-      return { status: 200, body: { data, next_cursor: next ?? null, ...reach } };
+      const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
+      return id === undefined && reference === undefined
+        ? pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
+        : namedTransactions(nodes, params.account!, { ...filter, id, reference }, lookUps);
     },
+    answer: ({ entries, next, reachesBackToMs }) =>
+      page(
+        entries.map((entry) => transactionShown(entry)),
+        next,
+        reachShown(reachesBackToMs),
+      ),
   }),
 ];

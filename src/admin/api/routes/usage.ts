@@ -1,10 +1,9 @@
 import { Type } from "typebox";
 import { accountUsage } from "../../../ledger/account-usage.ts";
 import { Problem } from "../problems.ts";
-import { route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { operation, page } from "../route.ts";
+import { Usage } from "../schemas.ts";
 import { isoTimeOrNull } from "../shown.ts";
-import { Usage } from "../usage-schemas.ts";
 
 const GROUPS = ["day", "endpoint", "key"] as const;
 type Group = (typeof GROUPS)[number];
@@ -21,12 +20,8 @@ function groupsOf(text: string): Group[] {
   throw new Problem("invalid", message, { errors: [{ path: "?group_by", message }] });
 }
 
-/** What an account has used. */
-export const usageRoutes = ({ session, archive }: Services) => [
-  route({
-    method: "GET",
-    path: "/accounts/{account}/usage",
-    tag: "Usage",
+export const usageRoutes = [
+  operation("GET /accounts/{account}/usage", {
     scope: "usage:read",
     name: "readUsage",
     summary: "Read usage",
@@ -48,19 +43,15 @@ export const usageRoutes = ({ session, archive }: Services) => [
     ),
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
-    async run({ params, query: { from, to, group_by: groupBy = "day" } }) {
+    async operate(nodes, { params, query: { from, to, group_by: groupBy = "day" } }, { archive }) {
       const selection = { accountId: params.account!, from, to, by: groupsOf(groupBy) };
-      const { rows, source, sinceMs, endedSinceMs } = await session.run(async (nodes) =>
-        accountUsage(nodes, selection, await archive?.open(nodes)),
-      );
-      const body = {
-        data: rows,
-        next_cursor: null,
+      return accountUsage(nodes, selection, await archive?.open(nodes));
+    },
+    answer: ({ rows, source, sinceMs, endedSinceMs }) =>
+      page(rows, undefined, {
         source,
         since: isoTimeOrNull(sinceMs),
         ended_since: isoTimeOrNull(endedSinceMs),
-      };
-      return { status: 200, body };
-    },
+      }),
   }),
 ];

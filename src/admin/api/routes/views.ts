@@ -15,44 +15,24 @@ import { Configuration, Live, Overview } from "../view-schemas.ts";
 /** Several operators who look at the overview cost one read. */
 const SHARED_MS = 3000;
 
-/** What a running service does and how it is set, for its operators. */
-export const viewRoutes = (services: Services) => [
-  liveRoute(services),
-  overviewRoute(services),
-  configurationRoute(services),
-];
-
-const liveRoute = ({ gateway, live, archive }: Services) =>
-  route({
-    method: "GET",
-    path: "/live",
-    tag: "Usage",
-    scope: "usage:read",
-    name: "readLive",
-    summary: "Read the figures of this gateway's last 15 minutes",
-    description:
-      "Sampled every 2 s over all its processes. Rates are averages over 10 s, latencies over 30 s.",
-    query: Type.Object(
-      {
-        after_ms: Type.Optional(
-          Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." }),
-        ),
-      },
-      { additionalProperties: false },
-    ),
-    answers: { 200: { description: "The gateway and its samples.", schema: Live } },
-    async run(call) {
-      requireAllAccounts(call.grantee);
-      return {
-        status: 200,
-        body: {
-          gateway: gateway(),
-          health: healthShown(live.health(), archive !== undefined),
-          ...live.view(call.query.after_ms ?? 0),
-        },
-      };
+const live = route("GET /live", {
+  scope: "usage:read",
+  name: "readLive",
+  summary: "Read the figures of this gateway's last 15 minutes",
+  description: "Sampled every 2 s over all its processes. Rates are averages over 10 s, latencies over 30 s.",
+  query: Type.Object(
+    {
+      after_ms: Type.Optional(Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." })),
     },
-  });
+    { additionalProperties: false },
+  ),
+  answers: { 200: { description: "The gateway and its samples.", schema: Live } },
+  async run({ grantee, query }, { gateway, live, archive }) {
+    requireAllAccounts(grantee);
+    const health = healthShown(live.health(), archive !== undefined);
+    return { status: 200, body: { gateway: gateway(), health, ...live.view(query.after_ms ?? 0) } };
+  },
+});
 
 function healthShown(found: ReturnType<Services["live"]["health"]>, hasArchive: boolean) {
   const { redis, upstream, lastAnswerMs, archive, ledger, journal } = found;
@@ -69,46 +49,42 @@ function healthShown(found: ReturnType<Services["live"]["health"]>, hasArchive: 
   };
 }
 
-function overviewRoute({ session, live, ledgerReport }: Services) {
-  const read = shared(SHARED_MS, () =>
-    session.run(async (nodes) => {
-      const nowMs = await storeNowMs(nodes.of(0));
-      const [gateways, money, ledger] = await Promise.all([
-        readReports(nodes, nowMs),
-        moneyNow(nodes),
-        ledgerReport(),
-      ]);
-      return { gateways, money, ledger };
-    }),
-  );
-  return route({
-    method: "GET",
-    path: "/overview",
-    tag: "Usage",
-    scope: "usage:read",
-    name: "readOverview",
-    summary: "Read the money of the day and month, the state of the ledger, and all gateways",
-    description:
-      "Money is about a second behind. `ledger` is what its last check found, `gateways` what they say of themselves.",
-    answers: { 200: { description: "The overview.", schema: Overview } },
-    async run(call) {
-      requireAllAccounts(call.grantee);
-      const { gateways, money, ledger } = await read(undefined);
-      const body = {
-        open: live.latest().slots,
-        money: {
-          today: moneyShown(money.today),
-          month: moneyShown(money.month),
-          unread: money.unread,
-        },
-        ledger: ledgerShown(ledger),
-        settlements_waiting: gateways.reduce((sum, { settlementsWaiting }) => sum + settlementsWaiting, 0),
-        gateways: gateways.map(reportShown),
-      };
-      return { status: 200, body };
-    },
-  });
-}
+const readOverview = shared(SHARED_MS, ({ session, ledgerReport }: Services) =>
+  session.run(async (nodes) => {
+    const nowMs = await storeNowMs(nodes.of(0));
+    const [gateways, money, ledger] = await Promise.all([
+      readReports(nodes, nowMs),
+      moneyNow(nodes),
+      ledgerReport(),
+    ]);
+    return { gateways, money, ledger };
+  }),
+);
+
+const overview = route("GET /overview", {
+  scope: "usage:read",
+  name: "readOverview",
+  summary: "Read the money of the day and month, the state of the ledger, and all gateways",
+  description:
+    "Money is about a second behind. `ledger` is what its last check found, `gateways` what they say of themselves.",
+  answers: { 200: { description: "The overview.", schema: Overview } },
+  async run({ grantee }, services) {
+    requireAllAccounts(grantee);
+    const { gateways, money, ledger } = await readOverview(services, undefined);
+    const body = {
+      open: services.live.latest().slots,
+      money: {
+        today: moneyShown(money.today),
+        month: moneyShown(money.month),
+        unread: money.unread,
+      },
+      ledger: ledgerShown(ledger),
+      settlements_waiting: gateways.reduce((sum, { settlementsWaiting }) => sum + settlementsWaiting, 0),
+      gateways: gateways.map(reportShown),
+    };
+    return { status: 200, body };
+  },
+});
 
 const moneyShown = (numbers: UsageNumbers) => ({
   charged: numbers.charged,
@@ -139,43 +115,43 @@ const reportShown = (report: GatewayReport) => ({
   settlements_waiting: report.settlementsWaiting,
 });
 
-const configurationRoute = ({ session, describeConfig, describeFiles }: Services) =>
-  route({
-    method: "GET",
-    path: "/configuration",
-    tag: "Configuration",
-    scope: "accounts:read",
-    name: "readConfiguration",
-    summary: "Read the configuration in force, and what differs from it",
-    description: "Without secrets. What differs in the file, and the hash of each gateway's settings.",
-    answers: { 200: { description: "The configuration.", schema: Configuration } },
-    async run(call) {
-      requireAllAccounts(call.grantee);
-      const described = describeConfig();
-      const { differs, problems } = describeFiles();
-      const gateways = await session.run(async (nodes) => readReports(nodes, await storeNowMs(nodes.of(0))));
-      const body = {
-        config: { ...described.settings, prices: described.prices },
-        config_hash: described.hash,
-        in_force_since: described.in_force_since,
-        from_environment: described.from_environment,
-        file: {
-          path: described.file,
-          differs: differs.map(({ setting, from, to, needsRestart }) => ({
-            path: setting,
-            in_force: from ?? null,
-            in_file: to ?? null,
-            needs_restart: needsRestart,
-          })),
-          awaiting_signal: described.awaiting_signal,
-          problem: problems.length === 0 ? null : problems.map(printed).join("; "),
-        },
-        gateways: gateways.map(({ gatewayId, host, configHash }) => ({
-          gateway_id: gatewayId,
-          host,
-          config_hash: configHash,
+const configuration = route("GET /configuration", {
+  tag: "Configuration",
+  scope: "accounts:read",
+  name: "readConfiguration",
+  summary: "Read the configuration in force, and what differs from it",
+  description: "Without secrets. What differs in the file, and the hash of each gateway's settings.",
+  answers: { 200: { description: "The configuration.", schema: Configuration } },
+  async run({ grantee }, { session, describeConfig, describeFiles }) {
+    requireAllAccounts(grantee);
+    const described = describeConfig();
+    const { differs, problems } = describeFiles();
+    const gateways = await session.run(async (nodes) => readReports(nodes, await storeNowMs(nodes.of(0))));
+    const body = {
+      config: { ...described.settings, prices: described.prices },
+      config_hash: described.hash,
+      in_force_since: described.in_force_since,
+      from_environment: described.from_environment,
+      file: {
+        path: described.file,
+        differs: differs.map(({ setting, from, to, needsRestart }) => ({
+          path: setting,
+          in_force: from ?? null,
+          in_file: to ?? null,
+          needs_restart: needsRestart,
         })),
-      };
-      return { status: 200, body };
-    },
-  });
+        awaiting_signal: described.awaiting_signal,
+        problem: problems.length === 0 ? null : problems.map(printed).join("; "),
+      },
+      gateways: gateways.map(({ gatewayId, host, configHash }) => ({
+        gateway_id: gatewayId,
+        host,
+        config_hash: configHash,
+      })),
+    };
+    return { status: 200, body };
+  },
+});
+
+/** What a running service does and how it is set, for its operators. */
+export const viewRoutes = [live, overview, configuration];

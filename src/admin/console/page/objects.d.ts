@@ -1,13 +1,8 @@
 // What the management API answers, from the schemas that validate and describe it.
 import type { Static, TSchema } from "typebox";
 import type * as accounts from "../../api/account-schemas.ts";
-import type * as audit from "../../api/audit-schemas.ts";
-import type * as catalog from "../../api/catalog-schemas.ts";
 import type * as keys from "../../api/key-schemas.ts";
-import type * as tasks from "../../api/task-schemas.ts";
-import type * as tokens from "../../api/token-schemas.ts";
-import type * as transactions from "../../api/transaction-schemas.ts";
-import type * as usage from "../../api/usage-schemas.ts";
+import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
 
 export interface List<Row> {
@@ -26,16 +21,16 @@ export type Account = Answer<typeof accounts.Account>;
 export type AccountStatus = Account["status"];
 export type Limits = Account["limits"];
 export type Key = Answer<typeof keys.Key>;
-export type Transaction = Answer<typeof transactions.Transaction>;
-export type Task = Answer<typeof tasks.Task>;
-export type Release = Answer<typeof tasks.Release>;
-export type Token = Answer<typeof tokens.Token>;
-export type AuditRecord = Static<typeof audit.AuditRecord>;
-export type Whoami = Static<typeof tokens.WhoAmI>;
-export type UsageRow = Static<typeof usage.UsageRow>;
-export type Tiers = Static<typeof catalog.Tiers>;
-export type Price = Static<typeof catalog.Price>;
-export type Package = Static<typeof catalog.Package>;
+export type Transaction = Answer<typeof objects.Transaction>;
+export type Task = Answer<typeof objects.Task>;
+export type Release = Answer<typeof objects.Release>;
+export type Token = Answer<typeof objects.Token>;
+export type AuditRecord = Static<typeof objects.AuditRecord>;
+export type Whoami = Static<typeof objects.WhoAmI>;
+export type UsageRow = Static<typeof objects.UsageRow>;
+export type Tiers = Static<typeof objects.Tiers>;
+export type Price = Static<typeof objects.Price>;
+export type Package = Static<typeof objects.Package>;
 
 export type Live = Static<typeof views.Live>;
 export type Overview = Static<typeof views.Overview>;
@@ -52,6 +47,6 @@ export type Scope = Whoami["scopes"][number];
 export interface Accounts extends List<Account> {
   unread?: { partitions: number[]; why: string };
 }
-export type Usage = Static<typeof usage.Usage>;
+export type Usage = Static<typeof objects.Usage>;
 export type SearchResults = Static<typeof views.SearchResults>;
 export type Found = SearchResults["data"][number];

@@ -81,7 +81,7 @@ function ownLimits({ limits }) {
 function actionsOf(key, etag, again) {
   if (!may("keys:write") || key.revoked_at) return undefined;
   // A key is rotated once, and only while it works.
-  const canRotate = !key.rotated_to && stateOf(key) === "active";
+  const canRotate = !key.rotated_to && key.status === "active";
   return actions(
     asking("Edit …", () => askEditKey(key, etag), again),
     canRotate && asking("Rotate …", () => askRotate(key), again),
@@ -113,7 +113,7 @@ export function keysPart(account, keys, use, again) {
           cell: (/** @type {Key} */ key) => usage(key[spent], key[name], title.toLowerCase()),
           of: (/** @type {Key} */ key) => key[spent],
         })),
-        { title: "State", cell: keyState, of: stateOf },
+        { title: "State", cell: keyState, of: (key) => key.status },
       ],
       keys.data,
       "It has no keys.",
@@ -122,15 +122,8 @@ export function keysPart(account, keys, use, again) {
   ];
 }
 
-/** @param {{ revoked_at?: string | null, expires_at?: string | null }} of a key or a token */
-export function stateOf({ revoked_at, expires_at }) {
-  if (revoked_at) return "revoked";
-  return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
-}
-
 /** @param {Key} key */
 function keyState(key) {
-  const state = stateOf(key);
-  const until = state === "active" && key.expires_at && momentText(key.expires_at).slice(0, 10);
-  return [badge(state), until && html`<div class="hint">until ${until}</div>`];
+  const until = key.status === "active" && key.expires_at && momentText(key.expires_at).slice(0, 10);
+  return [badge(key.status), until && html`<div class="hint">until ${until}</div>`];
 }

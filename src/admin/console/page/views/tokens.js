@@ -7,7 +7,6 @@ import { actions, asking, badge, button, code, heading, html, link, moment } fro
 import { given, momentOrNull, required } from "../fields.js";
 import { hrefTo, pageOf } from "../location.js";
 import { paging, table } from "../table.js";
-import { stateOf } from "./key.js";
 
 /**
  * Tokens of the management API: made with scopes, shown once, revoked.
@@ -98,3 +97,9 @@ const askRevokeToken = ({ token_id, label }) =>
       return { said: `Token ${token_id} is revoked.`, confirmed };
     },
   });
+
+/** @param {{ revoked_at?: string | null, expires_at?: string | null }} of a token */
+function stateOf({ revoked_at, expires_at }) {
+  if (revoked_at) return "revoked";
+  return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
+}

@@ -1,0 +1,268 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { TObject, TSchema } from "typebox";
+import type { ApiCall, Operation } from "../admin/api/route.ts";
+import type { Settings } from "../admin/api/services.ts";
+import { archiveLookUps } from "../archive/archived-money.ts";
+import { SCOPES } from "../domain/scopes.ts";
+import { findKey } from "../operations/keys/keys.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import type { Unread } from "../redis/partition-reads.ts";
+import { optionalArchiveUrl } from "./local-archive.ts";
+import { requireConfig } from "./local-config.ts";
+import { type ActorFlags, actorOf, changing, command, futureMs, whole } from "./options.ts";
+import { type CommandOutput, print } from "./output.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
+import { iso, listing, table } from "./terminal.ts";
+
+type Parse = (text: string) => unknown;
+type Parameter = string | { about: string; parse?: Parse; default?: unknown; defaultText?: string };
+
+/** A command that runs an operation of the management API in this process, as `cli`. */
+interface OperationCommand<Result, Done> {
+  name: string;
+  about: string;
+  /** By their form, such as `<account>`: parts of the path, else fields as the options. */
+  arguments?: Readonly<Record<string, Parameter>>;
+  /**
+   * Fields of the body or the query, by their flags. The schema says how each is parsed and whether it is required. The second word
+   * of `<n|none>` stands for null.
+   */
+  options?: Readonly<Record<string, Parameter>>;
+  /** What is done beside the operation; nothing when left out. */
+  work?(operate: () => Promise<Result>, nodes: RedisNodes, call: ApiCall): Promise<Done>;
+  /** What is printed; the API's answer when left out. @param answer makes that */
+  show?(done: Done, call: ApiCall, answer: () => object): Partial<CommandOutput>;
+}
+
+type Flags = ActorFlags & { json?: boolean } & Record<string, unknown>;
+
+/** Fields whose option has a shorter name. */
+const FIELDS: Readonly<Record<string, string>> = {
+  account: "account_id",
+  after: "cursor",
+  expires: "expires_at",
+};
+
+export function operationCommand<Result, Done = Result>(
+  operation: Operation<Result>,
+  spec: OperationCommand<Result, Done>,
+): Command {
+  const { method, path, body, query } = operation;
+  const schema = body ?? query;
+  const made = (method === "GET" ? command : changing)(spec.name, spec.about);
+  const words = Object.entries(spec.arguments ?? {}).map(([form, given]) => {
+    const { about, parse = parserOf(schema, form) } = parameterOf(given);
+    if (parse) made.argument(form, about, parse);
+    else made.argument(form, about);
+    return form;
+  });
+  const fields = Object.entries(spec.options ?? {}).map(([form, given]) => {
+    const option = optionOf(schema, form, parameterOf(given));
+    made.addOption(option);
+    return { form, attribute: option.attributeName() };
+  });
+  return made.action(async (...given: unknown[]) => {
+    const flags = given[words.length] as Flags;
+    const params: Record<string, string> = {};
+    const values: Record<string, unknown> = {};
+    for (const [at, form] of words.entries()) {
+      if (path.includes(`{${nameOf(form)}}`)) params[nameOf(form)] = given[at] as string;
+      else put(values, fieldOf(schema, form).path, given[at]);
+    }
+    for (const { form, attribute } of fields) put(values, fieldOf(schema, form).path, flags[attribute]);
+    if (method === "PATCH" && Object.keys(values).length === 0) {
+      const examples = fields.slice(0, 2).map(({ form }) => `--${nameOf(form)}`);
+      throw new OperatorError(`nothing to change; give an option such as ${examples.join(" or ")}`);
+    }
+    await runOperation(
+      operation,
+      spec,
+      callOf(params, body ? { body: values } : { query: values }, flags),
+      flags,
+    );
+  });
+}
+
+function optionOf(schema: TObject, form: string, given: Exclude<Parameter, string>): Option {
+  const { schema: ofField, isRequired } = fieldOf(schema, form);
+  const { about, parse = parserOf(schema, form), default: initial, defaultText } = given;
+  const option = new Option(form, about).makeOptionMandatory(isRequired);
+  if (ofField?.enum) option.choices(ofField.enum);
+  else if (parse) option.argParser(parse);
+  return initial === undefined ? option : option.default(initial, defaultText);
+}
+
+const parameterOf = (given: Parameter): Exclude<Parameter, string> =>
+  typeof given === "string" ? { about: given } : given;
+
+/** The name in `--label <text>`, and in `<key-id>`. */
+const nameOf = (form: string): string => {
+  const name = /[a-z][a-z-]*/.exec(form)?.[0] ?? "";
+  return form.startsWith("-") ? name : name.replace(/-id$/, "");
+};
+
+/** Where a parameter is in the body or the query, and what it may be. */
+function fieldOf({ properties, ...all }: TObject, form: string) {
+  const name = nameOf(form).replaceAll("-", "_");
+  const field = FIELDS[name] ?? name;
+  const limits = (properties.limits as TObject | undefined)?.properties;
+  const inLimits = properties[field] === undefined && limits?.[field] !== undefined;
+  return {
+    path: inLimits ? ["limits", field] : [field],
+    schema: (inLimits ? limits[field] : properties[field]) as JsonSchema | undefined,
+    isRequired: (all.required as readonly string[] | undefined)?.includes(field) ?? false,
+  };
+}
+
+interface JsonSchema extends TSchema {
+  type?: string | string[];
+  format?: string;
+  minimum?: number;
+  maximum?: number;
+  enum?: string[];
+  items?: { enum?: string[] };
+}
+
+/** Commander takes null for a missing value. */
+const NULL = Symbol("null");
+
+function put(values: Record<string, unknown>, path: readonly string[], value: unknown): void {
+  if (value === undefined) return;
+  const [name = "", ...inner] = path;
+  const within = values[name] as Record<string, unknown> | undefined;
+  if (inner.length === 0) values[name] = value === NULL ? null : value;
+  else {
+    values[name] = { ...within };
+    put(values[name] as Record<string, unknown>, inner, value);
+  }
+}
+
+/** How a parameter is read; undefined for one that is taken as it is. */
+function parserOf(all: TObject, form: string): Parse | undefined {
+  const { schema } = fieldOf(all, form);
+  if (!schema) return undefined;
+  const types = [schema.type].flat();
+  const word = /\|(\w+)>/.exec(form)?.[1] ?? (types.includes("null") ? "" : undefined);
+  const parse = typeParser(schema, types);
+  if (word === undefined) return parse;
+  return orNull(word, parse);
+}
+
+/** @param word stands for null */
+export const orNull =
+  (word: string, parse: Parse = (text) => text): Parse =>
+  (text) =>
+    text === word ? NULL : parse(text);
+
+function typeParser(schema: JsonSchema, types: readonly unknown[]): Parse | undefined {
+  if (types.includes("integer")) return whole(schema.minimum ?? 0, schema.maximum ?? Number.MAX_SAFE_INTEGER);
+  if (types.includes("object")) return jsonObject;
+  if (types.includes("array")) return (text) => listed(text, schema.items?.enum);
+  return schema.format === "date-time" ? (text) => iso(futureMs(text)) : undefined;
+}
+
+function jsonObject(text: string): unknown {
+  try {
+    return text === "" ? undefined : JSON.parse(text);
+  } catch {
+    throw new InvalidArgumentError('It must be a JSON object such as \'{"plan":"gold"}\'.');
+  }
+}
+
+function listed(text: string, known: readonly string[] | undefined): string[] {
+  const words = text.split(",").map((word) => word.trim());
+  const unknown = known && words.find((word) => !known.includes(word));
+  if (unknown === undefined) return words;
+  throw new InvalidArgumentError(`There is no ${unknown}; there are ${known?.join(", ")}.`);
+}
+
+/** Whoever uses the command line may do everything. */
+const callOf = (params: ApiCall["params"], given: Partial<ApiCall>, flags: ActorFlags): ApiCall => {
+  const actor = actorOf(flags);
+  const nobody = { tokenId: undefined, root: undefined, accounts: undefined, expiresAtMs: undefined };
+  return {
+    params,
+    query: {},
+    body: {},
+    idempotencyKey: undefined,
+    ifRevisions: undefined,
+    grantee: { ...nobody, label: "", scopes: SCOPES, by: actor.by },
+    actor,
+    ...given,
+  };
+};
+
+/** The configuration and the archive of this machine, where an operation needs them. */
+const SETTINGS: Settings = {
+  tiers: () => requireConfig().tiers,
+  packages: () => requireConfig().packages,
+  bounds: () => ({}),
+  archive: undefined,
+  get lookUps() {
+    return archiveLookUps(optionalArchiveUrl());
+  },
+};
+
+async function runOperation<Result, Done>(
+  operation: Operation<Result>,
+  { work, show }: OperationCommand<Result, Done>,
+  given: ApiCall,
+  flags: Flags,
+): Promise<void> {
+  let call = given;
+  let result: Result | undefined;
+  const run = async (nodes: RedisNodes): Promise<Done> => {
+    if (call.params.key !== undefined) {
+      const { keyId, accountId } = await findKey(nodes, call.params.key);
+      call = { ...call, params: { account: accountId, key: keyId } };
+    }
+    const operate = async (): Promise<Result> => {
+      result = await operation.operate(nodes, call, SETTINGS);
+      return result;
+    };
+    return work ? work(operate, nodes, call) : ((await operate()) as unknown as Done);
+  };
+  const { result: done, confirmed } = await (operation.method === "GET"
+    ? withRedis(run).then((read) => ({ result: read, confirmed: undefined }))
+    : withRedisToWrite(run));
+  const answer = (): object => operation.answer(result!, call, SETTINGS).body;
+  const shown = show?.(done, call, answer);
+  const json = shown?.json ?? flat(answer());
+  print({ text: listing(json), ...shown, json, confirmed }, flags);
+}
+
+/** An object of the management API as the command line prints it: limits beside the rest, lists in one text, nothing that is not set. */
+export function flat(object: object): Record<string, unknown> {
+  const fields = Object.entries(object).flatMap(([name, value]): [string, unknown][] =>
+    name === "limits"
+      ? Object.entries(value as object)
+      : [[name, Array.isArray(value) ? value.join() : value]],
+  );
+  return Object.fromEntries(fields.filter(([, value]) => value !== null));
+}
+
+/**
+ * A page of a list as programs and people get it.
+ * @param columns cells by their headings
+ * @param gives headings of columns that give way on a narrow terminal
+ */
+export function pageOutput<Row extends object>(
+  name: string,
+  answer: object,
+  columns: Readonly<Record<string, (row: Row) => unknown>>,
+  gives: readonly string[],
+): CommandOutput {
+  const {
+    data,
+    next_cursor: next,
+    unread,
+  } = answer as { data: Row[]; next_cursor: string | null; unread?: Unread };
+  const rows = data.map((row) => Object.values(columns).map((cell) => cell(row)));
+  return {
+    json: { [name]: data.map(flat), next: next ?? undefined },
+    text: table(Object.keys(columns), rows, { gives }),
+    more: next ?? undefined,
+    unread,
+  };
+}
