@@ -19,7 +19,7 @@ local function checkpoints_before(entries, cut, prefix)
     end
     if previous ~= "" and not is_later(previous, cut) then
       checkpoints[#checkpoints + 1] = account_id
-      checkpoints[#checkpoints + 1] = redis.call("GET", prefix .. account_id) or ""
+      checkpoints[#checkpoints + 1] = call("GET", prefix .. account_id) or ""
     end
   end
   return checkpoints

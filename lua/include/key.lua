@@ -20,7 +20,7 @@ end
 -- `usable` is false once revoked or expired. The key's clock never runs backwards, so a step of the store's clock cannot
 -- reopen a window, a day or a month.
 local function read_key(name, now, tiers, ...)
-  local f = redis.call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
+  local f = call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
     "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", ...)
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))

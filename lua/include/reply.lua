@@ -37,5 +37,5 @@ local function reply(outcome, now, key, window, slots, ...)
   if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live, _, oldest = read_window(window, key.clock)
   if key.shared then read_shared_use(key.shared) end
-  return reply_with(outcome, now, key, live, oldest, redis.call("SCARD", slots), ...)
+  return reply_with(outcome, now, key, live, oldest, call("SCARD", slots), ...)
 end

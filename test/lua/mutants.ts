@@ -77,47 +77,31 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("one recent transaction more", "credits", "#entries < most", "#entries <= most"),
   mutant("only the last transaction", "credits", "last = entry[2][at + 1]", "last = nil"),
   // batch
+  mutant("an item's words begin one late", "batch", "now, tiers, struct", "now, tiers, '', struct"),
+  mutant("an item's words begin one early", "batch", "now, tiers, struct", "now, struct"),
   mutant(
-    "an item's ARGV begin one late",
+    "an item loses its last word",
     "batch",
     "  local ok, answer",
-    "  table.remove(args, 3)\n  local ok, answer",
-  ),
-  mutant(
-    "an item's ARGV begin one early",
-    "batch",
-    "  local ok, answer",
-    "  table.insert(args, 3, '')\n  local ok, answer",
-  ),
-  mutant(
-    "an item loses its last ARGV",
-    "batch",
-    "  local ok, answer",
-    "  table.remove(args)\n  local ok, answer",
-  ),
-  mutant(
-    "an item loses its last name",
-    "batch",
-    "  local ok, answer",
-    "  table.remove(keys)\n  local ok, answer",
+    "  WORDS = string.sub(WORDS, 2)\n  local ok, answer",
   ),
   mutant(
     "replies come in the wrong order",
     "batch",
-    "replies[#replies + 1] = answer",
-    "table.insert(replies, 1, answer)",
+    'replies[#replies + 1] = type(answer) == "table" and cjson.encode(answer) or answer',
+    'table.insert(replies, 1, type(answer) == "table" and cjson.encode(answer) or answer)',
   ),
   mutant(
-    "every item gets the names of the first",
+    "every item is the first",
     "batch",
-    "  local ok, answer",
-    "  KEYS.first = KEYS.first or keys\n  keys = KEYS.first\n  local ok, answer",
+    "struct.unpack(WORDS, items, place)",
+    "struct.unpack(WORDS, items, 1)",
   ),
   mutant(
     "an item is run twice",
     "batch",
     "  local ok, answer",
-    "  pcall(run, keys, args)\n  local ok, answer",
+    "  pcall(run, now, tiers, struct.unpack(WORDS, items, place))\n  local ok, answer",
   ),
   mutant("one item that fails ends the call", "batch", "pcall(run, ", "true, run("),
   mutant(
@@ -129,14 +113,14 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "one item that fails makes all fail",
     "batch",
-    "return cjson.encode(replies)",
-    "for _, one in ipairs(replies) do if one.err then return '[]' end end\nreturn cjson.encode(replies)",
+    'return "["',
+    `for _, one in ipairs(replies) do if string.find(one, '{"err', 1, true) == 1 then return '[]' end end\nreturn "["`,
   ),
   mutant(
     "an item that failed has no reply",
     "batch",
-    "replies[#replies + 1] = answer",
-    "if ok then replies[#replies + 1] = answer end",
+    "cjson.encode(answer) or answer\nend",
+    "cjson.encode(answer) or answer\n  if not ok then replies[#replies] = nil end\nend",
   ),
   // admit
   mutant("limit plus one", "admit", "if live >= key.rate_limit", "if live > key.rate_limit"),
@@ -169,16 +153,16 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "the status is looked at before a repeat",
     "admit",
-    'local earlier = redis.call("HGET", request, "state")',
-    'local earlier = not redis.call("HGET", KEYS[2], "status") and redis.call("HGET", request, "state")',
+    'local earlier = call("HGET", request, "state")',
+    'local earlier = not call("HGET", account, "status") and call("HGET", request, "state")',
   ),
   mutant("a closed account asks on", "inspect", 'if status == "closed" then', "if false then"),
   mutant("a suspended account cannot ask", "inspect", 'if status == "closed" then', 'if status ~= "" then'),
   mutant(
     "a suspended account is told as active",
     "inspect",
-    "KEYS[3], status) end\n\nlocal task",
-    'KEYS[3], "") end\n\nlocal task',
+    "slots, status) end\n\nlocal task",
+    'slots, "") end\n\nlocal task',
   ),
   mutant("a closed account reads its credits", "credits", 'if status == "closed" then', "if false then"),
   mutant("a suspended account cannot read its credits", "credits", 'status == "closed"', 'status ~= ""'),
@@ -247,12 +231,12 @@ export const MUTANTS: readonly Mutant[] = [
     'if outcome == "late" then add_spent',
     "if true then add_spent",
   ),
-  mutant("a forgotten one takes no room", "bind", "tonumber(record[5] or ARGV[16])", "tonumber(record[5])"),
+  mutant("a forgotten one takes no room", "bind", "tonumber(record[5] or admission)", "tonumber(record[5])"),
   mutant("a late one is of the month of its BIND", "bind", "admitted_at, price", "now, price"),
   without(
     "a key's clock stays behind its month",
     "include/spent",
-    '    redis.call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))\n',
+    '    call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))\n',
   ),
   mutant("another month gets the room", "include/spent", "if month == spent.month then", "if true then"),
   mutant(
@@ -300,11 +284,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("an account's day does not count", "admit", "int(shared.day_count + 1)", "int(shared.day_count)"),
   mutant("an account's clock is not kept", "admit", '"clock_ms", int(shared.clock), ', ""),
-  without(
-    "no entry in the account's window",
-    "admit",
-    '  redis.call("LPUSH", shared.window, int(shared.clock))\n',
-  ),
+  without("no entry in the account's window", "admit", '  call("LPUSH", shared.window, int(shared.clock))\n'),
   mutant(
     "the newest entry of an account is trimmed",
     "admit",
@@ -317,11 +297,11 @@ export const MUTANTS: readonly Mutant[] = [
     "shared.window, 0, shared.live)",
     "shared.window, 0, shared.live - 1)",
   ),
-  without("no slot of the account", "admit", '  redis.call("SADD", shared.slots, request_id)\n'),
+  without("no slot of the account", "admit", '  call("SADD", shared.slots, request_id)\n'),
   without(
     "nobody knows what an account counted",
     "admit",
-    '  redis.call("HSET", request, "account_at", shared_mark(shared))\n',
+    '  call("HSET", request, "account_at", shared_mark(shared))\n',
   ),
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
@@ -361,7 +341,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "headers of a poll without the account",
     "inspect",
-    "key.shared = account[2] and read_shared(KEYS[4], account[2], now)\n",
+    "key.shared = account[2] and read_shared(account_name, account[2], now)\n",
   ),
   mutant(
     "credits show the key's day alone",
@@ -377,15 +357,11 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("headers of credits without the account", "credits", "key.shared = shared\n"),
   without("headers after a VOID without the account", "void", "if key then key.shared = shared end\n"),
-  without(
-    "the account's slot stays",
-    "void",
-    'if shared then redis.call("SREM", shared.slots, request_id) end\n',
-  ),
+  without("the account's slot stays", "void", 'if shared then call("SREM", shared.slots, request_id) end\n'),
   without(
     "unsent stays in the account's window",
     "void",
-    '  if account_at then redis.call("LREM", shared.window, 1, account_at) end\n',
+    '  if account_at then call("LREM", shared.window, 1, account_at) end\n',
   ),
   mutant(
     "all equal entries leave the account's window",
@@ -396,20 +372,20 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "unsent after due stays in the account's window",
     "void",
-    "    forget_admission(record[3], account_at)\n    redis",
-    "    forget_admission(record[3])\n    redis",
+    "    forget_admission(record[3], account_at)\n    call",
+    "    forget_admission(record[3])\n    call",
   ),
-  mutant("the account's day stays", "void", 'redis.call("HINCRBY", account, "day_count", -1)', "local _ = 0"),
+  mutant("the account's day stays", "void", 'call("HINCRBY", account, "day_count", -1)', "local _ = 0"),
   mutant("another day of the account gets the count", "void", "account_day == shared.stored_day and ", ""),
   without(
     "a late one without a slot of its account",
     "bind",
-    '  if shared then redis.call("SADD", shared.slots, request_id) end\n',
+    '  if shared then call("SADD", shared.slots, request_id) end\n',
   ),
   mutant(
     "a late one is not counted in its account's day",
     "bind",
-    'redis.call("HINCRBY", account, "day_count", 1)',
+    'call("HINCRBY", account, "day_count", 1)',
     "local _ = 0",
   ),
   mutant(
@@ -421,7 +397,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "an ended task keeps its account's slot",
     "observe",
-    'if shared then redis.call("SREM", shared.slots, request_id) end\n',
+    'if shared then call("SREM", shared.slots, request_id) end\n',
   ),
   without("headers after an OBSERVE without the account", "observe", "if key then key.shared = shared end\n"),
   mutant("limits are not marked", "include/mark", "if has_limits and not f[4] then", "if false then"),
@@ -455,19 +431,10 @@ export const MUTANTS: readonly Mutant[] = [
     'tag .. ":account-window:" .. id, ',
     "",
   ),
-  without(
-    "open tasks do not count when limits are set",
-    "gather",
-    '    redis.call("SADD", KEYS[2], request_id)\n',
-  ),
-  mutant(
-    "slots are gathered without limits",
-    "gather",
-    'redis.call("HEXISTS", KEYS[1], "limited") == 0',
-    "false",
-  ),
-  mutant("not_after is not looked at", "admit", "now > tonumber(ARGV[7])", "false"),
-  mutant("stale one ms early", "admit", "now > tonumber(ARGV[7])", "now >= tonumber(ARGV[7])"),
+  without("open tasks do not count when limits are set", "gather", '    call("SADD", slots, request_id)\n'),
+  mutant("slots are gathered without limits", "gather", 'call("HEXISTS", account, "limited") == 0', "false"),
+  mutant("not_after is not looked at", "admit", "now > tonumber(not_after)", "false"),
+  mutant("stale one ms early", "admit", "now > tonumber(not_after)", "now >= tonumber(not_after)"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
   without(
     "a revoked key is admitted",
@@ -481,13 +448,13 @@ export const MUTANTS: readonly Mutant[] = [
     'if not key or not key.usable then return reply("unknown_key", now) end',
   ),
   mutant("the tombstone is overlooked", "admit", 'earlier == "void" and "void" or "admitted"', '"admitted"'),
-  mutant("any body answers to an Idempotency-Key", "admit", "first[2] ~= ARGV[9]", "false"),
+  mutant("any body answers to an Idempotency-Key", "admit", "first[2] ~= fingerprint", "false"),
   mutant("a bound request still in progress", "admit", "if first[3] then", "if false then"),
   mutant(
     "limits before the Idempotency-Key",
     "admit",
-    "if KEYS[7] then\n  local first",
-    "if KEYS[7] and read_window(window, key.clock) < key.rate_limit then\n  local first",
+    "if idempotency then\n  local first",
+    "if idempotency and read_window(window, key.clock) < key.rate_limit then\n  local first",
   ),
   mutant(
     "retry by the oldest entry",
@@ -504,7 +471,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("the day does not count", "admit", "int(key.day_count + 1)", "int(key.day_count)"),
   mutant("the clock is not kept", "admit", '"clock_ms", clock, ', ""),
-  without("no window entry", "admit", 'redis.call("LPUSH", window, clock)\n'),
+  without("no window entry", "admit", 'call("LPUSH", window, clock)\n'),
   mutant("the newest entry is trimmed", "admit", 'LTRIM", window, 0, live)', 'LTRIM", window, 1, live)'),
   mutant("one live entry is trimmed", "admit", 'LTRIM", window, 0, live)', 'LTRIM", window, 0, live - 1)'),
   mutant(
@@ -513,7 +480,7 @@ export const MUTANTS: readonly Mutant[] = [
     "if live < length then",
     "if live > 0 and live < length then",
   ),
-  without("no slot", "admit", 'redis.call("SADD", slots, request_id)\n'),
+  without("no slot", "admit", 'call("SADD", slots, request_id)\n'),
   mutant("no hold", "admit", "int(held + price)", "int(held)"),
   mutant("other holds are forgotten", "admit", "int(held + price)", "int(price)"),
   mutant("requests are not counted", "admit", "tonumber(money[3] or 0) + 1", "tonumber(money[3] or 0)"),
@@ -522,7 +489,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("active without the new one", "admit", "active + 1, noted)", "active, noted)"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
-  without("the sweeper never hears of it", "admit", 'redis.call("ZADD", KEYS[6], due_at, request_id)\n'),
+  without("the sweeper never hears of it", "admit", 'call("ZADD", holds, due_at, request_id)\n'),
   mutant(
     "a limit in shadow mode refuses",
     "admit",
@@ -533,12 +500,12 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("shadow mode goes unnoted", "admit", "active + 1, noted)", "active + 1)"),
   mutant("the last shadow alone is noted", "admit", '(noted or "") .. letter', "letter"),
   mutant("the day's shadow is the window's", "admit", 'refuses("d")', 'refuses("r")'),
-  without("an Idempotency-Key expires while it is held", "admit", '  redis.call("PERSIST", KEYS[7])\n'),
+  without("an Idempotency-Key expires while it is held", "admit", '  call("PERSIST", idempotency)\n'),
   mutant(
     "slots before the window",
     "admit",
     "local live, length",
-    'if redis.call("SCARD", slots) >= key.max_concurrent then return reply("concurrency_limited", now, key, window, slots) end\nlocal live, length',
+    'if call("SCARD", slots) >= key.max_concurrent then return reply("concurrency_limited", now, key, window, slots) end\nlocal live, length',
   ),
   // bind
   mutant(
@@ -567,7 +534,7 @@ export const MUTANTS: readonly Mutant[] = [
     'if state == "bound" or state == "finished"',
     'if state == "bound"',
   ),
-  mutant("the price is not what admission fixed", "bind", "record[3] or ARGV[5]", "ARGV[5]"),
+  mutant("the price is not what admission fixed", "bind", "record[3] or price_text", "price_text"),
   mutant("late is charged without cover", "bind", "= covered and not is_others", "= not is_others"),
   mutant("late is never charged", "bind", "= covered and not is_others", "= false"),
   mutant(
@@ -580,14 +547,10 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "an Idempotency-Key for ever",
     "bind",
-    '  redis.call("PEXPIRE", KEYS[11], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))\n',
+    '  call("PEXPIRE", idempotency, int(math.max(tonumber(idempotency_ms), tonumber(first[2] or 0) - now)))\n',
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
-  without(
-    "a late one is not counted in its day",
-    "bind",
-    '    redis.call("HINCRBY", KEYS[9], "day_count", 1)\n',
-  ),
+  without("a late one is not counted in its day", "bind", '    call("HINCRBY", key_name, "day_count", 1)\n'),
   mutant("a late one is counted in another day", "bind", "tonumber(counted[1]) == day then", "true then"),
   mutant(
     "a charged Idempotency-Key is forgotten before the first can be bound",
@@ -612,48 +575,48 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("held is spent by a late one", "bind", " - tonumber(money[2] or 0) >= price", " >= price"),
   mutant("the hold stays", "bind", 'state == "held" and -price or 0', "0"),
   mutant("a late one releases a hold", "bind", 'state == "held" and -price or 0', "-price"),
-  mutant("total used stays", "bind", "or 0, price, ARGV[6]", "or 0, 0, ARGV[6]"),
-  without("uncollected is forgotten", "bind", '    redis.call("HSET", request, "uncollected", "1")\n'),
+  mutant("total used stays", "bind", "or 0, price, endpoint", "or 0, 0, endpoint"),
+  without("uncollected is forgotten", "bind", '    call("HSET", request, "uncollected", "1")\n'),
   mutant(
     "uncollected is told as charged the next time",
     "bind",
     'record[6] and "uncollected" or "bound"',
     '"bound"',
   ),
-  without("a late one without a slot", "bind", '  redis.call("SADD", slots, request_id)\n'),
-  without("a late one stays among the ended", "bind", '  redis.call("ZREM", KEYS[7], request_id)\n'),
-  without("a tombstone's expiry stays", "bind", '  redis.call("PERSIST", request)\n'),
-  without("the bound stays among the holds", "bind", '  redis.call("ZREM", KEYS[8], request_id)\n'),
-  without("nobody polls the task", "bind", 'redis.call("ZADD", KEYS[4], due_at, request_id)\n'),
-  mutant(
-    "the task id is not taken",
-    "bind",
-    'redis.call("SET", task, text, "NX", "GET")',
-    'redis.call("GET", task)',
-  ),
+  without("a late one without a slot", "bind", '  call("SADD", slots, request_id)\n'),
+  without("a late one stays among the ended", "bind", '  call("ZREM", done, request_id)\n'),
+  without("a tombstone's expiry stays", "bind", '  call("PERSIST", request)\n'),
+  without("the bound stays among the holds", "bind", '  call("ZREM", holds, request_id)\n'),
+  without("nobody polls the task", "bind", 'call("ZADD", polls, due_at, request_id)\n'),
+  mutant("the task id is not taken", "bind", 'call("SET", task, text, "NX", "GET")', 'call("GET", task)'),
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
-    "if KEYS[11] and not is_others then",
-    "if KEYS[11] then",
+    "if idempotency and not is_others then",
+    "if idempotency then",
   ),
   mutant(
     "what COLLECT has deleted is charged again",
     "bind",
-    "collected_until and tonumber(ARGV[16])",
-    "false and tonumber(ARGV[16])",
+    "collected_until and tonumber(admission)",
+    "false and tonumber(admission)",
   ),
   mutant(
     "one of the very time of the latest that was deleted is charged again",
     "bind",
-    "tonumber(ARGV[16]) <= tonumber(collected_until)",
-    "tonumber(ARGV[16]) < tonumber(collected_until)",
+    "tonumber(admission) <= tonumber(collected_until)",
+    "tonumber(admission) < tonumber(collected_until)",
   ),
-  mutant("a request that is there is taken for deleted", "bind", "if not state and ARGV[16]", "if ARGV[16]"),
+  mutant(
+    "a request that is there is taken for deleted",
+    "bind",
+    "if not state and admission",
+    "if admission",
+  ),
   without(
     "a charge without an admission is deleted without a trace",
     "bind",
-    '  if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end\n',
+    '  if admission ~= "" then call("HSETNX", request, "due_at", admission) end\n',
   ),
   // void
   mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
@@ -663,16 +626,16 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "the hold stays in the balance",
     "void",
-    'redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))\n',
+    'call("HINCRBY", account, "held", int(-tonumber(record[2])))\n',
   ),
-  without("the slot stays", "void", 'redis.call("SREM", slots, request_id)\n'),
+  without("the slot stays", "void", 'call("SREM", slots, request_id)\n'),
   mutant(
     "no tombstone",
     "void",
-    'if reason == "unsent" then\n    redis.call("HSET"',
-    'if false then\n    redis.call("HSET"',
+    'if reason == "unsent" then\n    call("HSET"',
+    'if false then\n    call("HSET"',
   ),
-  without("a tombstone for ever", "void", '    redis.call("PEXPIRE", request, ARGV[5])\n'),
+  without("a tombstone for ever", "void", '    call("PEXPIRE", request, tombstone_ms)\n'),
   mutant("another day gets the count", "void", "same_day and ", ""),
   mutant("the day's count stays", "void", "tonumber(counted[2]) > 0 then", "false then"),
   mutant(
@@ -695,7 +658,7 @@ export const MUTANTS: readonly Mutant[] = [
     '"LREM", window, 1, admitted_at',
     '"LREM", window, 0, admitted_at',
   ),
-  without("the Idempotency-Key stays taken", "void", '    redis.call("DEL", KEYS[8])\n'),
+  without("the Idempotency-Key stays taken", "void", '    call("DEL", idempotency)\n'),
   mutant("a hold that ended by itself is as good as refused", "void", 'reason == "due" or reason', "reason"),
   mutant("a hold that was released is as good as refused", "void", ' or reason == "released"', ""),
   mutant("a refused retry forgets the first", "void", "tonumber(first[2] or 0), is_unknown", "0, is_unknown"),
@@ -703,30 +666,26 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "the record of a free Idempotency-Key for ever",
     "void",
-    '    redis.call("PEXPIRE", KEYS[8], int(void_until - now))\n',
+    '    call("PEXPIRE", idempotency, int(void_until - now))\n',
   ),
   mutant("each void request has a record of its own", "void", "first[3] or request_id", "request_id"),
   without(
     "a record that VOID has left looks like any other",
     "void",
-    '      redis.call("HSET", KEYS[8], "first_void_id", first_void_id)\n',
+    '      call("HSET", idempotency, "first_void_id", first_void_id)\n',
   ),
   without(
     "a request forgets which record VOID has left",
     "void",
-    '      redis.call("HSET", request, "first_void_id", first_void_id)\n',
+    '      call("HSET", request, "first_void_id", first_void_id)\n',
   ),
   // unclear
   mutant("a bound request's outcome is unknown", "unclear", 'if record[1] ~= "held"', "if not record[1]"),
-  without(
-    "an unknown outcome is not counted",
-    "unclear",
-    'redis.call("ZADD", KEYS[3], record[2], ARGV[2])\n',
-  ),
+  without("an unknown outcome is not counted", "unclear", 'call("ZADD", unknown, record[2], request_id)\n'),
   without(
     "a request does not know that its outcome is unknown",
     "unclear",
-    'redis.call("HSET", KEYS[1], "unknown", ARGV[3])\n',
+    'call("HSET", request, "unknown", answered)\n',
   ),
   mutant("one unknown outcome too many", "include/unknown", "if count < limit", "if count <= limit"),
   mutant("blocked until the last is due", "include/unknown", "count - limit, count - limit", "-1, -1"),
@@ -734,7 +693,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "blocked until the due time though one has ended",
     "include/unknown",
-    '    redis.call("HDEL", account, "blocked_until", "unknown_limit")\n',
+    '    call("HDEL", account, "blocked_until", "unknown_limit")\n',
   ),
   without(
     "an ended hold stays unknown",
@@ -776,31 +735,22 @@ export const MUTANTS: readonly Mutant[] = [
     "if false",
   ),
   mutant("the mark is lost at the end", "observe", '(kept.is_disputed and "!" or "")', '""'),
-  mutant("refunded though it is off", "observe", ' and ARGV[7] == "1"', ""),
+  mutant("refunded though it is off", "observe", ' and refunds_failed == "1"', ""),
   mutant("uncollected is refunded", "include/refund", "record.uncollected or price == 0", "price == 0"),
   mutant("a refund of one credit less", "include/refund", "tonumber(record.price)", "record.price - 1"),
-  mutant("completed is refunded", "observe", 'if status == "failed" and ARGV', "if ARGV"),
+  mutant("completed is refunded", "observe", 'if status == "failed" and refunds_failed', "if refunds_failed"),
   mutant("total used stays after a refund", "include/refund", "price, 0, -price,", "price, 0, 0,"),
-  without("the slot stays after the end", "observe", 'redis.call("SREM", KEYS[4], request_id)\n'),
-  mutant(
-    "polled after the end",
-    "observe",
-    'ZREM", KEYS[5], request_id)\nreturn',
-    'ZREM", KEYS[5], "")\nreturn',
-  ),
+  without("the slot stays after the end", "observe", 'call("SREM", slots, request_id)\n'),
+  mutant("polled after the end", "observe", 'ZREM", polls, request_id)\nreturn', 'ZREM", polls, "")\nreturn'),
   mutant(
     "gone after one 404 too few",
     "observe",
-    "count < tonumber(ARGV[9])",
-    "count + 1 < tonumber(ARGV[9])",
+    "count < tonumber(gone_max)",
+    "count + 1 < tonumber(gone_max)",
   ),
-  mutant("gone at once", "observe", " or now - since < tonumber(ARGV[10])", ""),
+  mutant("gone at once", "observe", " or now - since < tonumber(gone_ms)", ""),
   mutant("gone one ms late", "observe", "now - since < tonumber", "now - since <= tonumber"),
-  without(
-    "a good answer does not reset",
-    "observe",
-    '  redis.call("HDEL", request, "gone_count", "gone_since")\n',
-  ),
+  without("a good answer does not reset", "observe", '  call("HDEL", request, "gone_count", "gone_since")\n'),
   without("another's answer is told", "observe", '  kept.status, kept.data = "", ""\n'),
   mutant("expired does not end it", "observe", 'status == "expired" or status', "status"),
   // adjust, refund
@@ -828,7 +778,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a refund is known by the request's record alone",
     "include/refund",
-    'recorded or redis.call("HEXISTS", refunds, request_id) == 1',
+    'recorded or call("HEXISTS", refunds, request_id) == 1',
     "recorded",
   ),
   mutant("a failed task is refunded by hand, too", "refund", "request_id, record[8])", "request_id)"),
@@ -843,8 +793,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "fresh at the bound",
     "inspect",
-    "now - observed_at < tonumber(ARGV[3])",
-    "now - observed_at <= tonumber(ARGV[3])",
+    "now - observed_at < tonumber(fresh_ms)",
+    "now - observed_at <= tonumber(fresh_ms)",
   ),
   mutant("fresh from the future", "inspect", " and observed_at <= now", ""),
   mutant("a revoked key inspects", "inspect", "not key or not key.usable", "not key"),
@@ -854,11 +804,11 @@ export const MUTANTS: readonly Mutant[] = [
     "tonumber(account[1] or 0) - tonumber(account[2] or 0)",
     "tonumber(account[1] or 0)",
   ),
-  without("one reference credits twice", "recharge", 'redis.call("HSET", KEYS[3], ARGV[4], ARGV[3])\n'),
+  without("one reference credits twice", "recharge", 'call("HSET", references, reference, amount_text)\n'),
   mutant(
     "another amount is a duplicate",
     "recharge",
-    'earlier == ARGV[3] and "duplicate" or "mismatch"',
+    'earlier == amount_text and "duplicate" or "mismatch"',
     '"duplicate"',
   ),
   mutant("no bound on the balance", "recharge", "+ amount > 2 ^ 53 - 1", "+ amount > 2 ^ 60"),
@@ -868,11 +818,11 @@ export const MUTANTS: readonly Mutant[] = [
     " + tonumber(money[3] or 0) + amount",
     " + amount",
   ),
-  mutant("claimed without a lease", "lease", "int(now + tonumber(ARGV[3]))", "int(now)"),
+  mutant("claimed without a lease", "lease", "int(now + tonumber(lease_ms))", "int(now)"),
   mutant("claims what is not due", "lease", '"-inf", int(now)', '"-inf", "+inf"'),
   mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
-  mutant("claims one too many", "lease", "0, tonumber(ARGV[2])", "0, tonumber(ARGV[2]) + 1"),
-  mutant("kept for the collector's retention", "collect", "record[4] or ARGV[3]", "ARGV[3]"),
+  mutant("claims one too many", "lease", "0, tonumber(requests_max)", "0, tonumber(requests_max) + 1"),
+  mutant("kept for the collector's retention", "collect", "record[4] or restored_ms", "restored_ms"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
   mutant(
     "an ended request is found at once",
@@ -880,21 +830,21 @@ export const MUTANTS: readonly Mutant[] = [
     "now + tonumber(retention_ms or 0)",
     "now",
   ),
-  mutant("the retention is not fixed", "admit", ', "retention_ms", ARGV[11])', ")"),
+  mutant("the retention is not fixed", "admit", ', "retention_ms", retention_ms)', ")"),
   mutant("a forgotten request gets no retention", "bind", "if not record[4] then", "if false then"),
   mutant("another's maximum age is answered", "inspect", 'fixed[1] or ""', '"1"'),
   mutant(
     "the maximum age is not fixed",
     "bind",
-    "local max_age_ms, upstream = ARGV[13]",
-    'local max_age_ms, upstream = ""',
+    '"max_age_ms", max_age_ms,\n',
+    '"max_age_ms", "",\n',
   ),
-  mutant("the upstream is not kept", "bind", "ARGV[13], ARGV[14]", 'ARGV[13], ""'),
-  without("collected, but still listed", "collect", 'redis.call("ZREM", KEYS[2], ARGV[2])\n'),
+  mutant("the upstream is not kept", "bind", '"upstream", upstream)\n  call("ZREM"', '"upstream", "")\n  call("ZREM"'),
+  without("collected, but still listed", "collect", 'call("ZREM", done, request_id)\n'),
   without(
     "a record is deleted without a trace",
     "collect",
-    '    redis.call("HSET", account, "collected_until", due_at)\n',
+    '    call("HSET", account, "collected_until", due_at)\n',
   ),
   mutant(
     "what is deleted last counts, not what was admitted last",
@@ -902,18 +852,18 @@ export const MUTANTS: readonly Mutant[] = [
     " and tonumber(due_at) > tonumber(collected_until or 0) then",
     " then",
   ),
-  without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
-  without("the claim stays", "collect", ' redis.call("DEL", KEYS[4])'),
-  mutant("no claim is taken", "bind", 'KEYS[10] ~= "" and', "false and"),
+  without("the task stays", "collect", 'call("DEL", task_name) '),
+  without("the claim stays", "collect", ' call("DEL", claim)'),
+  mutant("no claim is taken", "bind", "claim and", "false and"),
   mutant("another's claim is taken for its own", "include/claim", "read_owner(found) == request_id", "true"),
   without("a task id of another partition goes unmarked", "bind", "  dispute(others, account_id)\n"),
-  without("a refused task id is bound in its partition", "bind", '  redis.call("DEL", task)\n'),
+  without("a refused task id is bound in its partition", "bind", '  call("DEL", task)\n'),
 ];
 
 /** Mistakes in what the ledger check reads, which the model does not play; the check itself must find a sound ledger wrong. */
 export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
-  mutant("counts the account's fields", "snapshot", '"HLEN", KEYS[2]', '"HLEN", KEYS[1]'),
-  mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
+  mutant("counts the account's fields", "snapshot", '"HLEN", references', '"HLEN", account'),
+  mutant("counts one reference too few", "snapshot", '"HLEN", references)', '"HLEN", references) - 1'),
 ];
 
 /** The check misses what is wrong in a slice, or reads an account whole. */
@@ -936,7 +886,12 @@ export const SLICE_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in adding open slots to those of an account, which only keys with many of them show. */
 export const GATHER_MUTANTS: readonly Mutant[] = [
-  mutant("each page of a key is its first", "gather", "ARGV[2] .. key_id, cursor", 'ARGV[2] .. key_id, "0"'),
+  mutant(
+    "each page of a key is its first",
+    "gather",
+    "slots_prefix .. key_id, cursor",
+    'slots_prefix .. key_id, "0"',
+  ),
   without("a key ends with its first page", "gather", '  if cursor ~= "0" then break end\n'),
   mutant("a key's slots are gathered whole", "gather", '"COUNT", left)', '"COUNT", 1000000)'),
   mutant("each key may have as many slots", "gather", "left - #page[2]", "left"),
@@ -946,28 +901,28 @@ export const GATHER_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in adding up holds, which the ledger check needs only of large accounts. */
 export const HOLDING_MUTANTS: readonly Mutant[] = [
-  mutant("a partition with any number of holds is read", "holding", "> tonumber(ARGV[3])", "> 1e9"),
+  mutant("a partition with any number of holds is read", "holding", "> tonumber(holds_max)", "> 1e9"),
   mutant(
     "the last hold that may be read is one too many",
     "holding",
-    "> tonumber(ARGV[3])",
-    ">= tonumber(ARGV[3])",
+    "> tonumber(holds_max)",
+    ">= tonumber(holds_max)",
   ),
-  mutant("another account's hold counts", "holding", "record[1] == ARGV[2] and", ""),
+  mutant("another account's hold counts", "holding", "record[1] == account_id and", ""),
   mutant("what is bound counts", "holding", 'record[2] == "held"', "true"),
   mutant("what has no slot counts", "holding", "id) == 1 then", "id) >= 0 then"),
   mutant("each hold counts once", "holding", "credits + tonumber(record[3] or 0)", "credits + 1"),
   mutant(
     "the account holds what its holds add up to",
     "holding",
-    'redis.call("HGET", KEYS[1], "held") or "0"',
+    'call("HGET", account, "held") or "0"',
     "int(credits)",
   ),
 ];
 
 /** Mistakes that only a store with an archive shows. */
 export const ARCHIVE_MUTANTS: readonly Mutant[] = [
-  mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. ARGV[2])', ""),
+  mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. key_id)', ""),
   mutant("a new account is not noted", "issue", 'note_changed(key, "account " .. account_id)', ""),
   mutant("a changed key is not noted", "change", 'note_changed(key, "key " .. key_id)', ""),
   mutant(
@@ -980,10 +935,10 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant(
     "a change after the read is lost",
     "archived",
-    'if redis.call("HGET", changed, items[at]) == items[at + 1] then',
+    'if call("HGET", changed, items[at]) == items[at + 1] then',
     "do",
   ),
-  mutant("changes stay noted", "archived", 'redis.call("HDEL", changed, items[at])', ""),
+  mutant("changes stay noted", "archived", 'call("HDEL", changed, items[at])', ""),
   mutant(
     "the first change stays noted",
     "archived",
@@ -999,7 +954,7 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant(
     "a request is marked that has moved on",
     "archived",
-    'if redis.call("HGET", request, "state") == state then',
+    'if call("HGET", request, "state") == state then',
     "do",
   ),
   mutant(
@@ -1011,25 +966,25 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant(
     "a batch is noted over one that its copier has not seen",
     "archived",
-    '(noted[3] or "0") ~= ARGV[7]',
+    '(noted[3] or "0") ~= earlier_batch',
     "false",
   ),
   mutant(
     "an entry is noted over one that its copier has not seen",
     "archived",
-    '(noted[2] or "") ~= ARGV[6]',
+    '(noted[2] or "") ~= earlier_newest',
     "false",
   ),
   mutant(
     "a batch is noted that was not announced",
     "archived",
-    'noted[4] ~= ARGV[5] .. " after " .. ARGV[7]',
+    'noted[4] ~= batch .. " after " .. earlier_batch',
     "not noted[4]",
   ),
   mutant("the first batch is never noted", "archived", '(noted[3] or "0")', '(noted[3] or "")'),
-  mutant("the batch is not noted", "archived", '"batch", ARGV[5]', '"batch", ARGV[7]'),
-  mutant("the newest entry is not noted", "archived", '"newest", ARGV[4]', '"newest", "0-0"'),
-  mutant("what was looked at is not noted", "archived", '"looked_until", ARGV[8]', '"looked_until", 0'),
+  mutant("the batch is not noted", "archived", '"batch", batch', '"batch", earlier_batch'),
+  mutant("the newest entry is not noted", "archived", '"newest", newest', '"newest", "0-0"'),
+  mutant("what was looked at is not noted", "archived", '"looked_until", looked_until', '"looked_until", 0'),
   mutant(
     "a request is collected before the archive has it",
     "collect",
@@ -1076,55 +1031,65 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
   mutant(
     "the hold is given back before the slot",
     "void",
-    'redis.call("SREM", slots, request_id)\n',
-    'redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))\n' +
-      'redis.call("SREM", slots, request_id)\n' +
-      'redis.call("HINCRBY", account, "held", int(tonumber(record[2])))\n',
+    'call("SREM", slots, request_id)\n',
+    'call("HINCRBY", account, "held", int(-tonumber(record[2])))\n' +
+      'call("SREM", slots, request_id)\n' +
+      'call("HINCRBY", account, "held", int(tonumber(record[2])))\n',
   ),
   mutant(
     "the sweeper forgets the hold before it is void",
     "void",
-    'redis.call("SREM", slots, request_id)\n',
-    'redis.call("ZREM", KEYS[6], request_id)\nredis.call("SREM", slots, request_id)\n',
+    'call("SREM", slots, request_id)\n',
+    'call("ZREM", holds, request_id)\ncall("SREM", slots, request_id)\n',
   ),
   mutant(
     "the request is finished before the refund",
     "observe",
-    'redis.call("SREM", KEYS[4], request_id)\n',
-    'redis.call("HSET", request, "state", "finished")\nredis.call("SREM", KEYS[4], request_id)\n',
+    'call("SREM", slots, request_id)\n',
+    'call("HSET", request, "state", "finished")\ncall("SREM", slots, request_id)\n',
   ),
   mutant(
     "a 404 is counted before the next poll is due",
     "observe",
     "  local since = tonumber(record[7] or now)\n",
-    '  local since = tonumber(record[7] or now)\n  redis.call("HSET", request, "gone_count", int(count))\n',
+    '  local since = tonumber(record[7] or now)\n  call("HSET", request, "gone_count", int(count))\n',
   ),
 ];
 
 /** Mistakes that only a ledger shows that is trimmed. */
 export const TRIM_MUTANTS: readonly Mutant[] = [
-  mutant("of another entry the account does not matter", "trim", "found.account_id ~= ARGV[3] or ", ""),
-  mutant("of another entry the balance does not matter", "trim", "found.balance_after ~= ARGV[4] or", ""),
+  mutant(
+    "of another entry the account does not matter",
+    "trim",
+    "found.account_id ~= newest_account or ",
+    "",
+  ),
+  mutant(
+    "of another entry the balance does not matter",
+    "trim",
+    "found.balance_after ~= newest_balance or",
+    "",
+  ),
   mutant(
     "of another entry the request does not matter",
     "trim",
-    '(found.request_id or "") ~= ARGV[5]',
+    '(found.request_id or "") ~= newest_request',
     "false",
   ),
   mutant(
     "of another entry the reference does not matter",
     "trim",
-    '(found.reference or "") ~= ARGV[6]',
+    '(found.reference or "") ~= newest_reference',
     "false",
   ),
-  mutant("the newest archived entry leaves, too", "trim", '"(" .. ARGV[2], "COUNT"', 'ARGV[2], "COUNT"'),
-  mutant("what is not archived leaves", "trim", '"-", "(" .. ARGV[2]', '"-", "+"'),
-  mutant("one entry too young leaves", "trim", "tonumber(entry.at) > now - tonumber(ARGV[7])", "false"),
+  mutant("the newest archived entry leaves, too", "trim", '"(" .. newest_id, "COUNT"', 'newest_id, "COUNT"'),
+  mutant("what is not archived leaves", "trim", '"-", "(" .. newest_id', '"-", "+"'),
+  mutant("one entry too young leaves", "trim", "tonumber(entry.at) > now - tonumber(kept_ms)", "false"),
   mutant(
     "an entry of exactly that age stays",
     "trim",
-    "> now - tonumber(ARGV[7])",
-    ">= now - tonumber(ARGV[7])",
+    "> now - tonumber(kept_ms)",
+    ">= now - tonumber(kept_ms)",
   ),
   mutant("the charge of an open task leaves", "trim", 'if state == "bound" then break end', ""),
   mutant("the charge of a finished task stays", "trim", 'if state == "bound"', "if state"),
@@ -1139,47 +1104,51 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
   ),
   mutant("the cut stays one entry behind", "trim", 'ledger, "(" .. cut, "+"', 'ledger, cut, "+"'),
   mutant("about so many entries leave", "trim", '"MINID", "="', '"MINID", "~"'),
-  without("the checkpoint is not written", "trim", "write_checkpoint(ARGV[10] .. account_id, checkpoint)"),
+  without(
+    "the checkpoint is not written",
+    "trim",
+    "write_checkpoint(checkpoints_prefix .. account_id, checkpoint)",
+  ),
   mutant(
     "a checkpoint begins anew with each slice",
     "trim",
-    "or read_checkpoint(ARGV[10] .. account_id)",
-    'or read_checkpoint(ARGV[10] .. "")',
+    "or read_checkpoint(checkpoints_prefix .. account_id)",
+    'or read_checkpoint(checkpoints_prefix .. "")',
   ),
   without(
     "nothing says where the ledger begins",
     "trim",
-    'redis.call("HSET", KEYS[2], "last_entry", cut, "at", int(cut_at))',
+    'call("HSET", trimmed, "last_entry", cut, "at", int(cut_at))',
   ),
   mutant("the cut is said to be younger", "trim", "id, math.max(cut_at, tonumber(entry.at))", "id, now"),
-  without("what has left is not counted", "trim", 'redis.call("HINCRBY", KEYS[2], "entries", removed)'),
+  without("what has left is not counted", "trim", 'call("HINCRBY", trimmed, "entries", removed)'),
   without(
     "a request does not say that its charge has left",
     "trim",
-    'redis.call("HSET", request, "trimmed_charge", id)',
+    'call("HSET", request, "trimmed_charge", id)',
   ),
-  without("a grant is not noted", "trim", 'redis.call("ZADD", KEYS[3], at, grant)'),
+  without("a grant is not noted", "trim", 'call("ZADD", grants, at, grant)'),
   mutant(
     "a grant is noted as older",
     "trim",
-    'redis.call("ZADD", KEYS[3], at, grant)',
-    'redis.call("ZADD", KEYS[3], at - 1000, grant)',
+    'call("ZADD", grants, at, grant)',
+    'call("ZADD", grants, at - 1000, grant)',
   ),
   mutant(
     "a grant is noted as younger",
     "trim",
-    'redis.call("ZADD", KEYS[3], at, grant)',
-    'redis.call("ZADD", KEYS[3], int(now), grant)',
+    'call("ZADD", grants, at, grant)',
+    'call("ZADD", grants, int(now), grant)',
   ),
   mutant(
     "a reference is forgotten early",
     "trim",
-    "now - tonumber(ARGV[9])",
-    "now - tonumber(ARGV[9]) + 1000",
+    "now - tonumber(references_ms)",
+    "now - tonumber(references_ms) + 1000",
   ),
-  mutant("all references are forgotten", "trim", "int(now - tonumber(ARGV[9]))", '"+inf"'),
-  without("a forgotten reference stays", "trim", 'redis.call("HDEL", ARGV[12] .. account_id, reference)'),
-  without("a forgotten grant stays noted", "trim", 'redis.call("ZREM", KEYS[3], grant)'),
+  mutant("all references are forgotten", "trim", "int(now - tonumber(references_ms))", '"+inf"'),
+  without("a forgotten reference stays", "trim", 'call("HDEL", references_prefix .. account_id, reference)'),
+  without("a forgotten grant stays noted", "trim", 'call("ZREM", grants, grant)'),
   mutant("a forgotten reference is not counted", "trim", "checkpoint.forgotten + 1", "checkpoint.forgotten"),
   mutant(
     "its credits are not counted",
@@ -1279,19 +1248,24 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     'entry.reason .. " " .. entry.task_id',
     "entry.reason",
   ),
-  mutant("credits stop at the cut", "credits", 'redis.call("GET", checkpoint) or nil', "nil"),
+  mutant("credits stop at the cut", "credits", 'call("GET", checkpoint) or nil', "nil"),
   mutant(
     "a forgotten reference credits again",
     "recharge",
-    "if forgotten > tonumber(ARGV[5]) then",
+    "if forgotten > tonumber(forgotten_before) then",
     "if false then",
   ),
-  mutant("what was looked up does not count", "recharge", "forgotten > tonumber(ARGV[5])", "forgotten > 0"),
+  mutant(
+    "what was looked up does not count",
+    "recharge",
+    "forgotten > tonumber(forgotten_before)",
+    "forgotten > 0",
+  ),
   mutant(
     "what was forgotten since the look-up does not count",
     "recharge",
-    "forgotten > tonumber(ARGV[5])",
-    'ARGV[5] == "0" and forgotten > 0',
+    "forgotten > tonumber(forgotten_before)",
+    'forgotten_before == "0" and forgotten > 0',
   ),
   mutant(
     "forgotten credits are taken for references",
@@ -1311,8 +1285,8 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     'if previous ~= "" and not is_later(previous, cut) then',
     "if false then",
   ),
-  mutant("ENTRIES reads no cut", "entries", 'redis.call("HGET", KEYS[2], "last_entry") or ""', '""'),
-  mutant("SNAPSHOT reads no checkpoint", "snapshot", 'redis.call("GET", KEYS[6]) or ""', '""'),
+  mutant("ENTRIES reads no cut", "entries", 'call("HGET", trimmed, "last_entry") or ""', '""'),
+  mutant("SNAPSHOT reads no checkpoint", "snapshot", 'call("GET", checkpoint) or ""', '""'),
 ];
 
 /** Mistakes in what stops scripts in a frozen partition, or before a slot on the move stops them half-way. */
@@ -1346,23 +1320,19 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "revoke",
     "revoke-token",
     "suspend",
-  ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
-  without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
+    "observe",
+  ].map((file) => mutant(`${file} does not look for the mark`, file, "--@unless_frozen ", "-- ")),
 ];
 
 /** Mistakes in the count of keys by tier, which the model does not know. */
 export const TIER_MUTANTS: readonly Mutant[] = [
-  without("a new key is not counted", "issue", "count_tier(key, KEYS[7])\n"),
-  without("a changed key is not counted anew", "change", "count_tier(key, KEYS[2])\n"),
+  without("a new key is not counted", "issue", "count_tier(key, tiers)\n"),
+  without("a changed key is not counted anew", "change", "count_tier(key, tiers)\n"),
   mutant("a revoked key is counted", "include/tiers", "f[1] and not f[2] and f[1]", "f[1]"),
   mutant("a key is counted only once in its life", "include/tiers", "tier == counted", "counted"),
   mutant("it stays counted under its former tier", "include/tiers", "counted, -1)", "counted, 0)"),
   mutant("a tier without keys stays", "include/tiers", "<= 0 then", "< 0 then"),
-  without(
-    "where it is counted is not kept",
-    "include/tiers",
-    '    redis.call("HSET", key, "counted", tier)\n',
-  ),
+  without("where it is counted is not kept", "include/tiers", '    call("HSET", key, "counted", tier)\n'),
 ];
 
 /** Of caps of a month, beyond what the model knows; test/lua/spend-cap.test.ts finds them. */
@@ -1394,7 +1364,7 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
   without(
     "what a rotated key spends is not counted",
     "admit",
-    'if spends_in then redis.call("HSET", spending, "spent", int(spent + price)) end\n',
+    'if spends_in then call("HSET", spending, "spent", int(spent + price)) end\n',
   ),
   mutant(
     "a charge just after a month's end is taken for one of the month before",
@@ -1424,7 +1394,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   ),
   mutant("what is the same counts as changed", "include/fields", "if earlier ~= value then", "if true then"),
   mutant("an empty value is kept", "include/fields", "if value == cjson.null then", "if false then"),
-  mutant("any revision is good for a key", "change", "if not is_seen(ARGV[3], record[2])", "if false"),
+  mutant("any revision is good for a key", "change", "if not is_seen(revisions, record[2])", "if false"),
   mutant("a first revision is not 0", "include/revision", '(revision or "0")', '(revision or "")'),
   mutant("a part of a revision is good", "include/revision", '.. ",", "," .. (revision', '.. ",", (revision'),
   mutant("a key's revision stays", "change", '"revision", 1)', '"revision", 0)'),
@@ -1433,7 +1403,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
     "change",
     'if not record[1] then return { "missing", now } end\n',
   ),
-  mutant("a revoked key changes", "change", 'if ARGV[2] ~= "" and', "if false and"),
+  mutant("a revoked key changes", "change", 'if absent_field ~= "" and', "if false and"),
   mutant(
     "a key's repeat is audited",
     "change",
@@ -1441,9 +1411,9 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
     "before, after = before or {}, after or {}",
   ),
   mutant("a new key's secret is audited", "issue", '" sha256 fingerprint', '" fingerprint'),
-  mutant("a new key makes any account", "issue", 'if ARGV[7] == "1" and', "if false and"),
-  mutant("the credits of a new key are nobody's", "issue", '"by", by_of(ARGV[6])', '"by", ""'),
-  mutant("a grant is nobody's", "recharge", '"by", by_of(ARGV[6])', '"by", ""'),
+  mutant("a new key makes any account", "issue", 'if must_exist == "1" and', "if false and"),
+  mutant("the credits of a new key are nobody's", "issue", '"by", by_of(actor)', '"by", ""'),
+  mutant("a grant is nobody's", "recharge", '"by", by_of(actor)', '"by", ""'),
   mutant("a grant is audited with its end", "recharge", "{ balance = int(available) }", "{ balance = 0 }"),
   mutant("an account is made twice", "account", "if creates and record[1]", "if false and record[1]"),
   mutant(
@@ -1452,14 +1422,19 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
     "if not creates and not record[1]",
     "if false",
   ),
-  mutant("any revision is good for an account", "account", "if not is_seen(ARGV[4], record[2])", "if false"),
-  mutant("any revision is good to suspend", "suspend", "if not is_seen(ARGV[4], record[2])", "if false"),
-  mutant("anybody lifts a suspension", "account", 'ARGV[6] ~= "1" and', "false and"),
-  mutant("anybody opens a closed account", "suspend", 'ARGV[5] ~= "1" and', "false and"),
+  mutant(
+    "any revision is good for an account",
+    "account",
+    "if not is_seen(revisions, record[2])",
+    "if false",
+  ),
+  mutant("any revision is good to suspend", "suspend", "if not is_seen(revisions, record[2])", "if false"),
+  mutant("anybody lifts a suspension", "account", 'may_lift ~= "1" and', "false and"),
+  mutant("anybody opens a closed account", "suspend", 'may_lift ~= "1" and', "false and"),
   mutant("closed is less than suspended", "include/status", "closed = 2", "closed = 0.5"),
   mutant("a suspension's repeat is audited", "suspend", "if record[3] == status then", "if false then"),
   mutant("a suspended account is not listed", "suspend", "\nlist_account(account, account_id)\n", "\n"),
-  without("a suspension leaves the revision", "suspend", 'redis.call("HINCRBY", account, "revision", 1)\n'),
+  without("a suspension leaves the revision", "suspend", 'call("HINCRBY", account, "revision", 1)\n'),
   without(
     "what is not there is suspended",
     "suspend",
@@ -1472,35 +1447,35 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   mutant("a quote in a name ends it", "include/members", "string.byte(json, at) == 34 then", "true then"),
   mutant("a list ends at its first comma", "include/members", "depth = depth + 1", "depth = depth"),
   mutant("a key's repeated revocation is audited", "revoke", "if record[2] then", "if false then"),
-  without("a revoked key keeps its revision", "revoke", 'redis.call("HINCRBY", key, "revision", 1)\n'),
-  without("a revoked key is still counted", "revoke", "count_tier(key, KEYS[2])\n"),
+  without("a revoked key keeps its revision", "revoke", 'call("HINCRBY", key, "revision", 1)\n'),
+  without("a revoked key is still counted", "revoke", "count_tier(key, tiers)\n"),
   without(
     "a key that is not there is revoked",
     "revoke",
     'if not record[1] then return { "missing", now } end\n',
   ),
-  mutant("an account gets one key more", "issue", ">= tonumber(ARGV[8])", "> tonumber(ARGV[8])"),
+  mutant("an account gets one key more", "issue", ">= tonumber(keys_max)", "> tonumber(keys_max)"),
   mutant("an account's revision stays", "account", "creates and 0 or 1)", "0)"),
   mutant("an account begins with a revision", "account", "creates and 0 or 1)", "1)"),
   mutant("an account's repeat is audited", "account", "if not creates and not before", "if false"),
-  mutant("a new account is not listed", "account", '  redis.call("ZADD", KEYS[2], 0, account_id)\n', ""),
-  mutant("a voided hold is not audited", "void", 'if ARGV[6] ~= "" then', "if false then"),
-  mutant("a released task is not audited", "observe", 'if ARGV[11] ~= "" then', "if false then"),
+  mutant("a new account is not listed", "account", '  call("ZADD", accounts, 0, account_id)\n', ""),
+  mutant("a voided hold is not audited", "void", 'if actor ~= "" then', "if false then"),
+  mutant("a released task is not audited", "observe", 'if actor ~= "" then', "if false then"),
   mutant(
     "a released task's refund is nobody's",
     "observe",
-    'ARGV[11] ~= "" and { by = by_of(ARGV[11]) } or nil',
+    'actor ~= "" and { by = by_of(actor) } or nil',
     "nil",
   ),
 ];
 
 /** Mistakes in adjustments and refunds by hand, which the model does not know. */
 export const MONEY_MUTANTS: readonly Mutant[] = [
-  mutant("an adjustment is nobody's", "adjust", '"by", by_of(ARGV[7])', '"by", ""'),
+  mutant("an adjustment is nobody's", "adjust", '"by", by_of(actor)', '"by", ""'),
   without(
     "an adjustment's reference is not kept",
     "adjust",
-    'redis.call("HSET", KEYS[3], ARGV[4], stands_for)\n',
+    'call("HSET", references, reference, stands_for)\n',
   ),
   mutant(
     "what is held is taken",
@@ -1521,7 +1496,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     'amount < 0 and "consume" or "recharge"',
     '"recharge"',
   ),
-  mutant("an adjustment's reason is not kept", "adjust", 'ARGV[5], "", { "ref', '"x", "", { "ref'),
+  mutant("an adjustment's reason is not kept", "adjust", 'reason, "", { "ref', '"x", "", { "ref'),
   mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
   mutant("an adjustment of any account", "adjust", "if not money[1] then", "if false then"),
   mutant(
@@ -1537,11 +1512,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     "is_repeat then",
     "false then",
   ),
-  without(
-    "a refund's reference is not kept",
-    "refund",
-    'redis.call("HSET", KEYS[3], reference, stands_for)\n',
-  ),
+  without("a refund's reference is not kept", "refund", 'call("HSET", references, reference, stands_for)\n'),
   mutant("any reference is the same refund", "refund", "earlier == stands_for", "earlier"),
   mutant("a held request is refunded", "refund", 'state == "held" or', "false or"),
   mutant("a bound request is refunded", "refund", 'or state == "bound" then', "then"),
@@ -1569,16 +1540,21 @@ export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"
 
 /** Mistakes in the count of refusals, which the model does not know. */
 export const REFUSED_MUTANTS: readonly Mutant[] = [
-  mutant("an account may have one field more", "refused", ">= tonumber(ARGV[2])", "> tonumber(ARGV[2])"),
-  mutant("a day may have one field more", "refused", ">= tonumber(ARGV[3])", "> tonumber(ARGV[3])"),
+  mutant(
+    "an account may have one field more",
+    "refused",
+    ">= tonumber(account_fields_max)",
+    "> tonumber(account_fields_max)",
+  ),
+  mutant("a day may have one field more", "refused", ">= tonumber(fields_max)", "> tonumber(fields_max)"),
   without(
     "fields of an account are not counted",
     "refused",
-    '        redis.call("HINCRBY", counts, account_id, 1)\n',
+    '        call("HINCRBY", counts, account_id, 1)\n',
   ),
   mutant("a refusal counts once", "refused", "field, items[at + 4])", "field, 1)"),
   mutant("hours count together", "refused", '" " .. hour .. " " .. key_id', '" 00 " .. key_id'),
-  without("it stays for ever", "refused", 'redis.call("PEXPIRE", counts, ARGV[4])\n'),
+  without("it stays for ever", "refused", 'call("PEXPIRE", counts, lifetime_ms)\n'),
 ];
 
 /** Mistakes in reading an account's entries back, which the model does not know. */
@@ -1595,13 +1571,13 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   mutant(
     "the beginning of the ledger is taken for a gap",
     "history",
-    'if is_search and redis.call("EXISTS", KEYS[2]) == 0',
+    'if is_search and call("EXISTS", trimmed) == 0',
     "if false",
   ),
   mutant(
     "a gap is taken for the beginning",
     "history",
-    'if is_search and redis.call("EXISTS", KEYS[2]) == 0',
+    'if is_search and call("EXISTS", trimmed) == 0',
     "if is_search",
   ),
   mutant(
@@ -1614,8 +1590,8 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   mutant("an entry before the time is wanted", "history", "not (since and made_at < since)", "true"),
   mutant("an entry of the first ms is not wanted", "history", "made_at < since)", "made_at <= since)"),
   mutant("an entry of the last ms is wanted", "history", "made_at >= before", "made_at > before"),
-  mutant("no refund after the time is wanted", "history", 'ARGV[10] == "1"', "false"),
-  mutant("a refund after the time is always wanted", "history", 'ARGV[10] == "1"', "true"),
+  mutant("no refund after the time is wanted", "history", 'later_refunds == "1"', "false"),
+  mutant("a refund after the time is always wanted", "history", 'later_refunds == "1"', "true"),
   mutant("a charge after the time is wanted", "history", 'and kind == "refund"', ""),
   mutant(
     "it stops before the time that is wanted",
@@ -1635,20 +1611,16 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in rolling the ledger up into usage, which the model does not know. */
 export const ROLLUP_MUTANTS: readonly Mutant[] = [
-  without("the cursor stays", "rollup", 'redis.call("HSET", KEYS[2], "entry", entries[#entries][1])'),
+  without("the cursor stays", "rollup", 'call("HSET", rolled_name, "entry", entries[#entries][1])'),
   mutant("the cursor falls behind", "rollup", "entries[#entries][1])", "entries[1][1])"),
   mutant(
     "an entry counts twice",
     "rollup",
-    'redis.call("XRANGE", KEYS[1], "(" .. rolled[1], "+"',
-    'redis.call("XRANGE", KEYS[1], rolled[1], "+"',
+    'call("XRANGE", ledger, "(" .. rolled[1], "+"',
+    'call("XRANGE", ledger, rolled[1], "+"',
   ),
-  without("entries are not counted up", "rollup", 'redis.call("HINCRBY", KEYS[2], "entries", #entries)'),
-  without(
-    "notes stay",
-    "rollup",
-    'if #notes > 0 then redis.call("ZREMRANGEBYRANK", KEYS[4], 0, #notes / 2 - 1) end',
-  ),
+  without("entries are not counted up", "rollup", 'call("HINCRBY", rolled_name, "entries", #entries)'),
+  without("notes stay", "rollup", 'if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end'),
   mutant("a note too many is removed", "rollup", "#notes / 2 - 1) end", "#notes / 2) end"),
   mutant("a refund counts as a charge", "rollup", '"refunded", amount)', '"charged", amount)'),
   mutant("a charge is negative", "rollup", '"charged", -amount)', '"charged", amount)'),
@@ -1659,7 +1631,11 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
     'kind == "purchase" and "purchased" or "adjusted"',
     '"purchased"',
   ),
-  without("the totals are not kept", "rollup", "  add_to(ARGV[4] .. month, day, month_at, what, number)\n"),
+  without(
+    "the totals are not kept",
+    "rollup",
+    "  add_to(totals_prefix .. month, day, month_at, what, number)\n",
+  ),
   mutant("earlier numbers are forgotten", "rollup", "(numbers[index] or 0) +", ""),
   mutant(
     "the last number is cut off",
@@ -1667,8 +1643,8 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
     'table.concat(words, " ", 1, last)',
     'table.concat(words, " ", 1, last - 1)',
   ),
-  mutant("there is room without end", "rollup", 'redis.call("HLEN", name) >= tonumber(ARGV[6])', "false"),
-  mutant("there is room for one more", "rollup", ">= tonumber(ARGV[6])", "> tonumber(ARGV[6])"),
+  mutant("there is room without end", "rollup", 'call("HLEN", name) >= tonumber(fields_max)', "false"),
+  mutant("there is room for one more", "rollup", ">= tonumber(fields_max)", "> tonumber(fields_max)"),
   mutant("the totals have no room either", "rollup", 'string.find(field, " ", 1, true)', "true"),
   mutant("kept for a day less", "rollup", "31 * DAY_MS", "30 * DAY_MS"),
   mutant(
@@ -1716,7 +1692,7 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
   without(
     "an uncollected task is not noted",
     "bind",
-    '    note_ended(request, now, request_id, account_id, ARGV[4], ARGV[6], "uncollected", price)\n',
+    '    note_ended(request, now, request_id, account_id, key_id, endpoint, "uncollected", price)\n',
   ),
   mutant("an uncollected task costs nothing", "bind", '"uncollected", price)', '"uncollected", 0)'),
   mutant(
@@ -1730,7 +1706,7 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
 /** Mistakes in the lists of accounts, which the model does not know. */
 export const LISTS_MUTANTS: readonly Mutant[] = [
   without("the former label stays", "account", "unlist_account(account, account_id)\n"),
-  mutant("the new label is not listed", "account", "list_account(account, account_id)\nredis", "redis"),
+  mutant("the new label is not listed", "account", "list_account(account, account_id)\ncall", "call"),
   mutant("labels keep their case", "include/lists", "string.lower(record[1])", "record[1]"),
   mutant(
     "accounts are listed by label alone",
@@ -1743,14 +1719,14 @@ export const LISTS_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in the index of references. */
 export const REFERENCE_MUTANTS: readonly Mutant[] = [
-  without("a grant is not listed", "recharge", "index_reference(KEYS[1], ARGV[4], ARGV[2], entry)\n"),
-  without("an adjustment is not listed", "adjust", "index_reference(account, ARGV[4], account_id, entry)\n"),
-  without("first credits are not listed", "issue", "  index_reference(key, ARGV[5], account_id, entry)\n"),
+  without("a grant is not listed", "recharge", "index_reference(account, reference, account_id, entry)\n"),
   without(
-    "what is forgotten stays listed",
-    "trim",
-    "    unindex_reference(KEYS[1], reference, account_id)\n",
+    "an adjustment is not listed",
+    "adjust",
+    "index_reference(account, reference, account_id, entry)\n",
   ),
+  without("first credits are not listed", "issue", "  index_reference(key, reference, account_id, entry)\n"),
+  without("what is forgotten stays listed", "trim", "    unindex_reference(ledger, reference, account_id)\n"),
   mutant(
     "a place has room for one more",
     "include/references",
@@ -1766,12 +1742,12 @@ export const REFERENCE_MUTANTS: readonly Mutant[] = [
   without(
     "an entry beyond the twenty is not kept",
     "include/references",
-    '    redis.call("HSET", hash, field .. " " .. account_id, entry)\n',
+    '    call("HSET", hash, field .. " " .. account_id, entry)\n',
   ),
   without(
     "an entry beyond the twenty stays",
     "include/references",
-    '  redis.call("HDEL", hash, field .. " " .. account_id)\n',
+    '  call("HDEL", hash, field .. " " .. account_id)\n',
   ),
   mutant("the others leave, too", "include/references", "if #others == 0 then", "if true then"),
   mutant("an entry is not known", "include/references", 'account_id .. "@" .. entry', "account_id"),
@@ -1807,8 +1783,8 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "the VOID of a request that was never admitted frees the Idempotency-Key",
     "void",
-    'redis.call("ZREM", KEYS[6], request_id)\n  if reason == "unsent" then',
-    'redis.call("ZREM", KEYS[6], request_id)\n  if KEYS[8] then redis.call("DEL", KEYS[8]) end\n  if reason == "unsent" then',
+    'call("ZREM", holds, request_id)\n  if reason == "unsent" then',
+    'call("ZREM", holds, request_id)\n  if idempotency then call("DEL", idempotency) end\n  if reason == "unsent" then',
   ),
   mutant(
     "a VOID frees the Idempotency-Key of another request",
@@ -1820,14 +1796,14 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "an unknown outcome is told of another request",
     "unclear",
-    'if KEYS[4] and redis.call("HGET", KEYS[4], "request_id") == ARGV[2] then',
-    "if KEYS[4] then",
+    'if idempotency and call("HGET", idempotency, "request_id") == request_id then',
+    "if idempotency then",
   ),
   mutant(
     "a late task takes the Idempotency-Key from another request",
     "bind",
-    "if KEYS[11] and not is_others then",
-    "if KEYS[11] then",
+    "if idempotency and not is_others then",
+    "if idempotency then",
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   mutant(
@@ -1844,16 +1820,16 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant(
     "one is made beyond the bound",
     "token",
-    'redis.call("ZCARD", KEYS[2]) >= most then return',
-    'redis.call("ZCARD", KEYS[2]) > most then return',
+    'call("ZCARD", tokens) >= most then return',
+    'call("ZCARD", tokens) > most then return',
   ),
   mutant("operators make one beyond theirs", "token", "relatives >= most", "relatives > most"),
   mutant("a family has one more", "token", "relatives >= family_most", "relatives > family_most"),
-  mutant("tokens take the operators' places", "token", 'parent ~= "" and redis', "redis"),
+  mutant("tokens take the operators' places", "token", 'parent ~= "" and call', "call"),
   without(
     "an expired one keeps its place in the family",
     "token",
-    'redis.call("ZREMRANGEBYSCORE", KEYS[5], "-inf", int(now))\n',
+    'call("ZREMRANGEBYSCORE", family, "-inf", int(now))\n',
   ),
   mutant("one that never expires has no place", "token", '"+inf", token_id', '"-inf", token_id'),
   mutant("a revoked parent makes one", "token", "or record[2] or", "or"),
@@ -1862,24 +1838,28 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant("an ended one keeps its room", "token", "is_full and now or", "false or"),
   mutant("an ended one is removed early", "token", "is_full and now or", "true and now or"),
   mutant("one that has not ended is removed", "token", "int(latest)", '"+inf"'),
-  without("a removed one is still listed", "token", '    redis.call("ZREM", KEYS[2], id)\n'),
+  without("a removed one is still listed", "token", '    call("ZREM", tokens, id)\n'),
   mutant("a removed one leaves its record", "token", '"DEL", prefix .. id, families', '"DEL", families'),
   mutant("a removed one leaves its family", "token", ", families .. id)", ")"),
   mutant("a removed one leaves its digest", "token", "if sha256 then", "if false then"),
-  without("a removed one is removed again", "token", '    redis.call("ZREM", KEYS[4], id)\n'),
+  without("a removed one is removed again", "token", '    call("ZREM", ended_tokens, id)\n'),
   mutant("an expiry is not noted", "token", "if after.expires_at then", "if false then"),
-  mutant("who made it is not kept", "token", '"by", by_of(ARGV[3]), unpack', '"by", "", unpack'),
-  mutant("a new one is not listed", "token", '\nredis.call("ZADD", KEYS[2], int(now), token_id)\n', "\n"),
-  without("a revoked token is found", "revoke-token", '  redis.call("HDEL", KEYS[2], sha256)\n'),
+  mutant("who made it is not kept", "token", '"by", by_of(actor), unpack', '"by", "", unpack'),
+  mutant("a new one is not listed", "token", '\ncall("ZADD", tokens, int(now), token_id)\n', "\n"),
+  without("a revoked token is found", "revoke-token", '  call("HDEL", token_ids, sha256)\n'),
   mutant("a repeat revokes anew", "revoke-token", "if not record[2] then", "if true then"),
-  without("a revocation is not noted", "revoke-token", '  redis.call("ZADD", KEYS[3], int(now), id)\n'),
-  without("a revoked one keeps its place", "revoke-token", '  redis.call("ZREM", KEYS[4], id)\n'),
-  without("a revoked one keeps its operators' place", "revoke-token", '  redis.call("ZREM", KEYS[5], id)\n'),
+  without("a revocation is not noted", "revoke-token", '  call("ZADD", ended_tokens, int(now), id)\n'),
+  without("a revoked one keeps its place", "revoke-token", '  call("ZREM", family, id)\n'),
+  without(
+    "a revoked one keeps its operators' place",
+    "revoke-token",
+    '  call("ZREM", operators_family, id)\n',
+  ),
   mutant("one that is not there is revoked", "revoke-token", "if not record[1] then", "if false then"),
   mutant("children outlive their parent", "revoke-token", "= descendants()", "= {}"),
   mutant("all end in one call", "revoke-token", "REVOKED_MAX = 40", "REVOKED_MAX = 500"),
   mutant("those that are left are not said", "revoke-token", "math.max(0, #found - REVOKED_MAX)", "0"),
-  mutant("only children end", "revoke-token", "at = redis.call", "at = #path < 2 and redis.call"),
+  mutant("only children end", "revoke-token", "at = call", "at = #path < 2 and call"),
   mutant("the whole family ends", "revoke-token", "at and is_descendant[at] or false", "true"),
 ];
 
@@ -1889,9 +1869,9 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
     "an unmetered task takes a slot",
     "bind",
     'request, "unmetered", "1")',
-    'request, "unmetered", "1") redis.call("SADD", slots, request_id)',
+    'request, "unmetered", "1") call("SADD", slots, request_id)',
   ),
-  mutant("nothing marks an unmetered task", "bind", 'redis.call("HSET", request, "unmetered", "1")', ""),
+  mutant("nothing marks an unmetered task", "bind", 'call("HSET", request, "unmetered", "1")', ""),
   mutant(
     "an unmetered task is late or uncollected",
     "bind",
@@ -1913,7 +1893,7 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
   mutant(
     "an operator refunds an unmetered task",
     "refund",
-    " or tonumber(record[2] or ARGV[8]) == 0 then",
+    " or tonumber(record[2] or price) == 0 then",
     " then",
   ),
 ];

@@ -24,8 +24,8 @@ const ends =
 
 const CHARGED_THOUGH_FORGOTTEN = {
   file: "lua/bind.lua",
-  from: "if collected_until and tonumber(ARGV[16])",
-  to: "if false and tonumber(ARGV[16])",
+  from: "if collected_until and tonumber(admission)",
+  to: "if false and tonumber(admission)",
 };
 
 /** Mistakes that show only where things come late, twice, or from another place. */
