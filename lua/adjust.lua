@@ -35,7 +35,7 @@ if available + amount < 0 then return { "too_low", int(available) } end
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 call("HSET", references, reference, stands_for)
 local entry = post(account, ledger, int(now), account_id, amount < 0 and "consume" or "recharge", amount, 0, 0, "",
-  reason, "", { "reference", reference, "by", by_of(actor) })
+  "", "", "", { "reason", reason, "reference", reference, "by", by_of(actor) })
 index_reference(account, reference, account_id, entry)
 write_audit(account, now, actor, "credits.adjust", account_id, account_id, { balance = int(available) },
   { balance = int(available + amount), amount = credits, reason = reason, reference = reference })

@@ -36,12 +36,13 @@
 --@unless_frozen key_name
 local price = tonumber(price_text)
 
-local key, month, spent, spends_in = read_key(key_name, now, tiers, "month", "spent", "spends_in")
+local key, month, spent, spends_in, earlier_limits =
+  read_key(key_name, now, tiers, "month", "spent", "spends_in", "limits")
 if not key then return reply("unknown_key", now) end
 local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
   "blocked_until")
 local shared = money[5] and read_shared(account, money[5], now)
-key.shared = shared
+if shared then key.shared = shared end
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
 local earlier = call("HGET", request, "state")
@@ -64,16 +65,8 @@ if money[6] and now < tonumber(money[6]) then
   return reply("outcomes_unknown", now, key, window, slots, tonumber(money[6]) - now)
 end
 
--- False for a limit in shadow mode, which is only noted.
-local noted
-local function refuses(letter)
-  if not string.find(key.shadow, letter, 1, true) then return true end
-  noted = (noted or "") .. letter
-  return false
-end
-
 local live, length, oldest = read_window(window, key.clock)
-if live >= key.rate_limit and refuses("r") then
+if live >= key.rate_limit and refuses(key, "r") then
   return reply("rate_limited", now, key, window, slots, wait_for(window, key.rate_limit, now), "key")
 end
 if shared then
@@ -82,7 +75,7 @@ if shared then
     return reply("rate_limited", now, key, window, slots, wait_for(shared.window, shared.rate_limit, now), "account")
   end
 end
-if key.day_count >= key.daily_limit and refuses("d") then
+if key.day_count >= key.daily_limit and refuses(key, "d") then
   return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now,
     "key", int(key.daily_limit), int(key.day_count))
 end
@@ -91,7 +84,7 @@ if shared and shared.day_count >= shared.daily_limit then
     int(shared.daily_limit), int(shared.day_count))
 end
 local active = call("SCARD", slots)
-if active >= key.max_concurrent and refuses("c") then
+if active >= key.max_concurrent and refuses(key, "c") then
   return reply("concurrency_limited", now, key, window, slots, "key",
     unknown_wait(account, slots, active, now))
 end
@@ -108,22 +101,30 @@ end
 -- Day and month are written together, so the month is only reckoned for the first request of a day. It never goes back.
 local is_new_month = not (key.is_same_day and month) and month_of(key.clock) > tonumber(month or -1)
 spent = is_new_month and 0 or tonumber(spent)
-key.spent = spent
-if key.monthly_credits and spent + price > tonumber(key.monthly_credits) then
-  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
+if key.monthly_credits then
+  key.spent = spent
+  if spent + price > tonumber(key.monthly_credits) then
+    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
+  end
 end
 local held = tonumber(money[2] or 0)
 local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
 local clock, due_at = int(key.clock), int(now + tonumber(hold_ms))
+local day_count, spent_after = int(key.day_count + 1), int(spent + price)
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
-call("HSET", key_name, "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
-  "limits", key.limits, unpack(spends_in and {} or { "spent", int(spent + price) }))
-if spends_in then call("HSET", spending, "spent", int(spent + price)) end
+if not key.is_same_day or key.limits ~= earlier_limits then
+  call("HSET", key_name, "day", int(key.day), "limits", key.limits)
+end
+if spends_in then
+  call("HSET", key_name, "clock_ms", clock, "day_count", day_count)
+  call("HSET", spending, "spent", spent_after)
+else
+  call("HSET", key_name, "clock_ms", clock, "day_count", day_count, "spent", spent_after)
+end
 if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
-call("LPUSH", window, clock)
-if live < length then call("LTRIM", window, 0, live) end
+add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
 call("HSET", account, "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
 call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", key_id, "price", price_text,
@@ -132,8 +133,7 @@ call("ZADD", holds, due_at, request_id)
 if shared then
   call("HSET", account, "clock_ms", int(shared.clock), "day", int(shared.day), "day_count",
     int(shared.day_count + 1))
-  call("LPUSH", shared.window, int(shared.clock))
-  if shared.live < shared.length then call("LTRIM", shared.window, 0, shared.live) end
+  add_to_window(shared.window, int(shared.clock), shared.live, shared.length)
   call("SADD", shared.slots, request_id)
   call("HSET", request, "account_at", shared_mark(shared))
   shared.live, shared.oldest, shared.active = shared.live + 1, shared.oldest or shared.clock, shared.active + 1
@@ -144,5 +144,5 @@ if idempotency then
   -- It expires only once the hold has ended: BIND and VOID say when.
   call("PERSIST", idempotency)
 end
-key.spent = spent + price
-return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, noted)
+if key.monthly_credits then key.spent = spent + price end
+return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted)

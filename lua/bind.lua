@@ -36,18 +36,20 @@
 --@include unknown
 --@unless_frozen request
 
-local record = call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
-  "uncollected", "first_void_id", "account_at", "unknown")
+local record = call("HMGET", request, "state", "price", "admitted_at", "unknown")
 local state = record[1]
+-- What a request that is held has not, or nobody asks for.
+local earlier = state ~= "held" and call("HMGET", request, "task_id", "retention_ms", "uncollected", "first_void_id",
+  "account_at")
 if not state and admission ~= "" then
   -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0014.
   local collected_until = call("HGET", account, "collected_until")
   if collected_until and tonumber(admission) <= tonumber(collected_until) then return { "forgotten", now } end
 end
--- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
-local price = tonumber(record[3] or price_text)
+-- What was fixed at admission counts; the arguments only for a request that the store has forgotten.
+local price = tonumber(record[2] or price_text)
 local is_unmetered = price == 0
-if record[2] and record[2] ~= task_id then return { "conflict", now } end
+if earlier and earlier[1] and earlier[1] ~= task_id then return { "conflict", now } end
 -- The first write takes the task id in this partition, the second one over all. They fail if another request owns the id;
 -- no later write can fail.
 local bound_at = int(now)
@@ -62,7 +64,7 @@ elseif owner and read_owner(owner) ~= request_id then
   dispute(task, account_id)
   return { "conflict", now }
 end
-if state == "bound" or state == "finished" then return { record[6] and "uncollected" or "bound", now } end
+if state == "bound" or state == "finished" then return { earlier[3] and "uncollected" or "bound", now } end
 local others = claim and taken_by_other(claim, request_id, task)
 if others then
   call("DEL", task)
@@ -70,10 +72,10 @@ if others then
   return { "conflict", now }
 end
 
-local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id") or {}
-local is_others = first[1] and first[1] ~= request_id
+local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
+local is_others = first and first[1] and first[1] ~= request_id
 -- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
-local is_lost = record[7] and record[7] ~= first[3]
+local is_lost = earlier and earlier[4] and earlier[4] ~= (first and first[3])
 local outcome, spent, shared = "bound", nil, nil
 if state ~= "held" and not is_unmetered then
   local money = call("HMGET", account, "balance", "held", "limited")
@@ -84,22 +86,22 @@ if state ~= "held" and not is_unmetered then
   if shared then read_shared_use(shared) end
 end
 
-local admitted_at = tonumber(record[5] or admission)
+local admitted_at = tonumber(record[3] or admission)
 local due_at = int(now + tonumber(poll_ms))
 if outcome ~= "uncollected" then
-  local entry = { "request_id", request_id, "key_id", key_id }
+  local more = is_unmetered and { "reason", "unmetered" } or nil
   -- Once the record is gone, a refund takes the month of the charge, less an hour, for that of the admission (`admittedMs` in
   -- src/scripts/refund.ts). The few charges of which that is wrong say when it was. Most are of one day with it.
   local hour_ago = now - 3600000
   local is_other_day = admitted_at and math.floor(admitted_at / DAY_MS) ~= math.floor(hour_ago / DAY_MS)
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then
-    entry[5], entry[6] = "admitted_at", int(admitted_at)
+    more = { "admitted_at", int(admitted_at), unpack(more or {}) }
   end
   post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, endpoint,
-    is_unmetered and "unmetered" or "", task_id, entry)
+    task_id, request_id, key_id, more)
 end
 if state == "held" then
-  if record[9] then remove_unknown(account, request_id) end
+  if record[4] then remove_unknown(account, request_id) end
   call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms,
     "upstream", upstream)
   call("ZREM", holds, request_id)
@@ -111,7 +113,7 @@ else
     note_ended(request, now, request_id, account_id, key_id, endpoint, "uncollected", price)
   end
   if outcome == "late" then add_spent(spent, admitted_at, price) end
-  if not record[4] then call("HSET", request, "retention_ms", retention_ms) end
+  if not earlier[2] then call("HSET", request, "retention_ms", retention_ms) end
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if admission ~= "" then call("HSETNX", request, "due_at", admission) end
   call("PERSIST", request)
@@ -124,14 +126,14 @@ else
   call("ZREM", done, request_id)
   -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is
   -- that day now, it was at the VOID, so the request is counted again.
-  local day = record[5] and math.floor(tonumber(record[5]) / DAY_MS)
+  local day = record[3] and math.floor(tonumber(record[3]) / DAY_MS)
   local counted = day and call("HMGET", key_name, "day", "late_day", "late_count")
   if counted and tonumber(counted[1]) == day then
     local late_count = tonumber(counted[2]) == day and tonumber(counted[3]) or 0
     call("HINCRBY", key_name, "day_count", 1)
     call("HSET", key_name, "late_day", int(day), "late_count", int(late_count + 1))
   end
-  local account_at = shared_stamp(shared, record[8])
+  local account_at = shared_stamp(shared, earlier[5])
   if account_at and math.floor(tonumber(account_at) / DAY_MS) == shared.stored_day then
     call("HINCRBY", account, "day_count", 1)
   end
@@ -145,4 +147,4 @@ if idempotency and not is_others then
   call("PEXPIRE", idempotency, int(math.max(tonumber(idempotency_ms), tonumber(first[2] or 0) - now)))
   call("HSET", request, "idempotency", digest)
 end
-return { outcome, now }
+return '["' .. outcome .. '",' .. bound_at .. "]"

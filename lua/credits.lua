@@ -10,6 +10,7 @@
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --@keys key_name window slots account_name ledger checkpoint
 --@args now tiers entries_max
+--@include entry
 --@include key
 --@include numbers
 --@include reply
@@ -25,10 +26,7 @@ local function latest(ledger, last, most, checkpoint)
       break
     end
     entries[#entries + 1] = entry
-    last = nil
-    for at = 1, #entry[2], 2 do
-      if entry[2][at] == "previous" then last = entry[2][at + 1] end
-    end
+    last = read_entry(entry[2]).previous
   end
   return entries
 end

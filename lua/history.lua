@@ -13,17 +13,12 @@
 --   other   an entry is another account's
 --@keys ledger trimmed
 --@args now account_id from looked_max answered_max wanted endpoint since_text before_text later_refunds
+--@include entry
 --@include kind
 local at = from
 local since, before = tonumber(since_text), tonumber(before_text)
 -- An id never has an earlier time than its entry, but for the moment between two looks at the clock.
 local SLACK_MS = 1000
-
-local function fields_of(entry)
-  local fields = {}
-  for index = 1, #entry[2], 2 do fields[entry[2][index]] = entry[2][index + 1] end
-  return fields
-end
 
 local function is_wanted(entry)
   local made_at, kind = tonumber(entry.at), kind_of(entry)
@@ -43,7 +38,7 @@ while at ~= "" and looked < tonumber(looked_max) and #answered < tonumber(answer
     if is_search and call("EXISTS", trimmed) == 0 then return { "read", now, answered, "" } end
     return { "left", now, answered, at }
   end
-  local entry = fields_of(one)
+  local entry = read_entry(one[2])
   local id_ms = tonumber(string.match(one[1], "^%d+"))
   if since and id_ms < since - SLACK_MS then
     at = ""

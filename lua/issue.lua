@@ -42,7 +42,7 @@ call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(field
 count_tier(key, tiers)
 if credits > 0 then
   call("HSET", references, reference, credits_text)
-  local entry = post(account, ledger, int(now), account_id, "recharge", credits, 0, 0, "", "", "",
+  local entry = post(account, ledger, int(now), account_id, "recharge", credits, 0, 0, "", "", "", "",
     { "reference", reference, "by", by_of(actor) })
   index_reference(key, reference, account_id, entry)
 end

@@ -31,7 +31,7 @@ if forgotten > tonumber(forgotten_before) then return { "forgotten", int(availab
 local amount = tonumber(amount_text)
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 call("HSET", references, reference, amount_text)
-local entry = post(account, ledger, int(now), account_id, "recharge", amount, 0, 0, "", "", "",
+local entry = post(account, ledger, int(now), account_id, "recharge", amount, 0, 0, "", "", "", "",
   { "reference", reference, "by", by_of(actor) })
 index_reference(account, reference, account_id, entry)
 write_audit(account, now, actor, "credits.grant", account_id, account_id, { balance = int(available) },

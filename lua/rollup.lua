@@ -14,6 +14,7 @@
 --@args now most_text usage_prefix totals_prefix kept_ms fields_max
 --@include clock
 --@include day
+--@include entry
 --@include kind
 --@include numbers
 --@unless_frozen ledger
@@ -48,8 +49,7 @@ end
 
 local entries = call("XRANGE", ledger, "(" .. rolled[1], "+", "COUNT", most)
 for _, one in ipairs(entries) do
-  local entry = {}
-  for at = 1, #one[2], 2 do entry[one[2][at]] = one[2][at + 1] end
+  local entry = read_entry(one[2])
   local kind, amount = kind_of(entry), tonumber(entry.amount)
   if kind == "charge" then
     add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "requests", 1)

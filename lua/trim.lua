@@ -13,10 +13,11 @@
 --   trimmed  entries removed, references forgotten, whether there may be more (1 or 0)
 --   unknown  the ledger does not have that entry, so another ledger was archived; nothing happens
 --   broken   the oldest entry, which is not the next one after its account's checkpoint; nothing happens
---@keys ledger trimmed grants rolled_name
+--@keys ledger trimmed grants_name rolled_name
 --@args now newest_id newest_account newest_balance newest_request newest_reference kept_ms most_text references_ms checkpoints_prefix requests_prefix references_prefix
 --@include checkpoint
 --@include cut
+--@include entry
 --@include numbers
 --@include references
 --@unless_frozen ledger
@@ -24,14 +25,9 @@ local most = tonumber(most_text)
 
 local rolled = call("HGET", rolled_name, "entry")
 
-local function fields_of(entry)
-  local fields = {}
-  for at = 1, #entry[2], 2 do fields[entry[2][at]] = entry[2][at + 1] end
-  return fields
-end
 
 local newest = call("XRANGE", ledger, newest_id, newest_id)[1]
-local found = newest and fields_of(newest) or {}
+local found = newest and read_entry(newest[2]) or {}
 if found.account_id ~= newest_account or found.balance_after ~= newest_balance or (found.request_id or "") ~= newest_request
   or (found.reference or "") ~= newest_reference then
   return { "unknown", now }
@@ -45,10 +41,10 @@ end
 
 local removed, cut, cut_at, grants, charges, refunds = 0, nil, 0, {}, {}, {}
 for _, one in ipairs(call("XRANGE", ledger, "-", "(" .. newest_id, "COUNT", most)) do
-  local id, entry = one[1], fields_of(one)
+  local id, entry = one[1], read_entry(one[2])
   if rolled and is_later(id, rolled) then break end
   if tonumber(entry.at) > now - tonumber(kept_ms) then break end
-  local request = entry.request_id and requests_prefix .. entry.request_id
+  local request = (entry.request_id or "") ~= "" and requests_prefix .. entry.request_id
   local state = request and call("HGET", request, "state")
   if state == "bound" then break end
   if not add_to_checkpoint(checkpoint_of(entry.account_id), id, entry) then
@@ -62,7 +58,7 @@ for _, one in ipairs(call("XRANGE", ledger, "-", "(" .. newest_id, "COUNT", most
   if entry.reference then grants[entry.account_id .. " " .. entry.reference] = entry.at end
 end
 
-local old = call("ZRANGE", grants, "-inf", int(now - tonumber(references_ms)), "BYSCORE", "LIMIT", 0, most)
+local old = call("ZRANGE", grants_name, "-inf", int(now - tonumber(references_ms)), "BYSCORE", "LIMIT", 0, most)
 for _, grant in ipairs(old) do
   local account_id, reference = string.match(grant, "^(%S+) (.*)$")
   local amount = call("HGET", references_prefix .. account_id, reference)
@@ -73,7 +69,7 @@ for _, grant in ipairs(old) do
     call("HDEL", references_prefix .. account_id, reference)
     unindex_reference(ledger, reference, account_id)
   end
-  call("ZREM", grants, grant)
+  call("ZREM", grants_name, grant)
 end
 
 for account_id, checkpoint in pairs(checkpoints) do
@@ -82,7 +78,7 @@ end
 -- Of a task that ended a while ago, the record may still be there: it proves charge and refund instead of the ledger.
 for request, id in pairs(charges) do call("HSET", request, "trimmed_charge", id) end
 for request, id in pairs(refunds) do call("HSET", request, "trimmed_refund", id) end
-for grant, at in pairs(grants) do call("ZADD", grants, at, grant) end
+for grant, at in pairs(grants) do call("ZADD", grants_name, at, grant) end
 if cut then
   cut_at = math.max(cut_at, tonumber(call("HGET", trimmed, "at") or 0))
   call("HSET", trimmed, "last_entry", cut, "at", int(cut_at))

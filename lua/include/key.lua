@@ -10,13 +10,13 @@ local function tier_limits(tier, tiers)
     local at = string.find(tiers, ";" .. tier .. " ", 1, true)
     local rate, concurrent, daily, shadow =
       string.match(tiers, "^;%S+ (%d+) (%d+) (%d+)[ %d]*(%a*);", at or 1)
-    limits = { rate, concurrent, daily, shadow }
+    limits = { rate = rate, concurrent = concurrent, daily = daily, shadow = shadow, json = cjson.encode(tier) }
     TIER_LIMITS[tier] = limits
   end
-  return limits[1], limits[2], limits[3], limits[4]
+  return limits
 end
 
--- The key's record with its limits resolved, or nil when there is none; then the values of up to three further fields.
+-- The key's record with its limits resolved, or nil when there is none; then the values of up to four further fields.
 -- `usable` is false once revoked or expired. The key's clock never runs backwards, so a step of the store's clock cannot
 -- reopen a window, a day or a month.
 local function read_key(name, now, tiers, ...)
@@ -24,19 +24,20 @@ local function read_key(name, now, tiers, ...)
     "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", ...)
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))
-  local rate, concurrent, daily, shadow = tier_limits(f[2], tiers)
-  rate, concurrent, daily = f[3] or rate, f[4] or concurrent, f[5] or daily
+  local tier = tier_limits(f[2], tiers)
+  local rate, concurrent, daily = f[3] or tier.rate, f[4] or tier.concurrent, f[5] or tier.daily
   local day = math.floor(clock / DAY_MS)
   local is_same_day = tonumber(f[9] or -1) == day
   return {
     name = name,
     account_id = f[1],
     tier = f[2],
+    tier_json = tier.json,
     rate_limit = tonumber(rate),
     max_concurrent = tonumber(concurrent),
     daily_limit = tonumber(daily),
-    shadow = shadow,
-    limits = rate .. " " .. concurrent .. " " .. daily .. shadow,
+    shadow = tier.shadow,
+    limits = rate .. " " .. concurrent .. " " .. daily .. tier.shadow,
     expires_at = f[6],
     monthly_credits = f[11],
     usable = not f[7] and (not f[6] or clock < tonumber(f[6])),
@@ -44,5 +45,12 @@ local function read_key(name, now, tiers, ...)
     day = day,
     day_count = is_same_day and tonumber(f[10]) or 0,
     is_same_day = is_same_day,
-  }, f[12], f[13], f[14]
+  }, f[12], f[13], f[14], f[15]
+end
+
+-- False for a limit in shadow mode, which is only noted.
+local function refuses(key, letter)
+  if not string.find(key.shadow, letter, 1, true) then return true end
+  key.noted = (key.noted or "") .. letter
+  return false
 end

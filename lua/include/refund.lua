@@ -30,15 +30,15 @@ local function post_refund(account, ledger, now, account_id, request_id, record,
     return 0
   end
   if operator and operator.reference then call("HSET", refunds, request_id, operator.reference) end
-  local entry = { "request_id", request_id, "key_id", record.key_id or "" }
+  local more = { "reason", "refund" }
   for _, field in ipairs({ "by", "reference", "note" }) do
     if operator and operator[field] then
-      entry[#entry + 1] = field
-      entry[#entry + 1] = operator[field]
+      more[#more + 1] = field
+      more[#more + 1] = operator[field]
     end
   end
-  local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint, "refund",
-    record.task_id, entry)
+  local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint,
+    record.task_id, request_id, record.key_id or "", more)
   if record.name then call("HSET", record.name, "refunded", "1") end
   add_spent(spent, record.admitted_at, -price)
   return price, id

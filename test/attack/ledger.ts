@@ -1,3 +1,4 @@
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { Redis } from "ioredis";
 import { partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../../src/sandbox/generator/requests.ts";
@@ -33,11 +34,9 @@ async function chargedTasks(redis: Redis): Promise<Set<string>> {
   const refunded = new Set<string>();
   for (let partition = 0; partition < partitions; partition++) {
     for (const [, fields] of await redis.xrange(partitionNames(partition).ledger, "-", "+")) {
-      const entry = new Map<string, string>();
-      for (let at = 0; at < fields.length; at += 2) entry.set(fields[at]!, fields[at + 1] ?? "");
-      const task = entry.get("task_id") ?? "";
-      if (entry.get("type") === "consume") charged.add(task);
-      if (entry.get("reason") === "refund") refunded.add(task);
+      const { task_id: task = "", type, reason } = entryFields(fields);
+      if (type === "consume") charged.add(task);
+      if (reason === "refund") refunded.add(task);
     }
   }
   return charged.difference(refunded);

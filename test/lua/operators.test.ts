@@ -1,3 +1,4 @@
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
@@ -509,7 +510,9 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
       ]),
     );
   const entries = await client.xrange(partitionNames(partition).ledger, "-", "+");
-  const fields = entries.map(([, flat]) => flat).filter((flat) => flat.includes(accountId));
+  const fields = entries
+    .map(([, flat]) => Object.entries(entryFields(flat)).flat())
+    .filter((flat) => flat.includes(accountId));
   return {
     records: records
       .reverse()

@@ -1,3 +1,4 @@
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -287,7 +288,10 @@ async function refundByOperator(
 ): Promise<void> {
   const { partition } = own;
   const found = await own.redis.xrange(partitionNames(partition).ledger, "-", "+");
-  const stored = found.find(([, fields]) => fields.includes(requestId) && fields.includes("consume"))!;
+  const stored = found.find(([, flat]) => {
+    const { request_id, type } = entryFields(flat);
+    return request_id === requestId && type === "consume";
+  })!;
   const charge = chargeEntry(partition, stored);
   const call = { partition, accountId, requestId, reference: requestId, reason: "r", actor: ACTOR };
   expect((await own.refund({ ...call, charge }))[0]).toBe("refunded");
