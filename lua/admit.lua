@@ -34,10 +34,9 @@
 --@include unknown
 --@include window
 --@unless_frozen key_name
-local price = tonumber(price_text)
+local price = price_text + 0
 
-local key, month, spent, spends_in, earlier_limits =
-  read_key(key_name, now, tiers, "month", "spent", "spends_in", "limits")
+local key, spent, spends_in, earlier_limits = read_key(key_name, now, tiers, "spent", "spends_in", "limits")
 if not key then return reply("unknown_key", now) end
 local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
   "blocked_until")
@@ -49,7 +48,7 @@ local earlier = call("HGET", request, "state")
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
 if not key.usable then return reply("unknown_key", now) end
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
-if now > tonumber(not_after) then return reply("stale", now, key, window, slots) end
+if now > not_after + 0 then return reply("stale", now, key, window, slots) end
 
 if idempotency then
   local first = call("HMGET", idempotency, "request_id", "fingerprint", "task_id", "response", "due_at", "unknown")
@@ -96,22 +95,23 @@ end
 local spending = key_name
 if spends_in then
   spending = string.match(key_name, "^tg:{p%d+}:key:") .. spends_in
-  month, spent = unpack(call("HMGET", spending, "month", "spent"))
+  spent = call("HGET", spending, "spent")
 end
--- Day and month are written together, so the month is only reckoned for the first request of a day. It never goes back.
-local is_new_month = not (key.is_same_day and month) and month_of(key.clock) > tonumber(month or -1)
-spent = is_new_month and 0 or tonumber(spent)
+-- Day and month are written together, so the month is only read for the first request of a day. It never goes back.
+local is_new_month = not (key.is_same_day and spent)
+  and month_of(key.clock) > tonumber(call("HGET", spending, "month") or -1)
+spent = is_new_month and 0 or spent + 0
 if key.monthly_credits then
   key.spent = spent
   if spent + price > tonumber(key.monthly_credits) then
     return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
   end
 end
-local held = tonumber(money[2] or 0)
-local available = tonumber(money[1] or 0) - held
+local held = (money[2] or 0) + 0
+local available = (money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
-local clock, due_at = int(key.clock), int(now + tonumber(hold_ms))
+local clock, due_at = int(key.clock), int(now + hold_ms)
 local day_count, spent_after = int(key.day_count + 1), int(spent + price)
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
 if not key.is_same_day or key.limits ~= earlier_limits then
@@ -126,7 +126,7 @@ end
 if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
-call("HSET", account, "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
+call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
 call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", key_id, "price", price_text,
   "endpoint", endpoint, "admitted_at", clock, "due_at", due_at, "retention_ms", retention_ms)
 call("ZADD", holds, due_at, request_id)

@@ -47,7 +47,7 @@ if not state and admission ~= "" then
   if collected_until and tonumber(admission) <= tonumber(collected_until) then return { "forgotten", now } end
 end
 -- What was fixed at admission counts; the arguments only for a request that the store has forgotten.
-local price = tonumber(record[2] or price_text)
+local price = (record[2] or price_text) + 0
 local is_unmetered = price == 0
 if earlier and earlier[1] and earlier[1] ~= task_id then return { "conflict", now } end
 -- The first write takes the task id in this partition, the second one over all. They fail if another request owns the id;
@@ -86,8 +86,8 @@ if state ~= "held" and not is_unmetered then
   if shared then read_shared_use(shared) end
 end
 
-local admitted_at = tonumber(record[3] or admission)
-local due_at = int(now + tonumber(poll_ms))
+local admitted_at = record[3] and record[3] + 0 or tonumber(admission)
+local due_at = int(now + poll_ms)
 if outcome ~= "uncollected" then
   local more = is_unmetered and { "reason", "unmetered" } or nil
   -- Once the record is gone, a refund takes the month of the charge, less an hour, for that of the admission (`admittedMs` in

@@ -33,18 +33,20 @@ end
 
 -- By name and field; written in the end, one command for all that concerns the same field.
 local sums = {}
-local function add_to(name, field, month_at, what, number)
+local function add_to(name, field, month_at, what, number, requests)
   local fields = sums[name] or { month_at = month_at }
   sums[name] = fields
-  fields[field] = fields[field] or {}
-  fields[field][what] = (fields[field][what] or 0) + number
+  local sum = fields[field] or {}
+  fields[field] = sum
+  sum[what] = (sum[what] or 0) + number
+  if requests then sum.requests = (sum.requests or 0) + requests end
 end
 
-local function add(at, account_id, endpoint, key_id, what, number)
+local function add(at, account_id, endpoint, key_id, what, number, requests)
   local month, day, month_at = day_of(tonumber(at))
   local place = (endpoint or "") == "" and "- -" or endpoint .. " " .. ((key_id or "") == "" and "-" or key_id)
-  add_to(usage_prefix .. account_id .. ":" .. month, day .. " " .. place, month_at, what, number)
-  add_to(totals_prefix .. month, day, month_at, what, number)
+  add_to(usage_prefix .. account_id .. ":" .. month, day .. " " .. place, month_at, what, number, requests)
+  add_to(totals_prefix .. month, day, month_at, what, number, requests)
 end
 
 local entries = call("XRANGE", ledger, "(" .. rolled[1], "+", "COUNT", most)
@@ -52,8 +54,7 @@ for _, one in ipairs(entries) do
   local entry = read_entry(one[2])
   local kind, amount = kind_of(entry), tonumber(entry.amount)
   if kind == "charge" then
-    add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "requests", 1)
-    add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "charged", -amount)
+    add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "charged", -amount, 1)
   elseif kind == "refund" then
     add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "refunded", amount)
   else
@@ -79,7 +80,7 @@ for at = 1, #notes, 2 do
 end
 
 for name, fields in pairs(sums) do
-  local month_at = fields.month_at
+  local month_at, is_longer = fields.month_at, false
   fields.month_at = nil
   for field, added in pairs(fields) do
     local earlier = call("HGET", name, field)
@@ -87,17 +88,16 @@ for name, fields in pairs(sums) do
       field = string.gsub(field, "%S+$", "*")
       earlier = call("HGET", name, field)
     end
-    local numbers = {}
-    for number in string.gmatch(earlier or "", "%S+") do numbers[#numbers + 1] = tonumber(number) end
     local words, last = {}, 0
+    for number in string.gmatch(earlier or "", "%S+") do words[#words + 1] = number end
     for index, what in ipairs(COUNTS) do
-      local number = (numbers[index] or 0) + (added[what] or 0)
-      words[index] = int(number)
-      if number ~= 0 then last = index end
+      if added[what] then words[index] = int(tonumber(words[index] or 0) + added[what]) end
+      if (words[index] or "0") == "0" then words[index] = "0" else last = index end
     end
     call("HSET", name, field, table.concat(words, " ", 1, last))
+    is_longer = is_longer or not earlier
   end
-  call("PEXPIREAT", name, int(month_at + 31 * DAY_MS + tonumber(kept_ms)))
+  if is_longer then call("PEXPIREAT", name, int(month_at + 31 * DAY_MS + tonumber(kept_ms))) end
 end
 if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end
 if #entries > 0 then

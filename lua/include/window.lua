@@ -2,7 +2,7 @@
 local WINDOW_MS = 60000
 
 local function stamp_at(window, index)
-  return tonumber(call("LINDEX", window, index))
+  return call("LINDEX", window, index) + 0
 end
 
 -- The entries of the window (newest first) in the last 60 s before `clock`: how many, how many in all, and the oldest of

@@ -25,18 +25,18 @@ export const MUTANTS: readonly Mutant[] = [
     "if stamp >= since then most, oldest",
   ),
   mutant("an oldest entry of exactly 60 s counts", "include/window", "oldest > since", "oldest >= since"),
-  mutant("a key's clock runs backwards", "include/key", "math.max(now, tonumber(f[8] or 0))", "now"),
+  mutant("a key's clock runs backwards", "include/key", "math.max(now, f[8] or 0)", "now"),
   mutant("a revoked key is good", "include/key", "usable = not f[7] and", "usable ="),
   mutant(
     "a key is good in the ms it expires",
     "include/key",
-    "clock < tonumber(f[6])",
-    "clock <= tonumber(f[6])",
+    "clock < f[6] + 0",
+    "clock <= f[6] + 0",
   ),
   mutant("own limits do not count", "include/key", "f[3] or tier.rate,", "tier.rate,"),
   mutant("an unknown tier has no limits of its own", "include/key", "at or 1)", "at or 20)"),
-  mutant("yesterday's count goes on", "include/key", "is_same_day and tonumber(f[10])", "tonumber(f[10])"),
-  mutant("a month never ends", "admit", "not (key.is_same_day and month) and", "not month and"),
+  mutant("yesterday's count goes on", "include/key", "is_same_day and f[10] + 0", "f[10] and f[10] + 0"),
+  mutant("a month never ends", "admit", "not (key.is_same_day and spent)\n  and", "not spent\n  and"),
   mutant("remaining below zero", "include/reply", "math.max(0, rate_limit - live)", "rate_limit - live"),
   mutant(
     "reset by the newest entry",
@@ -71,8 +71,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("the ledger without its request", "include/ledger", "unpack(more))", "unpack({}))"),
   mutant("an entry names none before it", "include/ledger", '(money[4] or "")', '""'),
   without("the account's last entry stays", "include/ledger", ', "last_entry", id'),
-  mutant("what is held is forgotten", "include/ledger", "int(tonumber(money[2] or 0) + held)", "int(held)"),
-  mutant("the total used is forgotten", "include/ledger", "int(tonumber(money[3] or 0) + used)", "int(used)"),
+  mutant("what is held is forgotten", "include/ledger", "int((money[2] or 0) + held)", "int(held)"),
+  mutant("the total used is forgotten", "include/ledger", "int((money[3] or 0) + used)", "int(used)"),
   mutant("one recent transaction less", "credits", "#entries < most", "#entries < most - 1"),
   mutant("one recent transaction more", "credits", "#entries < most", "#entries <= most"),
   mutant("only the last transaction", "credits", "last = read_entry(entry[2]).previous", "last = nil"),
@@ -141,8 +141,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "held credits are spent again",
     "admit",
-    "tonumber(money[1] or 0) - held",
-    "tonumber(money[1] or 0)",
+    "(money[1] or 0) - held",
+    "(money[1] or 0) + 0",
   ),
   without(
     "a suspended account is admitted",
@@ -204,8 +204,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "last month's credits go on",
     "admit",
-    "is_new_month and 0 or tonumber(spent)",
-    "tonumber(spent or 0)",
+    "is_new_month and 0 or spent + 0",
+    "(spent or 0) + 0",
   ),
   mutant("a month ends a day early", "include/date", "+ 719468", "+ 719469"),
   without("a void gives no room back", "void", "  add_spent(spent, record[3], -tonumber(record[2]))\n"),
@@ -231,7 +231,7 @@ export const MUTANTS: readonly Mutant[] = [
     'if outcome == "late" then add_spent',
     "if true then add_spent",
   ),
-  mutant("a forgotten one takes no room", "bind", "tonumber(record[3] or admission)", "tonumber(record[3])"),
+  mutant("a forgotten one takes no room", "bind", "or tonumber(admission)", "or nil"),
   mutant("a late one is of the month of its BIND", "bind", "admitted_at, price", "now, price"),
   without(
     "a key's clock stays behind its month",
@@ -437,8 +437,8 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("open tasks do not count when limits are set", "gather", '    call("SADD", slots, request_id)\n'),
   mutant("slots are gathered without limits", "gather", 'call("HEXISTS", account, "limited") == 0', "false"),
-  mutant("not_after is not looked at", "admit", "now > tonumber(not_after)", "false"),
-  mutant("stale one ms early", "admit", "now > tonumber(not_after)", "now >= tonumber(not_after)"),
+  mutant("not_after is not looked at", "admit", "now > not_after + 0", "false"),
+  mutant("stale one ms early", "admit", "now > not_after + 0", "now >= not_after + 0"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
   without(
     "a revoked key is admitted",
@@ -500,8 +500,8 @@ export const MUTANTS: readonly Mutant[] = [
   without("no slot", "admit", 'call("SADD", slots, request_id)\n'),
   mutant("no hold", "admit", "int(held + price)", "int(held)"),
   mutant("other holds are forgotten", "admit", "int(held + price)", "int(price)"),
-  mutant("requests are not counted", "admit", "tonumber(money[3] or 0) + 1", "tonumber(money[3] or 0)"),
-  mutant("requests are counted anew", "admit", "tonumber(money[3] or 0) + 1", "1"),
+  mutant("requests are not counted", "admit", "(money[3] or 0) + 1", "(money[3] or 0) + 0"),
+  mutant("requests are counted anew", "admit", "(money[3] or 0) + 1", "1"),
   mutant("remaining without the new one", "admit", "key, live + 1, oldest", "key, live, oldest"),
   mutant("active without the new one", "admit", "active + 1, key.noted)", "active, key.noted)"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
@@ -1395,7 +1395,7 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then",
     "if is_other_day and month_of(admitted_at) == month_of(now) then",
   ),
-  mutant("a month goes back", "admit", "> tonumber(month or -1)", "~= tonumber(month or -1)"),
+  mutant("a month goes back", "admit", "> tonumber(call(\"HGET\"", "~= tonumber(call(\"HGET\""),
 ];
 
 /** Mistakes in what operators change, which the model does not know. */
@@ -1640,8 +1640,8 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without("notes stay", "rollup", 'if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end'),
   mutant("a note too many is removed", "rollup", "#notes / 2 - 1) end", "#notes / 2) end"),
   mutant("a refund counts as a charge", "rollup", '"refunded", amount)', '"charged", amount)'),
-  mutant("a charge is negative", "rollup", '"charged", -amount)', '"charged", amount)'),
-  mutant("a request counts twice", "rollup", '"requests", 1)', '"requests", 2)'),
+  mutant("a charge is negative", "rollup", '"charged", -amount, 1)', '"charged", amount, 1)'),
+  mutant("a request counts twice", "rollup", '"charged", -amount, 1)', '"charged", -amount, 2)'),
   mutant(
     "an adjustment is a purchase",
     "rollup",
@@ -1651,9 +1651,9 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without(
     "the totals are not kept",
     "rollup",
-    "  add_to(totals_prefix .. month, day, month_at, what, number)\n",
+    "  add_to(totals_prefix .. month, day, month_at, what, number, requests)\n",
   ),
-  mutant("earlier numbers are forgotten", "rollup", "(numbers[index] or 0) +", ""),
+  mutant("earlier numbers are forgotten", "rollup", "tonumber(words[index] or 0) +", "0 +"),
   mutant(
     "the last number is cut off",
     "rollup",
@@ -1664,6 +1664,7 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("there is room for one more", "rollup", ">= tonumber(fields_max)", "> tonumber(fields_max)"),
   mutant("the totals have no room either", "rollup", 'string.find(field, " ", 1, true)', "true"),
   mutant("kept for a day less", "rollup", "31 * DAY_MS", "30 * DAY_MS"),
+  mutant("a day without its month", "include/day", "DAYS[number] = known", "DAYS[0] = known\n    DAYS[number + 1] = known"),
   mutant(
     "entries that had left count as missing",
     "rollup",
