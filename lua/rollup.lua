@@ -50,15 +50,33 @@ local function add(at, account_id, endpoint, key_id, what, number, requests)
 end
 
 local entries = call("XRANGE", ledger, "(" .. rolled[1], "+", "COUNT", most)
+-- Charges, nearly all entries, are summed up by day and by the beginning of their text before anything else is read of them.
+local charges = {}
 for _, one in ipairs(entries) do
-  local entry = read_entry(one[2])
-  local kind, amount = kind_of(entry), tonumber(entry.amount)
-  if kind == "charge" then
-    add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "charged", -amount, 1)
-  elseif kind == "refund" then
-    add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "refunded", amount)
+  local group, amount, at = string.match(one[2][2], "^consume (%S+ %S* %S+) (%S+) (%S+) ")
+  if group then
+    local day = math.floor(at / DAY_MS)
+    local groups = charges[day] or {}
+    charges[day] = groups
+    local sum = groups[group] or { requests = 0, charged = 0 }
+    groups[group] = sum
+    sum.requests, sum.charged = sum.requests + 1, sum.charged - amount
   else
-    add(entry.at, entry.account_id, "", "", kind == "purchase" and "purchased" or "adjusted", amount)
+    local entry = read_entry(one[2])
+    local kind, number = kind_of(entry), tonumber(entry.amount)
+    if kind == "charge" then
+      add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "charged", -number, 1)
+    elseif kind == "refund" then
+      add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "refunded", number)
+    else
+      add(entry.at, entry.account_id, "", "", kind == "purchase" and "purchased" or "adjusted", number)
+    end
+  end
+end
+for day, groups in pairs(charges) do
+  for group, sum in pairs(groups) do
+    local account_id, key_id, endpoint = string.match(group, "^(%S+) (%S*) (%S+)$")
+    add(day * DAY_MS, account_id, endpoint, key_id, "charged", sum.charged, sum.requests)
   end
 end
 

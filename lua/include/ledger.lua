@@ -6,8 +6,8 @@
 local function post(account, ledger, at, account_id, kind, amount, held, used, endpoint, task_id, request_id, key_id, more)
   local money = call("HMGET", account, "balance", "held", "total_used", "last_entry")
   local balance = int((money[1] or 0) + amount)
-  local entry = account_id .. " " .. kind .. " " .. int(amount) .. " " .. balance .. " " .. at .. " " .. (money[4] or "")
-    .. " " .. request_id .. " " .. key_id .. " " .. task_id .. " " .. endpoint
+  local entry = kind .. " " .. account_id .. " " .. key_id .. " " .. endpoint .. " " .. int(amount) .. " " .. at .. " "
+    .. balance .. " " .. (money[4] or "") .. " " .. request_id .. " " .. task_id
   local id = more and call("XADD", ledger, "*", "entry", entry, unpack(more)) or call("XADD", ledger, "*", "entry", entry)
   call("HSET", account, "balance", balance, "held", int((money[2] or 0) + held),
     "total_used", int((money[3] or 0) + used), "last_entry", id)

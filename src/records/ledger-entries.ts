@@ -41,7 +41,18 @@ export interface LedgerEntry {
 export type StreamEntry = [id: string, fields: string[]];
 
 /** What every entry has, in one field `entry`, with spaces between. */
-const PACKED = ["account_id", "type", "amount", "balance_after", "at", "previous", "request_id", "key_id", "task_id", "endpoint"];
+const PACKED = [
+  "type",
+  "account_id",
+  "key_id",
+  "endpoint",
+  "amount",
+  "at",
+  "balance_after",
+  "previous",
+  "request_id",
+  "task_id",
+];
 
 /** The fields of an entry by name, as lua/include/entry.lua reads them. */
 export function entryFields(flat: readonly string[]): Record<string, string> {
@@ -56,7 +67,7 @@ export function entryFields(flat: readonly string[]): Record<string, string> {
 /** The fields of an entry as `post` in lua/include/ledger.lua writes them. */
 export function packedEntry(entry: LedgerEntry): string[] {
   const { accountId, type, amount, balanceAfter, atMs, previous, requestId, keyId, taskId, endpoint } = entry;
-  const packed = [accountId, type, amount, balanceAfter, atMs, previous, requestId, keyId, taskId, endpoint];
+  const packed = [type, accountId, keyId, endpoint, amount, atMs, balanceAfter, previous, requestId, taskId];
   const { reason, reference, by, note } = entry;
   const more = Object.entries({ reason, reference, by, note }).filter(([, value]) => value !== "");
   return ["entry", packed.join(" "), ...more.flat()];

@@ -1,5 +1,5 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { Redis } from "ioredis";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../../src/sandbox/generator/requests.ts";
 

@@ -1,6 +1,6 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { probe } from "../../src/scripts/probe.ts";

@@ -1,9 +1,9 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   idempotencyName,

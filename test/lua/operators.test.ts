@@ -1,4 +1,3 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
@@ -17,6 +16,7 @@ import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   digestOf,

@@ -1,4 +1,3 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import { readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,6 +6,7 @@ import { monthOf } from "../../src/domain/months.ts";
 import { chargeEntry } from "../../src/operations/credits/refunds.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";

@@ -1,5 +1,5 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
 import { Disagreement } from "./disagreement.ts";

@@ -1,6 +1,6 @@
-import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 
 /** One ledger entry as the store keeps it. */
