@@ -469,12 +469,6 @@ export const MUTANTS: readonly Mutant[] = [
     '"clock_ms", clock, "day_count", day_count, "spent"',
     '"day_count", day_count, "spent"',
   ),
-  mutant(
-    "the clock of a key that replaces another is not kept",
-    "admit",
-    '"clock_ms", clock, "day_count", day_count)',
-    '"day_count", day_count)',
-  ),
   without("no window entry", "include/window", '  call("LPUSH", window, stamp)\n'),
   mutant(
     "the newest entry is trimmed",
