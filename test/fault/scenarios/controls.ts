@@ -110,8 +110,8 @@ const GENERAL: readonly Control[] = [
       },
       {
         file: "lua/bind.lua",
-        from: "task_id, entry)",
-        to: "task_id, entry })",
+        from: "task_id, request_id, key_id, more)",
+        to: "task_id, request_id, key_id, more })",
       },
       {
         file: "src/settlement/holds.ts",
