@@ -3,12 +3,9 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  one request; the window is searched by halves
--- KEYS  1 key (hash)  2 account (hash)  3 window (list of ms stamps, newest first)  4 slots (set of request ids)
---       5 request (hash)  6 holds (zset: request id by due ms)  7 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)
---       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
---       10 idempotency digest (the last part of KEYS[7])
---       11 retention (ms): how long the record is kept after its end
+-- `window` is a list of stamps (ms), newest first. `price_text` is in credits, `endpoint` a path, `not_after` a time (ms).
+-- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
+-- are empty. `retention_ms`: how long the record is kept after its end.
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
 --                          when this request id was admitted before)
@@ -26,6 +23,8 @@
 --                          outcome (else 0)
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
 --   insufficient_credits   credits that can be spent
+--@keys key_name account window slots request holds idempotency?
+--@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms
 --@include clock
 --@include key
 --@include month
@@ -34,29 +33,27 @@
 --@include shared
 --@include unknown
 --@include window
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local request_id, price = ARGV[3], tonumber(ARGV[5])
-local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
+--@unless_frozen key_name
+local price = price_text + 0
 
-local key, month, spent, spends_in = read_key(KEYS[1], now, ARGV[2], "month", "spent", "spends_in")
+local key, spent, spends_in, earlier_limits = read_key(key_name, now, tiers, "spent", "spends_in", "limits")
 if not key then return reply("unknown_key", now) end
-local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited",
+local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
   "blocked_until")
-local shared = money[5] and read_shared(KEYS[2], money[5], now)
-key.shared = shared
+local shared = money[5] and read_shared(account, money[5], now)
+if shared then key.shared = shared end
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
-local earlier = redis.call("HGET", request, "state")
+local earlier = call("HGET", request, "state")
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
 if not key.usable then return reply("unknown_key", now) end
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
-if now > tonumber(ARGV[7]) then return reply("stale", now, key, window, slots) end
+if now > not_after + 0 then return reply("stale", now, key, window, slots) end
 
-if KEYS[7] then
-  local first = redis.call("HMGET", KEYS[7], "request_id", "fingerprint", "task_id", "response", "due_at", "unknown")
+if idempotency then
+  local first = call("HMGET", idempotency, "request_id", "fingerprint", "task_id", "response", "due_at", "unknown")
   if first[1] then
-    if first[2] ~= ARGV[9] then return reply("idempotency_mismatch", now, key, window, slots) end
+    if first[2] ~= fingerprint then return reply("idempotency_mismatch", now, key, window, slots) end
     if first[3] then return reply("replayed", now, key, window, slots, first[3], first[4]) end
     return reply("idempotency_in_progress", now, key, window, slots, tonumber(first[5]),
       first[6] or "")
@@ -67,16 +64,8 @@ if money[6] and now < tonumber(money[6]) then
   return reply("outcomes_unknown", now, key, window, slots, tonumber(money[6]) - now)
 end
 
--- False for a limit in shadow mode, which is only noted.
-local noted
-local function refuses(letter)
-  if not string.find(key.shadow, letter, 1, true) then return true end
-  noted = (noted or "") .. letter
-  return false
-end
-
 local live, length, oldest = read_window(window, key.clock)
-if live >= key.rate_limit and refuses("r") then
+if live >= key.rate_limit and refuses(key, "r") then
   return reply("rate_limited", now, key, window, slots, wait_for(window, key.rate_limit, now), "key")
 end
 if shared then
@@ -85,7 +74,7 @@ if shared then
     return reply("rate_limited", now, key, window, slots, wait_for(shared.window, shared.rate_limit, now), "account")
   end
 end
-if key.day_count >= key.daily_limit and refuses("d") then
+if key.day_count >= key.daily_limit and refuses(key, "d") then
   return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now,
     "key", int(key.daily_limit), int(key.day_count))
 end
@@ -93,59 +82,67 @@ if shared and shared.day_count >= shared.daily_limit then
   return reply("daily_limited", now, key, window, slots, (shared.day + 1) * DAY_MS - now, "account",
     int(shared.daily_limit), int(shared.day_count))
 end
-local active = redis.call("SCARD", slots)
-if active >= key.max_concurrent and refuses("c") then
+local active = call("SCARD", slots)
+if active >= key.max_concurrent and refuses(key, "c") then
   return reply("concurrency_limited", now, key, window, slots, "key",
-    unknown_wait(KEYS[2], slots, active, now))
+    unknown_wait(account, slots, active, now))
 end
 if shared and shared.active >= shared.max_concurrent then
   return reply("concurrency_limited", now, key, window, slots, "account",
-    unknown_wait(KEYS[2], shared.slots, shared.active, now))
+    unknown_wait(account, shared.slots, shared.active, now))
 end
 -- A key that replaces another goes on with what that one has spent, and both count together.
-local spending = KEYS[1]
+local spending = key_name
 if spends_in then
-  spending = string.match(KEYS[1], "^tg:{p%d+}:key:") .. spends_in
-  month, spent = unpack(redis.call("HMGET", spending, "month", "spent"))
+  spending = string.match(key_name, "^tg:{p%d+}:key:") .. spends_in
+  spent = call("HGET", spending, "spent")
 end
--- Day and month are written together, so the month is only reckoned for the first request of a day. It never goes back.
-local is_new_month = not (key.is_same_day and month) and month_of(key.clock) > tonumber(month or -1)
-spent = is_new_month and 0 or tonumber(spent)
-key.spent = spent
-if key.monthly_credits and spent + price > tonumber(key.monthly_credits) then
-  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
+-- Day and month are written together, so the month is only read for the first request of a day. It never goes back.
+local is_new_month = not (key.is_same_day and spent)
+  and month_of(key.clock) > tonumber(call("HGET", spending, "month") or -1)
+spent = is_new_month and 0 or spent + 0
+if key.monthly_credits then
+  key.spent = spent
+  if spent + price > tonumber(key.monthly_credits) then
+    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
+  end
 end
-local held = tonumber(money[2] or 0)
-local available = tonumber(money[1] or 0) - held
+local held = (money[2] or 0) + 0
+local available = (money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
-local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
+local clock, due_at = int(key.clock), int(now + hold_ms)
+local day_count, spent_after = int(key.day_count + 1), int(spent + price)
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
-redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
-  "limits", key.limits, unpack(spends_in and {} or { "spent", int(spent + price) }))
-if spends_in then redis.call("HSET", spending, "spent", int(spent + price)) end
-if is_new_month then redis.call("HSET", spending, "month", int(month_of(key.clock))) end
-redis.call("LPUSH", window, clock)
-if live < length then redis.call("LTRIM", window, 0, live) end
-redis.call("SADD", slots, request_id)
-redis.call("HSET", KEYS[2], "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
-redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
-  "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at, "retention_ms", ARGV[11])
-redis.call("ZADD", KEYS[6], due_at, request_id)
+if not key.is_same_day or key.limits ~= earlier_limits then
+  call("HSET", key_name, "day", int(key.day), "limits", key.limits)
+end
+if spends_in then
+  call("HSET", key_name, "clock_ms", clock, "day_count", day_count)
+  call("HSET", spending, "spent", spent_after)
+else
+  call("HSET", key_name, "clock_ms", clock, "day_count", day_count, "spent", spent_after)
+end
+if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
+add_to_window(window, clock, live, length)
+call("SADD", slots, request_id)
+call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
+call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", key_id, "price", price_text,
+  "endpoint", endpoint, "admitted_at", clock, "due_at", due_at, "retention_ms", retention_ms)
+call("ZADD", holds, due_at, request_id)
 if shared then
-  redis.call("HSET", KEYS[2], "clock_ms", int(shared.clock), "day", int(shared.day), "day_count",
+  call("HSET", account, "clock_ms", int(shared.clock), "day", int(shared.day), "day_count",
     int(shared.day_count + 1))
-  redis.call("LPUSH", shared.window, int(shared.clock))
-  if shared.live < shared.length then redis.call("LTRIM", shared.window, 0, shared.live) end
-  redis.call("SADD", shared.slots, request_id)
-  redis.call("HSET", request, "account_at", shared_mark(shared))
+  add_to_window(shared.window, int(shared.clock), shared.live, shared.length)
+  call("SADD", shared.slots, request_id)
+  call("HSET", request, "account_at", shared_mark(shared))
   shared.live, shared.oldest, shared.active = shared.live + 1, shared.oldest or shared.clock, shared.active + 1
 end
-if KEYS[7] then
-  redis.call("HSET", request, "idempotency", ARGV[10])
-  redis.call("HSET", KEYS[7], "request_id", request_id, "fingerprint", ARGV[9], "due_at", due_at)
+if idempotency then
+  call("HSET", request, "idempotency", digest)
+  call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "due_at", due_at)
   -- It expires only once the hold has ended: BIND and VOID say when.
-  redis.call("PERSIST", KEYS[7])
+  call("PERSIST", idempotency)
 end
-key.spent = spent + price
-return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, noted)
+if key.monthly_credits then key.spent = spent + price end
+return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted)

@@ -7,36 +7,32 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  3000  a batch of the copier
--- KEYS  1 archive (hash)  2 changed (hash: account or key to the number of its changes)
--- ARGV  1 now (ms or empty)  2 generation  3 prefix of the names of requests  4 the newest ledger entry that it has (empty: none)
---       5 the number of the newest batch that it has (0: none)  6 the newest entry that was noted last (empty:
---       none)  7 the newest batch that was noted last (0: none)  8 the score in `done` up to which requests were looked at (ms)
---       9 how many requests follow
---       10.. request id, state that was copied; behind them account or key, the number of its changes that was read
+-- `changed` is a hash: account or key to the number of its changes. `newest` (an entry; empty: none) and `batch` (0: none)
+-- are what the archive has, `earlier_newest` and `earlier_batch` what was noted last. `looked_until`: the score in `done` up
+-- to which requests were looked at (ms). `items`: request id, state that was copied; after `requests_count` of these account
+-- or key, the number of its changes that was read.
 -- RETURNS outcome, now
 --   archived
 --   other     the archive was replaced meanwhile; nothing happens
 --   unseen    another batch was noted or announced last; nothing happens
---@include clock
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local archive, changed, generation = KEYS[1], KEYS[2], ARGV[2]
-local noted = redis.call("HMGET", archive, "generation", "newest", "batch", "writing")
+--@keys archive changed
+--@args now generation requests_prefix newest batch earlier_newest earlier_batch looked_until requests_count items...
+--@unless_frozen archive
+local noted = call("HMGET", archive, "generation", "newest", "batch", "writing")
 if noted[1] ~= generation then return { "other", now } end
-if (noted[2] or "") ~= ARGV[6] or (noted[3] or "0") ~= ARGV[7] then return { "unseen", now } end
-if noted[4] ~= ARGV[5] .. " after " .. ARGV[7] then return { "unseen", now } end
-local items = { unpack(ARGV, 10) }
-local requests = 2 * tonumber(ARGV[9])
+if (noted[2] or "") ~= earlier_newest or (noted[3] or "0") ~= earlier_batch then return { "unseen", now } end
+if noted[4] ~= batch .. " after " .. earlier_batch then return { "unseen", now } end
+local requests = 2 * tonumber(requests_count)
 for at = 1, requests, 2 do
-  local request, state = ARGV[3] .. items[at], items[at + 1]
+  local request, state = requests_prefix .. items[at], items[at + 1]
   -- A void request may have been bound since the copy was made: then its copy is out of date.
-  if redis.call("HGET", request, "state") == state then
-    redis.call("HSET", request, "archived", generation .. " " .. state)
+  if call("HGET", request, "state") == state then
+    call("HSET", request, "archived", generation .. " " .. state)
   end
 end
 for at = requests + 1, #items, 2 do
-  if redis.call("HGET", changed, items[at]) == items[at + 1] then redis.call("HDEL", changed, items[at]) end
+  if call("HGET", changed, items[at]) == items[at + 1] then call("HDEL", changed, items[at]) end
 end
-redis.call("HSET", archive, "looked_until", ARGV[8], "batch", ARGV[5])
-if ARGV[4] ~= "" then redis.call("HSET", archive, "newest", ARGV[4]) end
+call("HSET", archive, "looked_until", looked_until, "batch", batch)
+if newest ~= "" then call("HSET", archive, "newest", newest) end
 return { "archived", now }

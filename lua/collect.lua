@@ -6,46 +6,44 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  50  one request
--- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
---       3 task (string; only where there is one)  4 claim (string: request id, partition; not on a cluster)
--- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record that was restored
---       4 prefix of the names of accounts  5 name of the archive's record (hash)
+-- `claim` is only given on one server. `restored_ms` is the retention of a record that was restored, `archive` the name of
+-- the archive's record.
 -- RETURNS outcome
 --   collected
 --   kept        open, or ended too recently; postponed in `done` until its retention has passed
 --   unarchived  the store has an archive that has not got this request yet; it stays first in `done`
 --   missing     no such record: another collector was first
---@include clock
+--@keys request done task_name? claim?
+--@args now request_id restored_ms accounts_prefix archive
 --@include numbers
 --@include owner
 --@include task
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms", "account_id",
+--@unless_frozen request
+local record = call("HMGET", request, "state", "finished_at", "void_at", "retention_ms", "account_id",
   "due_at", "archived", "reason")
 if record[1] then
   local is_open = record[1] ~= "finished" and record[1] ~= "void"
   local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
-  local kept_until = ended_at + tonumber(record[4] or ARGV[3])
+  local kept_until = ended_at + tonumber(record[4] or restored_ms)
   if is_open or kept_until > now then
-    redis.call("ZADD", KEYS[2], "XX", int(kept_until), ARGV[2])
+    call("ZADD", done, "XX", int(kept_until), request_id)
     return { "kept" }
   end
-  local generation = redis.call("HGET", ARGV[5], "generation")
+  local generation = call("HGET", archive, "generation")
   if generation and record[7] ~= generation .. " " .. record[1] then return { "unarchived" } end
-  local account, due_at = ARGV[4] .. (record[5] or ""), record[6]
-  local collected_until = redis.call("HGET", account, "collected_until")
+  local account, due_at = accounts_prefix .. (record[5] or ""), record[6]
+  local collected_until = call("HGET", account, "collected_until")
   local is_uncharged = record[1] == "void" and (record[8] == "refused" or record[8] == "unsent")
   if due_at and not is_uncharged and tonumber(due_at) > tonumber(collected_until or 0) then
-    redis.call("HSET", account, "collected_until", due_at)
+    call("HSET", account, "collected_until", due_at)
   end
 end
-redis.call("DEL", KEYS[1])
-redis.call("ZREM", KEYS[2], ARGV[2])
-if KEYS[3] then
-  local task = read_task(KEYS[3])
-  if task and task.request_id == ARGV[2] then redis.call("DEL", KEYS[3]) end
+call("DEL", request)
+call("ZREM", done, request_id)
+if task_name then
+  local task = read_task(task_name)
+  if task and task.request_id == request_id then call("DEL", task_name) end
 end
-local owner = KEYS[4] and redis.call("GET", KEYS[4])
-if owner and read_owner(owner) == ARGV[2] then redis.call("DEL", KEYS[4]) end
+local owner = claim and call("GET", claim)
+if owner and read_owner(owner) == request_id then call("DEL", claim) end
 return { record[1] and "collected" or "missing" }

@@ -3,14 +3,14 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  800  the entries that are asked for
--- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)  6 checkpoint (string)
--- ARGV  1 now (ms or empty)  2 tiers  3 maximum number of transactions
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   known        the account's status (suspended, empty: active), daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
 --                XRANGE returns them, most recent first; where older ones have left the ledger, then the checkpoint
 --   account_suspended  the account is closed: its status
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
---@include clock
+--@keys key_name window slots account_name ledger checkpoint
+--@args now tiers entries_max
+--@include entry
 --@include key
 --@include numbers
 --@include reply
@@ -20,30 +20,26 @@
 local function latest(ledger, last, most, checkpoint)
   local entries = {}
   while last and last ~= "" and #entries < most do
-    local entry = redis.call("XRANGE", ledger, last, last)[1]
+    local entry = call("XRANGE", ledger, last, last)[1]
     if not entry then
-      entries[#entries + 1] = redis.call("GET", checkpoint) or nil
+      entries[#entries + 1] = call("GET", checkpoint) or nil
       break
     end
     entries[#entries + 1] = entry
-    last = nil
-    for at = 1, #entry[2], 2 do
-      if entry[2][at] == "previous" then last = entry[2][at + 1] end
-    end
+    last = read_entry(entry[2]).previous
   end
   return entries
 end
 
-local now = store_now(ARGV[1])
-local key = read_key(KEYS[1], now, ARGV[2])
+local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end
-local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests", "last_entry",
+local account = call("HMGET", account_name, "balance", "held", "total_used", "total_requests", "last_entry",
   "status", "limited")
 local status, daily_limit = account[6] or "", key.daily_limit
-local shared = account[7] and read_shared(KEYS[4], account[7], now)
+local shared = account[7] and read_shared(account_name, account[7], now)
 key.shared = shared
 if shared and shared.daily_limit - shared.day_count < daily_limit - key.day_count then daily_limit = shared.daily_limit end
-if status == "closed" then return reply("account_suspended", now, key, KEYS[2], KEYS[3], status) end
-return reply("known", now, key, KEYS[2], KEYS[3], status, daily_limit,
+if status == "closed" then return reply("account_suspended", now, key, window, slots, status) end
+return reply("known", now, key, window, slots, status, daily_limit,
   int(tonumber(account[1] or 0) - tonumber(account[2] or 0)), account[3] or "0", tonumber(account[4] or 0),
-  unpack(latest(KEYS[5], account[5], tonumber(ARGV[3]), KEYS[6])))
+  unpack(latest(ledger, account[5], tonumber(entries_max), checkpoint)))

@@ -5,22 +5,20 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1500  the slots that are asked for, and the keys that are named
--- KEYS  1 account (hash)  2 the account's slots (set)
--- ARGV  1 now (ms or empty)  2 prefix of the names of keys' slots  3 maximum number of slots
---       4 where the slots of the first key go on: a cursor of SSCAN  5.. key ids
+-- `slots_prefix` begins the names of keys' slots. `first_cursor`: where the slots of the first key go on, a cursor of SSCAN.
 -- RETURNS outcome, now
 --   gathered   how many of these keys are done, where the slots of the next one go on: the slots up to there are the account's, too
 --   unlimited  the account has no limits over all its keys; nothing happens
---@include clock
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-if redis.call("HEXISTS", KEYS[1], "limited") == 0 then return { "unlimited", now } end
-local left, cursor, done = tonumber(ARGV[3]), ARGV[4], 0
-for _, key_id in ipairs({ unpack(ARGV, 5) }) do
+--@keys account slots
+--@args now slots_prefix slots_max first_cursor key_ids...
+--@unless_frozen account
+if call("HEXISTS", account, "limited") == 0 then return { "unlimited", now } end
+local left, cursor, done = tonumber(slots_max), first_cursor, 0
+for _, key_id in ipairs(key_ids) do
   if left <= 0 then break end
-  local page = redis.call("SSCAN", ARGV[2] .. key_id, cursor, "COUNT", left)
+  local page = call("SSCAN", slots_prefix .. key_id, cursor, "COUNT", left)
   for _, request_id in ipairs(page[2]) do
-    redis.call("SADD", KEYS[2], request_id)
+    call("SADD", slots, request_id)
   end
   left, cursor = left - #page[2], page[1]
   if cursor ~= "0" then break end

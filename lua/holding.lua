@@ -5,22 +5,20 @@
 -- The fields of its records stand in src/records/records.ts. Decision 0064.
 --
 -- BOUND  1250  the holds of the partition that are asked for
--- KEYS  1 account (hash)  2 holds (zset: request id by due ms)
--- ARGV  1 now (ms or empty)  2 account id  3 maximum number of holds in the partition
---       and the prefixes of the names of:  4 slots  5 requests
+-- `holds_max` is of the partition.
 -- RETURNS outcome, now
 --   read      credits that the account holds, credits of its holds
 --   too_many  there are more holds than that; nothing was read
---@include clock
+--@keys account holds
+--@args now account_id holds_max slots_prefix requests_prefix
 --@include numbers
-local now = store_now(ARGV[1])
-if redis.call("ZCARD", KEYS[2]) > tonumber(ARGV[3]) then return { "too_many", now } end
+if call("ZCARD", holds) > tonumber(holds_max) then return { "too_many", now } end
 local credits = 0
-for _, id in ipairs(redis.call("ZRANGE", KEYS[2], 0, -1)) do
-  local record = redis.call("HMGET", ARGV[5] .. id, "account_id", "state", "price", "key_id")
-  if record[1] == ARGV[2] and record[2] == "held"
-    and redis.call("SISMEMBER", ARGV[4] .. (record[4] or ""), id) == 1 then
+for _, id in ipairs(call("ZRANGE", holds, 0, -1)) do
+  local record = call("HMGET", requests_prefix .. id, "account_id", "state", "price", "key_id")
+  if record[1] == account_id and record[2] == "held"
+    and call("SISMEMBER", slots_prefix .. (record[4] or ""), id) == 1 then
     credits = credits + tonumber(record[3] or 0)
   end
 end
-return { "read", now, redis.call("HGET", KEYS[1], "held") or "0", int(credits) }
+return { "read", now, call("HGET", account, "held") or "0", int(credits) }

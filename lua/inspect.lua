@@ -4,8 +4,7 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one key and one task; the window is searched by halves
--- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 task (string; only for a poll)
--- ARGV  1 now (ms or empty)  2 tiers  3 how old a cached answer may be (ms)
+-- `task_name` is only given for a poll. `fresh_ms`: how old a cached answer may be.
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then, unless the key is unknown,
 --         the account's status (suspended or closed, empty: active), then
 --   known        the key is valid; no task was asked for
@@ -15,30 +14,30 @@
 --   task         request id, key id of its creator, fresh (1: the data may be answered from the cache), status,
 --                data (JSON), bound at (ms); unless fresh, also maximum age (ms) and upstream as they were fixed by
 --                BIND (empty: restored)
---@include clock
+--@keys key_name window slots account_name task_name?
+--@args now tiers fresh_ms
 --@include key
 --@include reply
 --@include shared
 --@include task
-local now = store_now(ARGV[1])
-local key = read_key(KEYS[1], now, ARGV[2])
+local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end
-local account = redis.call("HMGET", KEYS[4], "status", "limited")
+local account = call("HMGET", account_name, "status", "limited")
 local status = account[1] or ""
-key.shared = account[2] and read_shared(KEYS[4], account[2], now)
-if status == "closed" then return reply("account_suspended", now, key, KEYS[2], KEYS[3], status) end
-if not KEYS[5] then return reply("known", now, key, KEYS[2], KEYS[3], status) end
+key.shared = account[2] and read_shared(account_name, account[2], now)
+if status == "closed" then return reply("account_suspended", now, key, window, slots, status) end
+if not task_name then return reply("known", now, key, window, slots, status) end
 
-local task = read_task(KEYS[5])
-if not task or task.account_id ~= key.account_id then return reply("not_found", now, key, KEYS[2], KEYS[3], status) end
+local task = read_task(task_name)
+if not task or task.account_id ~= key.account_id then return reply("not_found", now, key, window, slots, status) end
 local observed_at = tonumber(task.observed_at)
-local fresh = (observed_at and observed_at <= now and now - observed_at < tonumber(ARGV[3])) and 1 or 0
+local fresh = (observed_at and observed_at <= now and now - observed_at < tonumber(fresh_ms)) and 1 or 0
 local bound_at = tonumber(task.bound_at)
 if fresh == 1 then
-  return reply("task", now, key, KEYS[2], KEYS[3], status, task.request_id, task.key_id, fresh, task.status, task.data,
+  return reply("task", now, key, window, slots, status, task.request_id, task.key_id, fresh, task.status, task.data,
     bound_at)
 end
-local request = string.match(KEYS[1], "^tg:{p%d+}") .. ":request:" .. task.request_id
-local fixed = redis.call("HMGET", request, "max_age_ms", "upstream")
-return reply("task", now, key, KEYS[2], KEYS[3], status, task.request_id, task.key_id, fresh, task.status, task.data,
+local request = string.match(key_name, "^tg:{p%d+}") .. ":request:" .. task.request_id
+local fixed = call("HMGET", request, "max_age_ms", "upstream")
+return reply("task", now, key, window, slots, status, task.request_id, task.key_id, fresh, task.status, task.data,
   bound_at, fixed[1] or "", fixed[2] or "")

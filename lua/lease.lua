@@ -6,25 +6,23 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  2000  the requests that are asked for
--- KEYS  1 holds or polls (zset: request id by ms)
--- ARGV  1 now (ms or empty)  2 maximum number of requests  3 lease (ms)
---       4 prefix of the names of requests
+-- `list` is holds or polls: request id by ms.
 -- RETURNS now, then for each request {id, state, account id, key id, task id, bound at (ms), idempotency digest,
 --   maximum age (ms), upstream}; empty where there is none
---@include clock
+--@keys list
+--@args now requests_max lease_ms requests_prefix
 --@include numbers
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local ids = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", int(now), "LIMIT", 0, tonumber(ARGV[2]))
-local until_ms = int(now + tonumber(ARGV[3]))
+--@unless_frozen list
+local ids = call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", 0, tonumber(requests_max))
+local until_ms = int(now + tonumber(lease_ms))
 local answer = { now }
 for _, id in ipairs(ids) do
-  local record = redis.call("HMGET", ARGV[4] .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency",
+  local record = call("HMGET", requests_prefix .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency",
     "max_age_ms", "upstream")
   if record[1] == "held" or record[1] == "bound" then
-    redis.call("ZADD", KEYS[1], "XX", until_ms, id)
+    call("ZADD", list, "XX", until_ms, id)
   else
-    redis.call("ZREM", KEYS[1], id)
+    call("ZREM", list, id)
   end
   for field = 1, 8 do record[field] = record[field] or "" end
   answer[#answer + 1] = { id, unpack(record) }

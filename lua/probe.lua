@@ -3,10 +3,10 @@
 -- under way are settled while new ones are refused.
 --
 -- BOUND  5  one string
--- KEYS  1 probe (string)
--- ARGV  1 now (ms or empty)  2 lifetime (ms)
 -- RETURNS outcome, now
 --   written
+--@keys probe
+--@args now lifetime_ms
 --@include clock
-redis.call("SET", KEYS[1], "1", "PX", ARGV[2])
-return { "written", store_now(ARGV[1]) }
+call("SET", probe, "1", "PX", lifetime_ms)
+return { "written", store_now(now) }

@@ -6,54 +6,46 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  3000  the entries and the references that are asked for
--- KEYS  1 ledger (stream)  2 trimmed (hash)  3 grants (zset: account id, reference by the ms of the grant)
---       4 rolled (hash; none before the first ROLLUP, which then begins where the ledger does)
--- ARGV  1 now (ms or empty)  2 the newest entry that the archive has, which stays: its id  3 its account id
---       4 its balance after  5 its request id (empty: none)  6 its reference (empty: none)
---       7 how old an entry must be (ms)  8 maximum number of entries, and of references
---       9 how old a reference must be (ms)
---       and the prefixes of the names of:  10 checkpoints  11 requests  12 references
+-- `rolled_name` is not there before the first ROLLUP, which then begins where the ledger does. `newest_id` is the newest
+-- entry that the archive has, which stays; `newest_balance` is after it, `newest_request` and `newest_reference` may be
+-- empty. `kept_ms`: how old an entry must be, `references_ms` a reference. `most_text` is of entries, and of references.
 -- RETURNS outcome, now
 --   trimmed  entries removed, references forgotten, whether there may be more (1 or 0)
 --   unknown  the ledger does not have that entry, so another ledger was archived; nothing happens
 --   broken   the oldest entry, which is not the next one after its account's checkpoint; nothing happens
+--@keys ledger trimmed grants_name rolled_name
+--@args now newest_id newest_account newest_balance newest_request newest_reference kept_ms most_text references_ms checkpoints_prefix requests_prefix references_prefix
 --@include checkpoint
---@include clock
 --@include cut
+--@include entry
 --@include numbers
 --@include references
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local ledger, most = KEYS[1], tonumber(ARGV[8])
+--@unless_frozen ledger
+local most = tonumber(most_text)
 
-local rolled = redis.call("HGET", KEYS[4], "entry")
+local rolled = call("HGET", rolled_name, "entry")
 
-local function fields_of(entry)
-  local fields = {}
-  for at = 1, #entry[2], 2 do fields[entry[2][at]] = entry[2][at + 1] end
-  return fields
-end
 
-local newest = redis.call("XRANGE", ledger, ARGV[2], ARGV[2])[1]
-local found = newest and fields_of(newest) or {}
-if found.account_id ~= ARGV[3] or found.balance_after ~= ARGV[4] or (found.request_id or "") ~= ARGV[5]
-  or (found.reference or "") ~= ARGV[6] then
+local newest = call("XRANGE", ledger, newest_id, newest_id)[1]
+local found = newest and read_entry(newest[2]) or {}
+if found.account_id ~= newest_account or found.balance_after ~= newest_balance or (found.request_id or "") ~= newest_request
+  or (found.reference or "") ~= newest_reference then
   return { "unknown", now }
 end
 
 local checkpoints = {}
 local function checkpoint_of(account_id)
-  checkpoints[account_id] = checkpoints[account_id] or read_checkpoint(ARGV[10] .. account_id)
+  checkpoints[account_id] = checkpoints[account_id] or read_checkpoint(checkpoints_prefix .. account_id)
   return checkpoints[account_id]
 end
 
 local removed, cut, cut_at, grants, charges, refunds = 0, nil, 0, {}, {}, {}
-for _, one in ipairs(redis.call("XRANGE", ledger, "-", "(" .. ARGV[2], "COUNT", most)) do
-  local id, entry = one[1], fields_of(one)
+for _, one in ipairs(call("XRANGE", ledger, "-", "(" .. newest_id, "COUNT", most)) do
+  local id, entry = one[1], read_entry(one[2])
   if rolled and is_later(id, rolled) then break end
-  if tonumber(entry.at) > now - tonumber(ARGV[7]) then break end
-  local request = entry.request_id and ARGV[11] .. entry.request_id
-  local state = request and redis.call("HGET", request, "state")
+  if tonumber(entry.at) > now - tonumber(kept_ms) then break end
+  local request = (entry.request_id or "") ~= "" and requests_prefix .. entry.request_id
+  local state = request and call("HGET", request, "state")
   if state == "bound" then break end
   if not add_to_checkpoint(checkpoint_of(entry.account_id), id, entry) then
     if removed == 0 then return { "broken", now, id } end
@@ -66,31 +58,31 @@ for _, one in ipairs(redis.call("XRANGE", ledger, "-", "(" .. ARGV[2], "COUNT", 
   if entry.reference then grants[entry.account_id .. " " .. entry.reference] = entry.at end
 end
 
-local old = redis.call("ZRANGE", KEYS[3], "-inf", int(now - tonumber(ARGV[9])), "BYSCORE", "LIMIT", 0, most)
+local old = call("ZRANGE", grants_name, "-inf", int(now - tonumber(references_ms)), "BYSCORE", "LIMIT", 0, most)
 for _, grant in ipairs(old) do
   local account_id, reference = string.match(grant, "^(%S+) (.*)$")
-  local amount = redis.call("HGET", ARGV[12] .. account_id, reference)
+  local amount = call("HGET", references_prefix .. account_id, reference)
   if amount then
     local checkpoint = checkpoint_of(account_id)
     checkpoint.forgotten = checkpoint.forgotten + 1
     checkpoint.forgotten_credits = checkpoint.forgotten_credits + (tonumber(amount) or 0)
-    redis.call("HDEL", ARGV[12] .. account_id, reference)
-    unindex_reference(KEYS[1], reference, account_id)
+    call("HDEL", references_prefix .. account_id, reference)
+    unindex_reference(ledger, reference, account_id)
   end
-  redis.call("ZREM", KEYS[3], grant)
+  call("ZREM", grants_name, grant)
 end
 
 for account_id, checkpoint in pairs(checkpoints) do
-  if checkpoint.entry ~= "" then write_checkpoint(ARGV[10] .. account_id, checkpoint) end
+  if checkpoint.entry ~= "" then write_checkpoint(checkpoints_prefix .. account_id, checkpoint) end
 end
 -- Of a task that ended a while ago, the record may still be there: it proves charge and refund instead of the ledger.
-for request, id in pairs(charges) do redis.call("HSET", request, "trimmed_charge", id) end
-for request, id in pairs(refunds) do redis.call("HSET", request, "trimmed_refund", id) end
-for grant, at in pairs(grants) do redis.call("ZADD", KEYS[3], at, grant) end
+for request, id in pairs(charges) do call("HSET", request, "trimmed_charge", id) end
+for request, id in pairs(refunds) do call("HSET", request, "trimmed_refund", id) end
+for grant, at in pairs(grants) do call("ZADD", grants_name, at, grant) end
 if cut then
-  cut_at = math.max(cut_at, tonumber(redis.call("HGET", KEYS[2], "at") or 0))
-  redis.call("HSET", KEYS[2], "last_entry", cut, "at", int(cut_at))
-  redis.call("HINCRBY", KEYS[2], "entries", removed)
-  redis.call("XTRIM", ledger, "MINID", "=", redis.call("XRANGE", ledger, "(" .. cut, "+", "COUNT", 1)[1][1])
+  cut_at = math.max(cut_at, tonumber(call("HGET", trimmed, "at") or 0))
+  call("HSET", trimmed, "last_entry", cut, "at", int(cut_at))
+  call("HINCRBY", trimmed, "entries", removed)
+  call("XTRIM", ledger, "MINID", "=", call("XRANGE", ledger, "(" .. cut, "+", "COUNT", 1)[1][1])
 end
 return { "trimmed", now, removed, #old, (removed == most or #old == most) and 1 or 0 }

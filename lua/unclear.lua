@@ -4,23 +4,20 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  20  one request
--- KEYS  1 request (hash)  2 account (hash)  3 unknown (zset: request id by due ms)
---       4 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 request id  3 what it was answered: unclear or timed_out
---       4 how many unknown outcomes an account may have
+-- `answered` is unclear or timed_out. `unknown_max`: how many unknown outcomes an account may have.
 -- RETURNS outcome, now
 --   noted    then how many unknown outcomes the account has, and until when it makes no further request (ms; 0: it may)
 --   missing  the request has no hold any more; nothing happens
---@include clock
+--@keys request account unknown idempotency?
+--@args now request_id answered unknown_max
 --@include unknown
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local record = redis.call("HMGET", KEYS[1], "state", "due_at")
+--@unless_frozen request
+local record = call("HMGET", request, "state", "due_at")
 if record[1] ~= "held" then return { "missing", now } end
-if KEYS[4] and redis.call("HGET", KEYS[4], "request_id") == ARGV[2] then
-  redis.call("HSET", KEYS[4], "unknown", ARGV[3])
+if idempotency and call("HGET", idempotency, "request_id") == request_id then
+  call("HSET", idempotency, "unknown", answered)
 end
-redis.call("HSET", KEYS[1], "unknown", ARGV[3])
-redis.call("ZADD", KEYS[3], record[2], ARGV[2])
-local count, blocked_until = block_account(KEYS[2], KEYS[3], tonumber(ARGV[4]))
+call("HSET", request, "unknown", answered)
+call("ZADD", unknown, record[2], request_id)
+local count, blocked_until = block_account(account, unknown, tonumber(unknown_max))
 return { "noted", now, count, blocked_until }

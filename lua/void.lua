@@ -8,15 +8,14 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  250  one request; the window is searched by halves
--- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
---       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released  5 tombstone lifetime (ms)
---       6 of an operator: request id, a space, who; else empty
+-- `actor` is of an operator: request id, a space, and who; else empty.
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
 --   void       void now, or before
 --   bound      the request has a task; nothing happens
 --   not_due    reason `due` before the due time; nothing happens
 --   missing    no such request; `unsent` leaves the tombstone
+--@keys request account key_name window slots holds done idempotency?
+--@args now tiers request_id reason tombstone_ms actor
 --@include audit
 --@include clock
 --@include key
@@ -26,31 +25,28 @@
 --@include shared
 --@include spent
 --@include unknown
---@unless_frozen KEYS[1]
-local now = store_now(ARGV[1])
-local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
-local request_id, reason = ARGV[3], ARGV[4]
-local key = read_key(KEYS[3], now, ARGV[2])
+--@unless_frozen request
+local key = read_key(key_name, now, tiers)
 
-local limited = redis.call("HGET", account, "limited")
+local limited = call("HGET", account, "limited")
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 if shared then read_shared_use(shared) end
 
 local function forget_admission(admitted_at, account_at)
-  redis.call("LREM", window, 1, admitted_at)
-  if account_at then redis.call("LREM", shared.window, 1, account_at) end
-  redis.call("HINCRBY", account, "total_requests", -1)
+  call("LREM", window, 1, admitted_at)
+  if account_at then call("LREM", shared.window, 1, account_at) end
+  call("HINCRBY", account, "total_requests", -1)
 end
 
-local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms",
+local record = call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms",
   "account_at", "unknown")
 local state, account_at = record[1], shared_stamp(shared, record[7])
 if not state then
-  redis.call("ZREM", KEYS[6], request_id)
+  call("ZREM", holds, request_id)
   if reason == "unsent" then
-    redis.call("HSET", request, "state", "void", "reason", reason)
-    redis.call("PEXPIRE", request, ARGV[5])
+    call("HSET", request, "state", "void", "reason", reason)
+    call("PEXPIRE", request, tombstone_ms)
   end
   return reply("missing", now, key, window, slots)
 end
@@ -58,39 +54,39 @@ if state == "void" then
   -- It was void for another reason before: what only `unsent` removes is removed now.
   if reason == "unsent" and record[5] ~= "unsent" then
     forget_admission(record[3], account_at)
-    redis.call("HSET", request, "reason", reason)
+    call("HSET", request, "reason", reason)
   end
-  redis.call("ZREM", KEYS[6], request_id)
+  call("ZREM", holds, request_id)
   return reply("void", now, key, window, slots)
 end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record[4]) then return reply("not_due", now, key, window, slots) end
 
-local spent = key and read_spent(KEYS[3])
-local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until", "first_void_id")
+local spent = key and read_spent(key_name)
+local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
 -- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
 -- the account's. After that only the removal from `holds` can fail: all other names were read above.
-redis.call("SREM", slots, request_id)
-if shared then redis.call("SREM", shared.slots, request_id) end
+call("SREM", slots, request_id)
+if shared then call("SREM", shared.slots, request_id) end
 if record[8] then remove_unknown(account, request_id) end
 -- No charge can follow, so the record only tells a repeated call that it was void.
 local is_certain = reason == "refused" or reason == "unsent"
 local retention_ms = is_certain and int(math.min(REFUSED_KEPT_MS, tonumber(record[6]))) or record[6]
-redis.call("ZADD", KEYS[7], forget_at(now, retention_ms), request_id)
+call("ZADD", done, forget_at(now, retention_ms), request_id)
 if reason == "unsent" then forget_admission(record[3], account_at) end
-redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
-redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now), "retention_ms",
+call("HINCRBY", account, "held", int(-tonumber(record[2])))
+call("HSET", request, "state", "void", "reason", reason, "void_at", int(now), "retention_ms",
   retention_ms)
 if key then
-  local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
+  local counted = call("HMGET", key_name, "day", "day_count")
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
-  if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
+  if same_day and tonumber(counted[2]) > 0 then call("HINCRBY", key_name, "day_count", -1) end
   add_spent(spent, record[3], -tonumber(record[2]))
 end
 local account_day = account_at and math.floor(tonumber(account_at) / DAY_MS)
 if account_day and account_day == shared.stored_day and shared.stored_count > 0 then
-  redis.call("HINCRBY", account, "day_count", -1)
+  call("HINCRBY", account, "day_count", -1)
 end
 if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then
@@ -98,22 +94,22 @@ if first and (first[1] or request_id) == request_id then
   local is_unknown = reason == "due" or reason == "released"
   local void_until = math.max(tonumber(first[2] or 0), is_unknown and tonumber(forget_at(now, record[6])) or 0)
   if void_until > now then
-    redis.call("HSET", KEYS[8], "void_until", int(void_until))
-    redis.call("HDEL", KEYS[8], "request_id", "fingerprint", "due_at", "unknown")
-    redis.call("PEXPIRE", KEYS[8], int(void_until - now))
+    call("HSET", idempotency, "void_until", int(void_until))
+    call("HDEL", idempotency, "request_id", "fingerprint", "due_at", "unknown")
+    call("PEXPIRE", idempotency, int(void_until - now))
     if is_unknown then
       -- A step of the clock may expire the entry all the same. BIND knows by this id whether it still is the same one.
       local first_void_id = first[3] or request_id
-      redis.call("HSET", KEYS[8], "first_void_id", first_void_id)
-      redis.call("HSET", request, "first_void_id", first_void_id)
+      call("HSET", idempotency, "first_void_id", first_void_id)
+      call("HSET", request, "first_void_id", first_void_id)
     end
   else
-    redis.call("DEL", KEYS[8])
+    call("DEL", idempotency)
   end
 end
-if ARGV[6] ~= "" then
-  write_audit(request, now, ARGV[6], "task.release", string.match(account, ":account:(.*)$"), request_id,
+if actor ~= "" then
+  write_audit(request, now, actor, "task.release", string.match(account, ":account:(.*)$"), request_id,
     { state = "held" }, { state = "void", credits = record[2] })
 end
-redis.call("ZREM", KEYS[6], request_id)
+call("ZREM", holds, request_id)
 return reply("void", now, key, window, slots)

@@ -9,7 +9,7 @@ local CHECKPOINT_NUMBERS = { "balance", "entries", "recharged", "consumed", "ref
 
 -- The checkpoint of this name; all zero for an account whose entries are all in the ledger.
 local function read_checkpoint(name)
-  local first, tail = string.match(redis.call("GET", name) or "", "^([^\n]*)\n?(.*)$")
+  local first, tail = string.match(call("GET", name) or "", "^([^\n]*)\n?(.*)$")
   local checkpoint = { entry = "", lines = {} }
   for _, field in ipairs(CHECKPOINT_NUMBERS) do checkpoint[field] = 0 end
   for field, value in string.gmatch(first, "(%S+) (%S+)") do
@@ -77,5 +77,5 @@ local function write_checkpoint(name, checkpoint)
     lines[#lines + 1] = line.head .. (line.what == "" and "" or " " .. what)
     above = line.what
   end
-  redis.call("SET", name, table.concat(lines, "\n"))
+  call("SET", name, table.concat(lines, "\n"))
 end

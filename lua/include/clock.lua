@@ -6,7 +6,7 @@ local function store_now(given)
   if given ~= "" then
     NOW = tonumber(given)
   else
-    local t = redis.call("TIME")
+    local t = call("TIME")
     NOW = t[1] * 1000 + math.floor(t[2] / 1000)
   end
   return NOW

@@ -1,3 +1,4 @@
+--@include entry
 -- Whether an id of a stream comes after another one.
 local function is_later(id, other)
   local ms, sequence = string.match(id, "^(%d+)-(%d+)$")
@@ -12,14 +13,11 @@ local function checkpoints_before(entries, cut, prefix)
   local checkpoints = {}
   if cut == "" then return checkpoints end
   for _, entry in ipairs(entries) do
-    local fields, account_id, previous = entry[2], "", ""
-    for at = 1, #fields, 2 do
-      if fields[at] == "account_id" then account_id = fields[at + 1] end
-      if fields[at] == "previous" then previous = fields[at + 1] end
-    end
+    local fields = read_entry(entry[2])
+    local account_id, previous = fields.account_id or "", fields.previous or ""
     if previous ~= "" and not is_later(previous, cut) then
       checkpoints[#checkpoints + 1] = account_id
-      checkpoints[#checkpoints + 1] = redis.call("GET", prefix .. account_id) or ""
+      checkpoints[#checkpoints + 1] = call("GET", prefix .. account_id) or ""
     end
   end
   return checkpoints

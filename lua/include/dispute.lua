@@ -4,7 +4,7 @@
 local function dispute(name, account_id)
   local task = read_task(name)
   if not task or task.is_disputed then return end
-  if task.account_id ~= account_id or is_final(task.status) then redis.call("SET", name, "!" .. task.text) end
+  if task.account_id ~= account_id or is_final(task.status) then call("SET", name, "!" .. task.text) end
 end
 
 -- On a Redis Cluster a task id may be disputed before its owner's BIND. noted_text is the mark that stands for the record

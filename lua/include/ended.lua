@@ -4,5 +4,5 @@
 -- when the task was bound (ms), and of an uncollected one its price.
 local function note_ended(name, now, request_id, account_id, key_id, endpoint, what, number)
   local note = table.concat({ request_id, what, int(number), account_id, key_id, endpoint }, " ")
-  redis.call("ZADD", string.match(name, "^tg:{p%d+}") .. ":ended", int(now), note)
+  call("ZADD", string.match(name, "^tg:{p%d+}") .. ":ended", int(now), note)
 end

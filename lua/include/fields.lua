@@ -4,7 +4,7 @@ local function differing_fields(record, changes)
   local before, after, differs = {}, {}, false
   for at = 1, #changes, 2 do
     local field, value = changes[at], changes[at + 1]
-    local earlier = redis.call("HGET", record, field) or ""
+    local earlier = call("HGET", record, field) or ""
     if earlier ~= value then
       before[field] = earlier == "" and cjson.null or earlier
       after[field] = value == "" and cjson.null or value
@@ -17,9 +17,9 @@ end
 local function set_fields(record, fields)
   for field, value in pairs(fields) do
     if value == cjson.null then
-      redis.call("HDEL", record, field)
+      call("HDEL", record, field)
     else
-      redis.call("HSET", record, field, value)
+      call("HSET", record, field, value)
     end
   end
 end

@@ -3,7 +3,7 @@
 -- calls `unlist_account` before it and `list_account` after it: both go by the record. Lower case is that of ASCII.
 local function listed_as(account, account_id)
   local tag = string.match(account, "^tg:{p%d+}")
-  local record = redis.call("HMGET", account, "label", "status")
+  local record = call("HMGET", account, "label", "status")
   return {
     { tag .. ":labels", record[1] and string.lower(record[1]) .. " " .. account_id },
     { tag .. ":inactive", record[2] and record[2] .. " " .. account_id },
@@ -12,12 +12,12 @@ end
 
 local function unlist_account(account, account_id)
   for _, list in ipairs(listed_as(account, account_id)) do
-    if list[2] then redis.call("ZREM", list[1], list[2]) end
+    if list[2] then call("ZREM", list[1], list[2]) end
   end
 end
 
 local function list_account(account, account_id)
   for _, list in ipairs(listed_as(account, account_id)) do
-    if list[2] then redis.call("ZADD", list[1], 0, list[2]) end
+    if list[2] then call("ZADD", list[1], 0, list[2]) end
   end
 end

@@ -14,7 +14,7 @@ end
 -- What is at a place of all accounts but one, as a list; then whether that one is there.
 local function indexed_besides(hash, field, account_id)
   local others, is_there = {}, false
-  for text in string.gmatch(redis.call("HGET", hash, field) or "", "%S+") do
+  for text in string.gmatch(call("HGET", hash, field) or "", "%S+") do
     if string.match(text, "^[^@]+") == account_id then is_there = true else others[#others + 1] = text end
   end
   return others, is_there
@@ -26,20 +26,20 @@ local function index_reference(name, reference, account_id, entry)
   local others, is_there = indexed_besides(hash, field, account_id)
   if is_there then return end
   if #others >= INDEXED_MAX then
-    redis.call("HSET", hash, field .. " " .. account_id, entry)
+    call("HSET", hash, field .. " " .. account_id, entry)
     return
   end
   others[#others + 1] = account_id .. "@" .. entry
-  redis.call("HSET", hash, field, table.concat(others, " "))
+  call("HSET", hash, field, table.concat(others, " "))
 end
 
 local function unindex_reference(name, reference, account_id)
   local hash, field = index_place(name, reference)
-  redis.call("HDEL", hash, field .. " " .. account_id)
+  call("HDEL", hash, field .. " " .. account_id)
   local others = indexed_besides(hash, field, account_id)
   if #others == 0 then
-    redis.call("HDEL", hash, field)
+    call("HDEL", hash, field)
   else
-    redis.call("HSET", hash, field, table.concat(others, " "))
+    call("HSET", hash, field, table.concat(others, " "))
   end
 end

@@ -14,7 +14,7 @@
 -- Whether a request was refunded. `recorded` is `refunded` of its record.
 local function is_refunded(account, request_id, recorded)
   local refunds = string.gsub(account, ":account:", ":refunds:", 1)
-  return recorded or redis.call("HEXISTS", refunds, request_id) == 1, refunds
+  return recorded or call("HEXISTS", refunds, request_id) == 1, refunds
 end
 
 -- `record` is that of the request: name (of the hash; nil where there is none), price, endpoint, task_id, uncollected, refunded,
@@ -26,20 +26,20 @@ local function post_refund(account, ledger, now, account_id, request_id, record,
   local is_repeat, refunds = is_refunded(account, request_id, record.refunded)
   local spent = read_spent(string.match(account, "^tg:{p%d+}") .. ":key:" .. (record.key_id or ""))
   if is_repeat then
-    if record.name then redis.call("HSET", record.name, "refunded", "1") end
+    if record.name then call("HSET", record.name, "refunded", "1") end
     return 0
   end
-  if operator and operator.reference then redis.call("HSET", refunds, request_id, operator.reference) end
-  local entry = { "request_id", request_id, "key_id", record.key_id or "" }
+  if operator and operator.reference then call("HSET", refunds, request_id, operator.reference) end
+  local more = { "reason", "refund" }
   for _, field in ipairs({ "by", "reference", "note" }) do
     if operator and operator[field] then
-      entry[#entry + 1] = field
-      entry[#entry + 1] = operator[field]
+      more[#more + 1] = field
+      more[#more + 1] = operator[field]
     end
   end
-  local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint, "refund",
-    record.task_id, entry)
-  if record.name then redis.call("HSET", record.name, "refunded", "1") end
+  local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint,
+    record.task_id, request_id, record.key_id or "", more)
+  if record.name then call("HSET", record.name, "refunded", "1") end
   add_spent(spent, record.admitted_at, -price)
   return price, id
 end

@@ -16,7 +16,8 @@ local function tier_of(key)
   return table.concat({ key.tier, key.expires_at or "-", cap or "-", spent and int(spent) or "-" }, " ")
 end
 
--- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the script adds.
+-- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the script adds. If that is
+-- nothing it is JSON, which costs Redis a third of what cjson takes for a table.
 -- An empty window resets now. Where limits of the account leave less than those of the key, the numbers are the account's.
 local function reply_with(outcome, now, key, live, oldest, active, ...)
   local rate_limit, max_concurrent, shared = key.rate_limit, key.max_concurrent, key.shared
@@ -28,8 +29,13 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
       max_concurrent, active = shared.max_concurrent, shared.active
     end
   end
-  return { outcome, now, rate_limit, math.max(0, rate_limit - live), oldest and oldest + WINDOW_MS or now,
-    max_concurrent, active, tier_of(key), ... }
+  local remaining, reset = math.max(0, rate_limit - live), oldest and oldest + WINDOW_MS or now
+  if ... ~= nil then
+    return { outcome, now, rate_limit, remaining, reset, max_concurrent, active, tier_of(key), ... }
+  end
+  local has_terms = key.expires_at or key.monthly_credits
+  return string.format('["%s",%d,%d,%d,%d,%d,%d,%s]', outcome, now, rate_limit, remaining, reset, max_concurrent, active,
+    has_terms and cjson.encode(tier_of(key)) or key.tier_json)
 end
 
 -- A reply whose numbers of the headers are read from the store here.
@@ -37,5 +43,5 @@ local function reply(outcome, now, key, window, slots, ...)
   if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live, _, oldest = read_window(window, key.clock)
   if key.shared then read_shared_use(key.shared) end
-  return reply_with(outcome, now, key, live, oldest, redis.call("SCARD", slots), ...)
+  return reply_with(outcome, now, key, live, oldest, call("SCARD", slots), ...)
 end

@@ -7,7 +7,7 @@
 
 -- The limits of an account with this `limited`; what it has not is infinite. Its clock never runs backwards while it has limits.
 local function read_shared(account, limited, now)
-  local f = redis.call("HMGET", account, "rate_limit", "max_concurrent", "daily_limit", "clock_ms", "day", "day_count")
+  local f = call("HMGET", account, "rate_limit", "max_concurrent", "daily_limit", "clock_ms", "day", "day_count")
   local tag, id = string.match(account, "^(tg:{p%d+}):account:(.*)$")
   local clock = math.max(now, tonumber(f[4] or 0))
   local day = math.floor(clock / DAY_MS)
@@ -29,7 +29,7 @@ end
 -- Reads what is used of them: the entries of its window in the last 60 s, how many in all, the oldest of them; its slots.
 local function read_shared_use(shared)
   shared.live, shared.length, shared.oldest = read_window(shared.window, shared.clock)
-  shared.active = redis.call("SCARD", shared.slots)
+  shared.active = call("SCARD", shared.slots)
 end
 
 -- What a request says of its admission to an account with limits: `limited` and the account's clock (ms).

@@ -7,12 +7,12 @@
 
 -- Reads it from the key's record of this name; nil without a record. Before the first write: it fails where the name has moved.
 local function read_spent(name)
-  local f = redis.call("HMGET", name, "account_id", "clock_ms", "spends_in", "month", "spent")
+  local f = call("HMGET", name, "account_id", "clock_ms", "spends_in", "month", "spent")
   if not f[1] then return nil end
   local spending, month, credits = name, f[4], f[5]
   if f[3] then
     spending = string.match(name, "^tg:{p%d+}:key:") .. f[3]
-    month, credits = unpack(redis.call("HMGET", spending, "month", "spent"))
+    month, credits = unpack(call("HMGET", spending, "month", "spent"))
   end
   return { key = name, spending = spending, month = tonumber(month or -1), credits = tonumber(credits or 0),
     clock = tonumber(f[2] or 0) }
@@ -27,9 +27,9 @@ local function add_spent(spent, admitted_at, credits)
   local month = month_of(admitted_at)
   if month < spent.month then return end
   if month == spent.month then
-    redis.call("HSET", spent.spending, "spent", int(math.max(0, spent.credits + credits)))
+    call("HSET", spent.spending, "spent", int(math.max(0, spent.credits + credits)))
   elseif credits > 0 and month <= month_of(math.max(spent.clock, store_now(""))) then
-    redis.call("HSET", spent.spending, "month", int(month), "spent", int(credits))
-    redis.call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))
+    call("HSET", spent.spending, "month", int(month), "spent", int(credits))
+    call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))
   end
 end

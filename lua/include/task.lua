@@ -1,7 +1,7 @@
 -- A task's record, or nil: whether its id is disputed, the request that owns the id, its key and account, when it was
 -- bound (ms); after the first observation also when that was (ms), the status and the data (JSON), else three empty texts.
 local function read_task(name)
-  local text = redis.call("GET", name)
+  local text = call("GET", name)
   if not text then return nil end
   local mark, request_id, key_id, account_id, bound_at, observed_at, status, data =
     string.match(text, "^(!?)(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$")

@@ -2,30 +2,48 @@
 local WINDOW_MS = 60000
 
 local function stamp_at(window, index)
-  return tonumber(redis.call("LINDEX", window, index))
+  return call("LINDEX", window, index) + 0
 end
 
 -- The entries of the window (newest first) in the last 60 s before `clock`: how many, how many in all, and the oldest of
 -- them (nil: none). Reads only: trimming without storing the clock would drop entries that count again after the clock has
 -- stepped back.
 local function read_window(window, clock)
-  local length = redis.call("LLEN", window)
+  local length = call("LLEN", window)
   if length == 0 then return 0, 0 end
   local since = clock - WINDOW_MS
-  local oldest = stamp_at(window, -1)
+  -- A text: Redis writes a number out with 17 digits first.
+  local oldest = stamp_at(window, "-1")
   if oldest > since then return length, length, oldest end
-  -- How many have expired: mostly a few, so the search starts at the oldest and doubles its steps.
-  local gone, step = 1, 2
-  while step <= length and stamp_at(window, -step) <= since do
+  -- How many have expired: mostly a few, so the search starts at the oldest and doubles its steps. `oldest` becomes the
+  -- stamp before the last place that was found to be live.
+  local gone, step, most = 1, 2, length
+  oldest = nil
+  while step <= length do
+    local stamp = stamp_at(window, step == 2 and "-2" or -step)
+    if stamp > since then
+      most, oldest = step - 1, stamp
+      break
+    end
     gone = step
     step = step * 2
   end
-  local most = math.min(step - 1, length)
   while gone < most do
     local middle = math.ceil((gone + most) / 2)
-    if stamp_at(window, -middle) <= since then gone = middle else most = middle - 1 end
+    local stamp = stamp_at(window, -middle)
+    if stamp > since then most, oldest = middle - 1, stamp else gone = middle end
   end
-  return length - gone, length, stamp_at(window, -gone - 1)
+  return length - gone, length, oldest
+end
+
+-- Adds a stamp, and drops those that have expired: all but `live` of `length`.
+local function add_to_window(window, stamp, live, length)
+  call("LPUSH", window, stamp)
+  if live == length - 1 then
+    call("RPOP", window)
+  elseif live < length then
+    call("LTRIM", window, "0", live)
+  end
 end
 
 -- How long (ms) until a full window has room for one more. After its limit was lowered it may have more entries than that

@@ -1,7 +1,7 @@
 import type { ChainableCommander } from "ioredis";
 import { lowerCase } from "../operations/accounts/sorted-lists.ts";
 import { placeText, readPlace } from "../operations/credits/reference-index.ts";
-import { kindOf, type LedgerEntry, standsFor } from "../records/ledger-entries.ts";
+import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
 import {
   accountNames,
   claimName,
@@ -78,23 +78,8 @@ export async function endRestore(nodes: RedisNodes): Promise<void> {
 /** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
 export async function restoreEntries(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
-    pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...fieldsOf(entry)),
+    pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...packedEntry(entry)),
   );
-}
-
-/** As `post` in lua/include/ledger.lua writes them. */
-function fieldsOf(entry: LedgerEntry): (string | number)[] {
-  const { accountId, type, amount, balanceAfter, endpoint, reason, taskId, atMs, previous } = entry;
-  const { requestId, keyId, reference, by, note } = entry;
-  return [
-    ...["account_id", accountId, "type", type, "amount", amount, "balance_after", balanceAfter],
-    ...["endpoint", endpoint, "reason", reason, "task_id", taskId, "at", atMs, "previous", previous],
-    ...(reference === "" ? [] : ["reference", reference]),
-    ...(requestId === "" ? [] : ["request_id", requestId]),
-    ...(keyId === "" ? [] : ["key_id", keyId]),
-    ...(by === "" ? [] : ["by", by]),
-    ...(note === "" ? [] : ["note", note]),
-  ];
 }
 
 /** Notes what these entries' references stand for, and lists their accounts under them. */

@@ -40,9 +40,42 @@ export interface LedgerEntry {
 
 export type StreamEntry = [id: string, fields: string[]];
 
+/** What every entry has, in one field `entry`, with spaces between. */
+const PACKED = [
+  "type",
+  "account_id",
+  "key_id",
+  "endpoint",
+  "amount",
+  "at",
+  "balance_after",
+  "previous",
+  "request_id",
+  "task_id",
+];
+
+/** The fields of an entry by name, as lua/include/entry.lua reads them. */
+export function entryFields(flat: readonly string[]): Record<string, string> {
+  const { entry, ...fields } = recordOf(flat);
+  const values = entry?.split(" ") ?? [];
+  values.forEach((value, at) => {
+    fields[PACKED[at]!] = value;
+  });
+  return fields;
+}
+
+/** The fields of an entry as `post` in lua/include/ledger.lua writes them. */
+export function packedEntry(entry: LedgerEntry): string[] {
+  const { accountId, type, amount, balanceAfter, atMs, previous, requestId, keyId, taskId, endpoint } = entry;
+  const packed = [type, accountId, keyId, endpoint, amount, atMs, balanceAfter, previous, requestId, taskId];
+  const { reason, reference, by, note } = entry;
+  const more = Object.entries({ reason, reference, by, note }).filter(([, value]) => value !== "");
+  return ["entry", packed.join(" "), ...more.flat()];
+}
+
 /** Parses an entry as XRANGE returns it. */
 export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry): LedgerEntry {
-  const field = recordOf(fields);
+  const field = entryFields(fields);
   return {
     partition,
     streamId,

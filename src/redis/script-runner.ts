@@ -17,7 +17,7 @@ const INCLUDE = /^--@include (\w+)\n/gm;
 /** The first line of each script, with its flags. */
 const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
 /** In scripts that write: where they stop if the partition of this name is frozen. */
-const UNLESS_FROZEN = /^--@unless_frozen (KEYS\[\d+\])\n/m;
+const UNLESS_FROZEN = /^--@unless_frozen (\w+)\n/m;
 
 export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
@@ -49,12 +49,14 @@ export function createScriptRunner(
   const { folder, within = (work) => work, canFreeze = () => false, crossesSlots = () => false } = options;
   const client = redis as unknown as Record<string, Command>;
   let defined: Form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+  const counts = new Map<string, Counts>();
 
   function define(): void {
-    for (const script of SCRIPTS)
-      redis.defineCommand(commandName(script, defined), {
-        lua: scriptSource(script, { folder, ...defined }),
-      });
+    for (const script of SCRIPTS) {
+      const lua = scriptSource(script, { folder, ...defined });
+      redis.defineCommand(commandName(script, defined), { lua });
+      if (script.isBatched) counts.set(script.name, countsOf(readScript(script.name, folder)));
+    }
   }
   define();
 
@@ -75,7 +77,9 @@ export function createScriptRunner(
     const command = commandName(script, defined);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
-      return repliesOf(await within(client[command]!(1, keys[0]!, ...shared, packed(items))));
+      return repliesOf(
+        await within(client[command]!(1, keys[0]!, ...shared, packed(items, counts.get(script.name)!))),
+      );
     }
     return [(await within(client[command]!(keys.length, ...keys, ...shared, ...args))) as Reply];
   }
@@ -105,12 +109,19 @@ export function scriptsOf(redis: Redis): ScriptRunner {
   return runner;
 }
 
+/** How many names and arguments an item of a batched script has; optional names at the end may be left out. */
+interface Counts {
+  keyCount: number;
+  argCount: number;
+}
+
 /** The items of one call in one string, as lua/batch.lua reads them. */
-function packed(items: readonly Item[]): string {
+function packed(items: readonly Item[], { keyCount, argCount }: Counts): string {
   let text = "";
   for (const { keys, args } of items) {
-    text += String.fromCharCode(keys.length, args.length);
+    if (args.length !== argCount) throw new Error(`a script takes ${argCount} arguments, not ${args.length}`);
     for (const name of keys) text += ended(name);
+    for (let at = keys.length; at < keyCount; at++) text += "\0";
     for (const arg of args) text += ended(arg);
   }
   return text;
@@ -129,9 +140,36 @@ function repliesOf(text: unknown): (Reply | Error)[] {
   return replies.map((reply) => (Array.isArray(reply) ? reply : new ItemError(reply.err)));
 }
 
+/** The arguments of a script by name, in their order, as `--@keys` and `--@args` in its header list them. */
+interface ArgumentNames {
+  keys: string[];
+  /** `now` is the first, then `tiers` where the script takes them. The last one may be `name...`: a table of the rest. */
+  args: string[];
+}
+
+function argumentNames(text: string): ArgumentNames {
+  const named = (word: string): string[] =>
+    [...text.matchAll(new RegExp(`^--@${word} (.+)$`, "gm"))].flatMap(([, names = ""]) => names.split(" "));
+  return { keys: named("keys"), args: named("args") };
+}
+
+function countsOf(text: string): Counts {
+  const { keys, args } = argumentNames(text);
+  return {
+    keyCount: keys.length,
+    argCount: args.filter((name) => name !== "now" && name !== "tiers").length,
+  };
+}
+
+const readScript = (file: string, folder = FOLDER): string =>
+  readFileSync(join(folder, `${file}.lua`), "utf8");
+
+const OPTIONAL = /\?$/;
+const REST = /\.\.\.$/;
+
 /**
- * The text of a script as the store runs it: its `#!lua` line, what it includes from `lua/include`, its body. A batched
- * script's body becomes a function, which batch.lua calls for each item.
+ * The text of a script as the store runs it: its `#!lua` line, what it includes from `lua/include`, its arguments as locals, its
+ * body. A batched script's body becomes a function of them, which batch.lua calls for each item; an optional name that is empty is nil.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.checksFrozen whether it stops if the partition is frozen
  * @param options.crossesSlots whether a batched one may use names of several slots of a cluster's node:
@@ -142,16 +180,39 @@ export function scriptSource(
   options: { folder?: string | undefined; checksFrozen?: boolean; crossesSlots?: boolean } = {},
 ): string {
   const { folder = FOLDER, checksFrozen = false, crossesSlots = false } = options;
-  const read = (file: string): string => readFileSync(join(folder, `${file}.lua`), "utf8");
+  const read = (file: string): string => readScript(file, folder);
   const check = checksFrozen ? "--@include frozen\nrequire_not_frozen($1)\n" : "";
   const checked = read(name).replace(UNLESS_FROZEN, check);
   const text = crossesSlots && isBatched ? checked.replace(FIRST_LINE, withCrossSlots) : checked;
   const end = text.indexOf("\n") + 1;
   const body = text.slice(end);
-  const included = [...includedBy(body, (file) => read(`include/${file}`)).values()].join("");
-  const start = text.slice(0, end) + included;
-  if (!isBatched) return start + withoutIncludes(body);
-  return `${start}local function run(KEYS, ARGV)\n${withoutIncludes(body)}end\n${read("batch")}`;
+  const included = includedBy(`--@include clock\n${body}`, (file) => read(`include/${file}`));
+  const start = `${text.slice(0, end)}local call = redis.call\n${[...included.values()].join("")}`;
+  const { keys, args } = argumentNames(text);
+  const code = withoutDirectives(body);
+  return start + (isBatched ? asFunction(code, keys, args) + read("batch") : asLocals(keys, args) + code);
+}
+
+function asLocals(keys: readonly string[], args: readonly string[]): string {
+  const locals = keys.map((name, at) => `local ${name.replace(OPTIONAL, "")} = KEYS[${at + 1}]\n`);
+  args.forEach((name, at) => {
+    const value = REST.test(name) ? `{ unpack(ARGV, ${at + 1}) }` : `ARGV[${at + 1}]`;
+    locals.push(`local ${name.replace(REST, "")} = ${at === 0 ? `store_now(${value})` : value}\n`);
+  });
+  return locals.join("");
+}
+
+function asFunction(body: string, keys: readonly string[], args: readonly string[]): string {
+  const [now, ...others] = args;
+  const own = [...keys, ...others.filter((name) => name !== "tiers")].map((name) =>
+    name.replace(OPTIONAL, ""),
+  );
+  const optional = keys.filter((name) => OPTIONAL.test(name)).map((name) => name.slice(0, -1));
+  return `local place, WORDS = 1, "${"s".repeat(own.length)}"
+local function run(${[now, "tiers", ...own].join(", ")}, next_place)
+place = next_place
+${optional.map((name) => `if ${name} == "" then ${name} = nil end\n`).join("")}${body}end
+`;
 }
 
 const withCrossSlots = (_: string, flags?: string): string =>
@@ -167,9 +228,9 @@ function includedBy(
     if (found.has(file)) continue;
     const included = read(file);
     includedBy(included, read, found);
-    found.set(file, withoutIncludes(included));
+    found.set(file, withoutDirectives(included));
   }
   return found;
 }
 
-const withoutIncludes = (text: string): string => text.replaceAll(INCLUDE, "");
+const withoutDirectives = (text: string): string => text.replaceAll(/^--@.*\n/gm, "");

@@ -1,7 +1,7 @@
 import type { Tiers } from "../domain/limits.ts";
 import { packTiers } from "./include/limits.ts";
 
-/** A file `lua/<name>.lua`; its header lists KEYS, ARGV and replies. */
+/** A file `lua/<name>.lua`; its header names its arguments and lists its replies. */
 export interface ScriptFile {
   readonly name: string;
   /**

@@ -21,7 +21,7 @@ import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { readTierCounts } from "../../src/operations/keys/tier-counts.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { recordOf } from "../../src/records/ledger-entries.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
@@ -343,7 +343,7 @@ async function fieldsOf(
   ledger: string,
 ): Promise<[id: string, fields: Record<string, string>][]> {
   const entries = await redis.xrange(ledger, "-", "+");
-  return entries.map(([id, fields]) => [id, recordOf(fields)]);
+  return entries.map(([id, fields]) => [id, entryFields(fields)]);
 }
 
 describe("tollgate archive restore", () => {

@@ -12,7 +12,7 @@ import { createTables } from "../../src/archive/tables.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
+import { entryFields, LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, archiveNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/redis/connection.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -182,10 +182,9 @@ async function loseLast(redis: Redis, accountId: string, count: number): Promise
   const lost = await redis.xrevrange(ledger, "+", "-", "COUNT", count);
   await redis.xdel(ledger, ...lost.map(([id]) => id));
   const [last] = await redis.xrevrange(ledger, "+", "-", "COUNT", 1);
-  const fields = last?.[1] ?? [];
-  const field = (name: string): string => fields[fields.indexOf(name) + 1] ?? "0";
+  const { balance_after: balance = "0" } = entryFields(last?.[1] ?? []);
   const { account } = accountNames(partition, accountId);
-  await redis.hset(account, "balance", field("balance_after"), "last_entry", last?.[0] ?? "");
+  await redis.hset(account, "balance", balance, "last_entry", last?.[0] ?? "");
   return lost.map(([id]) => id);
 }
 

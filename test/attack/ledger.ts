@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../../src/sandbox/generator/requests.ts";
 
@@ -40,11 +41,9 @@ async function chargedTasks(redis: Redis, sinceMs: number): Promise<Set<string>>
   const refunded = new Set<string>();
   for (let partition = 0; partition < partitions; partition++) {
     for (const [, fields] of await redis.xrange(partitionNames(partition).ledger, sinceMs, "+")) {
-      const entry = new Map<string, string>();
-      for (let at = 0; at < fields.length; at += 2) entry.set(fields[at]!, fields[at + 1] ?? "");
-      const task = entry.get("task_id") ?? "";
-      if (entry.get("type") === "consume") charged.add(task);
-      if (entry.get("reason") === "refund") refunded.add(task);
+      const { task_id: task = "", type, reason } = entryFields(fields);
+      if (type === "consume") charged.add(task);
+      if (reason === "refund") refunded.add(task);
     }
   }
   return charged.difference(refunded);

@@ -1,3 +1,4 @@
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
 
 /** One ledger entry, in the order of its partition's stream. */
@@ -175,8 +176,7 @@ function requestRecord(id: string, fields: Fields): RequestRecord {
 }
 
 function entryOf([id, flat]: [string, string[]]): Entry {
-  const fields: Fields = {};
-  for (let at = 0; at < flat.length; at += 2) fields[flat[at]!] = flat[at + 1] ?? "";
+  const fields = entryFields(flat);
   return {
     id,
     accountId: fields.account_id ?? "",

@@ -30,7 +30,7 @@ export function holdToBounds(redis: Redis, boundFor = boundOf, folder?: string):
     const name = command.split(":")[1] ?? "";
     const { lua } = definition;
     const end = lua.indexOf("\n") + 1;
-    const body = lua.slice(end).replaceAll("redis.call(", "steps_of_call(");
+    const body = lua.slice(end).replace("local call = redis.call", "local call = steps_of_call");
     const bound = boundFor(readScript(name));
     return define(command, { ...definition, lua: lua.slice(0, end) + COUNT(name, bound) + body });
   };

@@ -7,10 +7,9 @@ const INCLUDES = readdirSync(join(LUA_FOLDER, "include")).map((name) => name.rep
 
 /** What the header of one script promises. */
 export interface Header {
-  keys: number[];
-  args: number[];
-  /** The ARGV list goes on without end (`7..`). */
-  open: boolean;
+  /** Names of records, and of other arguments; the last one may be `name...`. */
+  keys: string[];
+  args: string[];
   outcomes: string[];
   /** All below the header. */
   body: string;
@@ -31,38 +30,25 @@ export const readHeader = (name: string): Header => parseHeader(readScript(name)
 
 export const readScript = (name: string): string => readFileSync(join(LUA_FOLDER, `${name}.lua`), "utf8");
 
-/** The header is the comment between the `#!lua` line and the first code. */
+/** The header is the comment between the `#!lua` line and the first code, with the directives behind it. */
 function parseHeader(text: string): Header {
   const [, ...lines] = text.split("\n");
   const length = lines.findIndex((line) => !line.startsWith("-- ") && line !== "--");
   const header = lines.slice(0, length);
-  const section = (name: string): string[] => {
-    const begin = header.findIndex((line) => line.startsWith(`-- ${name} `));
-    if (begin === -1) throw new Error(`no ${name} in the header`);
-    const after = header.slice(begin + 1).findIndex((line) => /^-- [A-Z]{4,} /.test(line));
-    return header.slice(begin, after === -1 ? undefined : begin + 1 + after);
-  };
-  const numbers = (name: string) => {
-    const text = section(name)
-      .map((line) => line.replace(/^-- +[A-Z]*/, ""))
-      .join("  ");
-    return [...text.matchAll(/ {2,}(\d+)(\.\.)? (.*?)(?= {2,}\d|$)/g)];
-  };
-  const args = numbers("ARGV");
+  const begin = header.findIndex((line) => line.startsWith("-- RETURNS "));
+  if (begin === -1) throw new Error("no RETURNS in the header");
+  const named = (word: string): string[] =>
+    [...text.matchAll(new RegExp(`^--@${word} (.+)$`, "gm"))].flatMap(([, names = ""]) => names.split(" "));
   return {
-    keys: numbers("KEYS").map(([, number]) => Number(number)),
-    args: args.map(([, number]) => Number(number)),
-    open: args.some(([, , more]) => more === ".."),
-    outcomes: section("RETURNS").flatMap((line) => /^-- {3}(\w+)(?: {2,}|$)/.exec(line)?.[1] ?? []),
-    body: lines.slice(length).join("\n"),
+    keys: named("keys"),
+    args: named("args"),
+    outcomes: header.slice(begin).flatMap((line) => /^-- {3}(\w+)(?: {2,}|$)/.exec(line)?.[1] ?? []),
+    body: lines
+      .slice(length)
+      .filter((line) => !/^--@(keys|args|include) /.test(line))
+      .join("\n"),
   };
 }
-
-const sorted = (numbers: Iterable<number>): number[] => [...new Set(numbers)].sort((a, b) => a - b);
-
-/** Every `name[n]` of a text. */
-export const numbersIn = (text: string, name: string): number[] =>
-  sorted([...text.matchAll(new RegExp(`\\b${name}\\[(\\d+)\\]`, "g"))].map(([, number]) => Number(number)));
 
 /** Every outcome that a body can answer: the literals where a reply names its outcome, or sets the variable for it. */
 function outcomesOf(body: string): string[] {
@@ -77,20 +63,18 @@ function outcomesOf(body: string): string[] {
 
 /** What a script's header says otherwise than its body does. */
 export function liesOf(text: string): string[] {
-  const { keys, args, open, outcomes, body } = parseHeader(text);
-  const rest = /unpack\(ARGV, (\d+)\)/.exec(body)?.[1];
-  const used = sorted([...numbersIn(body, "ARGV"), ...(rest ? [Number(rest)] : [])]);
-  const pairs: [string, unknown, unknown][] = [
-    ["KEYS", keys, numbersIn(body, "KEYS")],
-    ["ARGV", args, used],
-    ["ARGV without end", open, rest !== undefined],
-    ["RETURNS", [...outcomes].sort(), outcomesOf(body)],
+  const { keys, args, outcomes, body } = parseHeader(text);
+  const unused = (names: readonly string[]): string[] =>
+    names.map((name) => name.replace(/\W+$/, "")).filter((name) => !isUsed(name, withoutTexts(body)));
+  const lies = [
+    ...unused(keys).map((name) => `KEYS: ${name}`),
+    // The loader makes a number of `now` in every script.
+    ...unused(args.slice(1)).map((name) => `ARGV: ${name}`),
+    ...(args[0] === "now" ? [] : ["ARGV: now"]),
+    ...(/\b(KEYS|ARGV)\b/.test(withoutComments(body)) ? ["BODY: KEYS or ARGV"] : []),
   ];
-  return pairs.flatMap(([what, said, done]) =>
-    JSON.stringify(said) === JSON.stringify(done)
-      ? []
-      : `${what}: ${JSON.stringify(said)}, ${JSON.stringify(done)}`,
-  );
+  const [said, done] = [JSON.stringify([...outcomes].sort()), JSON.stringify(outcomesOf(body))];
+  return said === done ? lies : [...lies, `RETURNS: ${said}, ${done}`];
 }
 
 /** What the replies in a text have as their second value, each once; of a call its name. */
@@ -109,7 +93,9 @@ const definedIn = (text: string): string[] =>
   [...text.matchAll(/^local (?:function )?(\w+)/gm)].map(([, name]) => name!);
 
 const isUsed = (name: string, text: string): boolean => new RegExp(`\\b${name}\\b`).test(text);
-const withoutComments = (text: string): string => text.replaceAll(/--.*$/gm, "");
+const withoutComments = (text: string): string => text.replaceAll(/--(?!@).*$/gm, "");
+/** Code alone: neither comments nor what stands in quotation marks. */
+const withoutTexts = (text: string): string => withoutComments(text).replaceAll(/"[^"\n]*"|'[^'\n]*'/g, '""');
 
 /** What a file uses of others without including them itself, and what it includes and does not use. */
 export function undeclared(file: string): { missing: string[]; unused: string[] } {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   idempotencyName,
@@ -441,7 +442,7 @@ test("a key that was just within its limits, or above those in shadow mode, is n
 /** Id of the entry before the account's last one. */
 async function secondLast({ redis, key, accountId }: Ledger): Promise<string> {
   const entries = await redis.xrange(key.names.ledger, "-", "+");
-  const own = entries.filter(([, fields]) => fields.includes(accountId)).map(([id]) => id);
+  const own = entries.filter(([, fields]) => entryFields(fields).account_id === accountId).map(([id]) => id);
   return own.at(-2)!;
 }
 

@@ -9,7 +9,7 @@ import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type FindArchivedCharge, refundTask } from "../../src/operations/credits/refunds.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
 import type { Actor } from "../../src/records/actor.ts";
-import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
+import { entryFields, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   type KeyRef,
@@ -364,7 +364,7 @@ test("a charge that has left Redis is found in the archive, and without it nothi
     requestId: request.requestId,
     taskId: taskOf(request),
   };
-  const [id] = entries.find(([, fields]) => fields.includes(request.requestId))!;
+  const [id] = entries.find(([, fields]) => entryFields(fields).request_id === request.requestId)!;
   await stage.redis.xdel(ledger, id);
   await stage.redis.hset(trimmed, { last_entry: id, at: 1, entries: 1 });
   try {
@@ -430,7 +430,9 @@ async function byHand(nodes: RedisNodes): Promise<unknown> {
   const [found] = await readLedger(stage.redis, stage.partition, LEDGER_START);
   const failed = { ...call, requestId: tasks.failed!.requestId, reference: "f-4", charge: found };
   seen.push((await run(refund, failed)).outcome);
-  const entries = (await stage.redis.xrange(key.names.ledger, "-", "+")).map(([, fields]) => fields);
+  const entries = (await stage.redis.xrange(key.names.ledger, "-", "+")).map(([, fields]) =>
+    Object.entries(entryFields(fields)).flat(),
+  );
   const own = entries.filter((fields) => fields.includes(accountId) && fields.includes("reference"));
   const kept = ["type", "amount", "reason", "reference", "by", "note"];
   return {

@@ -17,6 +17,7 @@ import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   digestOf,
@@ -539,7 +540,9 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
       ]),
     );
   const entries = await client.xrange(partitionNames(partition).ledger, "-", "+");
-  const fields = entries.map(([, flat]) => flat).filter((flat) => flat.includes(accountId));
+  const fields = entries
+    .map(([, flat]) => Object.entries(entryFields(flat)).flat())
+    .filter((flat) => flat.includes(accountId));
   return {
     records: records
       .reverse()

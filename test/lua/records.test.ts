@@ -41,7 +41,7 @@ function argumentsOf(text: string): string[] {
 
 /** The names of fields that a script reads or writes in hashes. */
 function fieldsIn(text: string): string[] {
-  const calls = [...text.matchAll(/redis\.call\("(HSET|HMGET|HGET|HDEL|HINCRBY)", /g)];
+  const calls = [...text.matchAll(/\bcall\("(HSET|HMGET|HGET|HDEL|HINCRBY)", /g)];
   return calls.flatMap(({ index, 0: begin, 1: command }) => {
     const fields = argumentsOf(text.slice(index + begin.length)).slice(1);
     const named = command === "HSET" ? fields.filter((_, at) => at % 2 === 0) : fields;

@@ -6,6 +6,7 @@ import { monthOf } from "../../src/domain/months.ts";
 import { chargeEntry } from "../../src/operations/credits/refunds.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -287,7 +288,10 @@ async function refundByOperator(
 ): Promise<void> {
   const { partition } = own;
   const found = await own.redis.xrange(partitionNames(partition).ledger, "-", "+");
-  const stored = found.find(([, fields]) => fields.includes(requestId) && fields.includes("consume"))!;
+  const stored = found.find(([, flat]) => {
+    const { request_id, type } = entryFields(flat);
+    return request_id === requestId && type === "consume";
+  })!;
   const charge = chargeEntry(partition, stored);
   const call = { partition, accountId, requestId, reference: requestId, reason: "r", actor: ACTOR };
   expect((await own.refund({ ...call, charge }))[0]).toBe("refunded");

@@ -1,4 +1,5 @@
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
 import { Disagreement } from "./disagreement.ts";
@@ -54,15 +55,15 @@ export async function ledgerOf(run: Run, { names, accountId }: KeyRef): Promise<
 const entriesOf = (entries: readonly StreamEntry[], accountId: string): StoredEntry[] =>
   entries.flatMap((entry) => entryOf(entry, accountId) ?? []);
 
+/** Empty where an entry belongs to no request. */
+const OF_REQUESTS = new Set(["request_id", "key_id"]);
 const NUMBERS = new Set(["amount", "balance_after", "at", "admitted_at"]);
 
 /** Reads an entry as XRANGE answers it; undefined if it is another account's. */
 export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEntry | undefined {
-  const entry: Record<string, string | number> = {};
-  for (let at = 0; at < fields.length; at += 2) {
-    const name = fields[at]!;
-    const isNumber = NUMBERS.has(name);
-    entry[name] = isNumber ? Number(fields[at + 1]) : fields[at + 1]!;
+  const entry: Record<string, string | number> = { reason: "" };
+  for (const [name, value] of Object.entries(entryFields(fields))) {
+    if (value !== "" || !OF_REQUESTS.has(name)) entry[name] = NUMBERS.has(name) ? Number(value) : value;
   }
   const { account_id, ...rest } = entry;
   return account_id === accountId ? { ...(rest as unknown as StoredEntry), id } : undefined;

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { partitionNames } from "../../src/records/names.ts";
 
 /** Everything of a partition as DUMP gives it, by name. */
@@ -46,9 +47,7 @@ export async function contentOf(redis: Redis, name: string): Promise<unknown> {
       return redis.lrange(name, 0, -1);
     case "stream": {
       const entries = await redis.xrange(name, "-", "+");
-      return entries.map(([, fields]) =>
-        fields.map((text, at) => (fields[at - 1] === "previous" ? "" : text)),
-      );
+      return entries.map(([, fields]) => ({ ...entryFields(fields), previous: "" }));
     }
     default:
       return redis.get(name);

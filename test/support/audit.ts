@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
+import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 
 /** One ledger entry as the store keeps it. */
@@ -46,7 +47,7 @@ export async function readLedger(client: Redis, { accountId, keyId }: Owner): Pr
   const account = await client.hgetall(accountNames(partition, accountId).account);
   const stream = await client.xrange(partitionNames(partition).ledger, "-", "+");
   const entries = stream
-    .map(([, fields]) => Object.fromEntries(pairs(fields)))
+    .map(([, fields]) => entryFields(fields))
     .filter((entry) => entry.account_id === accountId)
     .map((entry) => ({
       type: entry.type ?? "",
@@ -67,9 +68,6 @@ export async function readLedger(client: Redis, { accountId, keyId }: Owner): Pr
     entries,
   };
 }
-
-const pairs = (flat: string[]): [string, string][] =>
-  flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as [string, string]] : []));
 
 export const consumed = (ledger: Ledger): Entry[] => ledger.entries.filter(({ type }) => type === "consume");
 

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { packedEntry } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
 import { answersOf } from "../../src/redis/pipelines.ts";
 
@@ -57,13 +58,10 @@ export async function writeEntries(
   return ids;
 }
 
-function fieldsOf(entry: GivenEntry, balance: number, previous: string): (string | number)[] {
-  const { type = entry.amount < 0 ? "consume" : "recharge", endpoint = "", reason = "", taskId = "" } = entry;
-  return [
-    ...["account_id", entry.accountId, "type", type, "amount", entry.amount, "balance_after", balance],
-    ...["endpoint", endpoint, "reason", reason, "task_id", taskId, "at", entry.atMs, "previous", previous],
-    ...(entry.requestId === undefined ? [] : ["request_id", entry.requestId]),
-    ...(entry.keyId === undefined ? [] : ["key_id", entry.keyId]),
-    ...(entry.reference === undefined ? [] : ["reference", entry.reference]),
-  ];
-}
+const fieldsOf = (entry: GivenEntry, balanceAfter: number, previous: string): string[] =>
+  packedEntry({
+    type: entry.amount < 0 ? "consume" : "recharge",
+    ...{ endpoint: "", reason: "", reference: "", taskId: "", requestId: "", keyId: "", by: "", note: "" },
+    ...entry,
+    ...{ balanceAfter, previous, partition: 0, streamId: "" },
+  });

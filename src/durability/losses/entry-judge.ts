@@ -1,14 +1,14 @@
 import type { Redis } from "ioredis";
 import { isLater } from "../../records/entry-ids.ts";
-import { LEDGER_START, recordOf, type StreamEntry } from "../../records/ledger-entries.ts";
+import { entryFields, LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOfLedger, requestName } from "../../records/names.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 
 export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
-  const record = recordOf(fields);
-  const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id } = record;
-  const isOfRequest = request_id !== undefined;
+  const record = entryFields(fields);
+  const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id = "" } = record;
+  const isOfRequest = request_id !== "";
   const byHand = reason === "" && type === "recharge" ? "grant" : "adjustment";
   const kind = !isOfRequest ? byHand : type === "consume" ? "charge" : "refund";
   const entry: ConfirmedEntry = {
@@ -18,7 +18,7 @@ export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
     credits: Math.abs(Number(amount)),
     reference,
   };
-  if (request_id !== undefined) entry.requestId = request_id;
+  if (isOfRequest) entry.requestId = request_id;
   return entry;
 }
 

@@ -251,7 +251,7 @@ function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEn
         for (const one of page) {
           if (compareIds(one[0], until) <= 0) return { isRefunded };
           // Most entries are of other requests: they are not parsed.
-          if (!one[1].includes(id)) continue;
+          if (!one[1].some((text) => text.includes(id))) continue;
           const entry = ledgerEntry(partition, one);
           if ((entry.requestId !== id && entry.taskId !== id) || !isAllowed(entry)) continue;
           if (kindOf(entry) === "charge") return { charge: chargeEntry(partition, one), isRefunded };

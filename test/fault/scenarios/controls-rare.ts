@@ -24,8 +24,8 @@ const ends =
 
 const CHARGED_THOUGH_FORGOTTEN = {
   file: "lua/bind.lua",
-  from: "if collected_until and tonumber(ARGV[16])",
-  to: "if false and tonumber(ARGV[16])",
+  from: "if collected_until and tonumber(admission)",
+  to: "if false and tonumber(admission)",
 };
 
 /** Mistakes that show only where things come late, twice, or from another place. */
@@ -35,7 +35,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: "local is_others = first[1] and first[1] ~= request_id",
+        from: "local is_others = first and first[1] and first[1] ~= request_id",
         to: "local is_others = false",
       },
     ],
@@ -79,7 +79,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: "local is_lost = record[7] and record[7] ~= first[3]",
+        from: "local is_lost = earlier and earlier[4] and earlier[4] ~= (first and first[3])",
         to: "local is_lost = false",
       },
     ],

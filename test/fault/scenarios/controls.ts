@@ -47,38 +47,38 @@ const GENERAL: readonly Control[] = [
     patches: [
       {
         file: "lua/include/reply.lua",
-        from: 'oldest, redis.call("SCARD", slots)',
-        to: 'oldest, tonumber(redis.call("GET", slots) or 0)',
+        from: 'oldest, call("SCARD", slots)',
+        to: 'oldest, tonumber(call("GET", slots) or 0)',
       },
       {
         file: "lua/admit.lua",
-        from: 'redis.call("SCARD", slots)',
-        to: 'tonumber(redis.call("GET", slots) or 0)',
+        from: 'call("SCARD", slots)',
+        to: 'tonumber(call("GET", slots) or 0)',
       },
       {
         file: "lua/admit.lua",
-        from: 'redis.call("SADD", slots, request_id)',
-        to: 'redis.call("INCR", slots)',
+        from: 'call("SADD", slots, request_id)',
+        to: 'call("INCR", slots)',
       },
       {
         file: "lua/bind.lua",
-        from: 'redis.call("SADD", slots, request_id)',
-        to: 'redis.call("INCR", slots)',
+        from: 'call("SADD", slots, request_id)',
+        to: 'call("INCR", slots)',
       },
       {
         file: "lua/void.lua",
-        from: 'redis.call("SREM", slots, request_id)',
-        to: 'redis.call("DECR", slots)',
+        from: 'call("SREM", slots, request_id)',
+        to: 'call("DECR", slots)',
       },
       {
         file: "lua/observe.lua",
-        from: 'redis.call("SREM", KEYS[4], request_id)',
-        to: 'redis.call("DECR", KEYS[4])',
+        from: 'call("SREM", slots, request_id)',
+        to: 'call("DECR", slots)',
       },
       {
         file: "lua/observe.lua",
         from: 'if state == "finished" then',
-        to: 'if state == "finished" then redis.call("DECR", KEYS[4])',
+        to: 'if state == "finished" then call("DECR", slots)',
       },
     ],
     run: quietKills,
@@ -103,15 +103,15 @@ const GENERAL: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: 'post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
-        to: `redis.call("HINCRBY", account, "held", state == "held" and int(-price) or "0")
-          redis.call("HINCRBY", account, "total_used", int(price))
+        from: 'post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
+        to: `call("HINCRBY", account, "held", state == "held" and int(-price) or "0")
+          call("HINCRBY", account, "total_used", int(price))
           local _ = ({`,
       },
       {
         file: "lua/bind.lua",
-        from: "task_id, entry)",
-        to: "task_id, entry })",
+        from: "task_id, request_id, key_id, more)",
+        to: "task_id, request_id, key_id, more })",
       },
       {
         file: "src/settlement/holds.ts",

@@ -1,0 +1,13 @@
+-- A ledger entry as a table of its fields. What every entry has is one text in the field `entry`, with spaces between: a field
+-- of its own for each costs a charge more than all else that BIND does. `ledgerEntry` in src/records/ledger-entries.ts reads
+-- it, too, and ROLLUP its beginning. `fields` is the flat list of XRANGE.
+local function read_entry(fields)
+  local entry = { reason = "" }
+  for at = 1, #fields, 2 do entry[fields[at]] = fields[at + 1] end
+  if entry.entry then
+    entry.type, entry.account_id, entry.key_id, entry.endpoint, entry.amount, entry.at, entry.balance_after, entry.previous,
+      entry.request_id, entry.task_id =
+      string.match(entry.entry, "^(%S+) (%S+) (%S*) (%S*) (%S+) (%S+) (%S+) (%S*) (%S*) (%S*)$")
+  end
+  return entry
+end
