@@ -6,13 +6,18 @@ import { createRewriteAfterStart } from "./append-only-file.ts";
 import { createBatcher, type Recover } from "./batcher.ts";
 import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
 import { createCalls } from "./calls.ts";
-import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import {
+  clientOf,
+  connectTimeoutMs,
+  limitHandshakes,
+  onOwnConnection,
+  type RedisEndpoint,
+} from "./client.ts";
 import { createStoreClock } from "./clock.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
-import { limitHandshakes } from "./handshake.ts";
 import { createOutage } from "./outage.ts";
-import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
+import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
@@ -107,10 +112,9 @@ export function createPrimary(options: PrimaryOptions) {
     frozen: store.frozen,
   });
   const probeOwn = (): Promise<void> =>
-    probeOnOwnConnection(options, limits, {
-      name: probeName(),
-      check: (own) => store.checkServer(primary, own),
-    });
+    onOwnConnection(options, limits, (own) =>
+      checkUsable(own, { name: probeName(), check: () => store.checkServer(primary, own) }),
+    );
   const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
   const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
 
