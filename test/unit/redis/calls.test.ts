@@ -9,14 +9,14 @@ import { createMetrics } from "../../../src/telemetry/metrics.ts";
 const UNDER_WAY_MAX = 256;
 
 /** Calls of which as many are under way as may be. `ended` lets the oldest of them end. */
-async function givenFull() {
+async function givenFull(waitMaxMs = 60_000) {
   const metrics = createMetrics();
   const pending: ((replies: string[][]) => void)[] = [];
   const { queue, run, rejectWaiting } = createCalls({
     redis: {} as Parameters<typeof createCalls>[0]["redis"],
     scripts: { run: () => Promise.reject(), send: () => new Promise((resolve) => pending.push(resolve)) },
     breaker: { isOpen: () => false, trip: () => undefined },
-    deadlines: createDeadlines(60_000),
+    deadlines: createDeadlines(waitMaxMs),
     clock: createStoreClock(),
     isApart: () => false,
     ownerNow: () => Promise.reject(),
@@ -65,6 +65,15 @@ test("500 calls of one owner may wait, and 10,000 of all", async () => {
   expect(await waiting()).toBe(0);
   await Promise.all(settled);
   expect(queue.isFull()).toBe(true);
+  await ended();
+  expect(queue.isFull()).toBe(false);
+});
+
+// Guarantee: a request that gets no turn in the time of a command is refused, and takes no place afterwards.
+test("who has waited too long is refused", async () => {
+  const { queue, ended, waiting } = await givenFull(50);
+  await expect(queue.wait("late")).rejects.toThrow("the call waited too long");
+  expect(await waiting()).toBe(0);
   await ended();
   expect(queue.isFull()).toBe(false);
 });
