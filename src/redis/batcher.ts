@@ -36,23 +36,18 @@ interface Batch {
  * @param options.send runs one call; rejects when the whole call has failed
  * @param options.sendAgain the same for items of a call that has failed
  * @param options.isApart whether all names of a call must share a hash tag: a call per partition
- * @param options.stream of the connection: the calls of a tick are one write
  */
 export function createBatcher(options: {
   send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
   sendAgain(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
   isApart(): boolean;
-  stream?(): { cork(): void; uncork(): void } | undefined;
 }) {
   let open: Batch[] = [];
 
   function flush(): void {
     const batches = open;
     open = [];
-    const stream = batches.length > 1 ? options.stream?.() : undefined;
-    stream?.cork();
     for (const batch of batches) void run(batch, options.send);
-    stream?.uncork();
   }
 
   async function run(batch: Batch, send: typeof options.send): Promise<void> {

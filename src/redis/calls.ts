@@ -64,7 +64,6 @@ export function createCalls(options: CallOptions) {
       return timed(script, items);
     },
     isApart: options.isApart,
-    stream: () => redis.stream,
   });
 
   function attempt<Call, Result>(

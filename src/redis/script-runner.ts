@@ -105,25 +105,22 @@ export function scriptsOf(redis: Redis): ScriptRunner {
   return runner;
 }
 
-/**
- * The items of one call in one string, as lua/batch.lua reads them.
- * @throws Error for an argument with a zero byte, which would end it early; no id has one, and JSON escapes it
- */
+/** The items of one call in one string, as lua/batch.lua reads them. */
 function packed(items: readonly Item[]): string {
   let text = "";
   for (const { keys, args } of items) {
-    const fields = `${keys.join("\0")}\0${args.join("\0")}\0`;
-    if (zeroBytes(fields) !== keys.length + args.length)
-      throw new Error("an argument of a script has a zero byte");
-    text += String.fromCharCode(keys.length, args.length) + fields;
+    text += String.fromCharCode(keys.length, args.length);
+    for (const name of keys) text += ended(name);
+    for (const arg of args) text += ended(arg);
   }
   return text;
 }
 
-function zeroBytes(text: string): number {
-  let count = 0;
-  for (let at = text.indexOf("\0"); at !== -1; at = text.indexOf("\0", at + 1)) count++;
-  return count;
+/** @throws Error for an argument with a zero byte, which would end it early; no id has one, and JSON escapes it */
+function ended(argument: Argument): string {
+  if (typeof argument === "string" && argument.includes("\0"))
+    throw new Error("an argument of a script has a zero byte");
+  return `${argument}\0`;
 }
 
 /** The replies of one call, as lua/batch.lua writes them. */
