@@ -1,6 +1,7 @@
 import { ROUTES } from "../src/admin/api/routes.ts";
 import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
+import { GATE_REFUSALS } from "../src/domain/fair-gate.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/gateway/router.ts";
 import { QUESTION_OUTCOMES } from "../src/redis/topology/follow-placement.ts";
@@ -12,7 +13,6 @@ import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
 import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
-import { GATE_REFUSALS } from "../src/upstream/gate.ts";
 import type { GenerationOutcome } from "../src/upstream/generation-request.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";

@@ -5,7 +5,9 @@ import {
   type RedisAddress,
   type RedisHost,
 } from "../domain/redis-address.ts";
+import type { Deadline, Deadlines } from "./deadlines.ts";
 import { jittered } from "./jitter.ts";
+import { isUnreachable } from "./reasons.ts";
 
 /** Where Redis is, and what its certificate is checked with. */
 export interface RedisEndpoint {
@@ -68,4 +70,48 @@ export type LoginAt = Pick<RedisAddress, "tls" | "db"> & {
 /** ioredis stays in database 0 if the one in the URL cannot be selected; that may hold the credits of another store. */
 export async function selectDatabase(redis: Redis): Promise<void> {
   if (redis.options.db) await redis.select(redis.options.db);
+}
+
+/**
+ * Connects once to do some work, without the queues and late replies of any other connection.
+ * @param limits of the time to connect and of the work; a socket's own timer counts the time in which this process stalls
+ * @throws what Redis answered, or else what became of the connection
+ */
+export async function onOwnConnection<T>(
+  endpoint: RedisEndpoint,
+  limits: { connecting: Deadlines; command: Deadlines },
+  work: (redis: Redis) => Promise<T>,
+): Promise<T> {
+  const redis = clientOf(endpoint, { connectTimeout: 0, retryStrategy: () => null });
+  const failures: unknown[] = [];
+  redis.on("error", (error: Error) => failures.push(error));
+  try {
+    await limits.connecting.within(redis.connect());
+    return await limits.command.within(work(redis));
+  } catch (error) {
+    throw [...failures, error].find((one) => !isUnreachable(one)) ?? failures.at(-1) ?? error;
+  } finally {
+    redis.disconnect();
+    redis.stream?.destroy();
+  }
+}
+
+/** A server that accepts connections is silent on them: it is frozen, or what answers is something before it. */
+export const SILENT = "no answer to the handshake";
+
+/**
+ * Ends each connection whose server accepts it and does not answer in time. The client library limits only the time to
+ * connect: it would wait for a frozen Redis for ever. The client then tries again by itself.
+ * @param limit of the time between the connection and the first answers on it
+ */
+export function limitHandshakes(redis: Redis, limit: Deadlines): void {
+  let handshake: Deadline | undefined;
+  const end = (): void => {
+    if (handshake) limit.end(handshake);
+  };
+  redis.on("connect", () => {
+    handshake = limit.begin(() => redis.stream.destroy(new Error(SILENT)));
+  });
+  redis.on("ready", end);
+  redis.on("close", end);
 }

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { markName } from "../records/names.ts";
-import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { clientOf, connectTimeoutMs, limitHandshakes, type RedisEndpoint } from "./client.ts";
 import { createDeadlines } from "./deadlines.ts";
-import { limitHandshakes } from "./handshake.ts";
 
 /** `replicas`: enough replicas have it. `none`: that is not known. */
 type Confirmed = "replicas" | "none";

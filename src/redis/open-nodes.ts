@@ -1,8 +1,7 @@
 import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress } from "../domain/redis-address.ts";
 import { partitionNames } from "../records/names.ts";
-import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
-import { SILENT } from "./handshake.ts";
+import { clientOf, connectTimeoutMs, type RedisEndpoint, SILENT } from "./client.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { findPlacement } from "./topology/placement.ts";
 import { slotOf } from "./topology/slots.ts";

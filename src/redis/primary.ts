@@ -3,16 +3,21 @@ import { itemOf, type Run } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createRewriteAfterStart } from "./append-only-file.ts";
-import { createBatcher } from "./batcher.ts";
+import { createBatcher, type Recover } from "./batcher.ts";
 import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
 import { createCalls } from "./calls.ts";
-import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import {
+  clientOf,
+  connectTimeoutMs,
+  limitHandshakes,
+  onOwnConnection,
+  type RedisEndpoint,
+} from "./client.ts";
 import { createStoreClock } from "./clock.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
-import { limitHandshakes } from "./handshake.ts";
 import { createOutage } from "./outage.ts";
-import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
+import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
@@ -105,13 +110,11 @@ export function createPrimary(options: PrimaryOptions) {
     isApart: slots.areApart,
     ownerNow: (name) => store.ownerNow(primary, name),
     frozen: store.frozen,
-    waitingChanged: addTo(options.metrics.storeWaiting),
   });
   const probeOwn = (): Promise<void> =>
-    probeOnOwnConnection(options, limits, {
-      name: probeName(),
-      check: (own) => store.checkServer(primary, own),
-    });
+    onOwnConnection(options, limits, (own) =>
+      checkUsable(own, { name: probeName(), check: () => store.checkServer(primary, own) }),
+    );
   const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
   const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
 
@@ -174,15 +177,15 @@ function createSlotRule({ isClustered }: StoreContext) {
 /** Past the breaker, batched per tick as well; what Redis says of frozen partitions is noted all the same. */
 function runDirectly(scripts: ScriptRunner, frozen: FrozenPartitions, isApart: () => boolean): Run {
   const { send } = scripts;
-  const batched = createBatcher({ send, sendAgain: send, isApart, failure: (error) => error });
-  return async (script, call) => {
-    try {
-      if (!script.isBatched) return await scripts.run(script, call);
-      return script.read(await batched(script, itemOf(script, call)), call);
-    } catch (error) {
-      frozen.refuses(script.keys(call)[0]!, error);
-      throw error;
-    }
+  const batched = createBatcher({ send, sendAgain: send, isApart });
+  const note: Recover = async (_script, _call, { keys }, error) => {
+    frozen.refuses(keys[0]!, error);
+    throw error;
+  };
+  return (script, call) => {
+    const item = itemOf(script, call);
+    if (script.isBatched) return batched(script, call, item, note);
+    return scripts.run(script, call).catch((error: unknown) => note(script, call, item, error));
   };
 }
 
@@ -231,15 +234,6 @@ function createLife(parts: {
       if (redis.status === "ready") await within(redis.quit()).catch(() => redis.disconnect());
       else redis.disconnect();
     },
-  };
-}
-
-/** Makes a gauge show the sum of what several report. */
-function addTo(gauge: { inc(difference: number): void }): (value: number) => void {
-  let reported = 0;
-  return (value) => {
-    gauge.inc(value - reported);
-    reported = value;
   };
 }
 

@@ -4,10 +4,9 @@ import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
 import { probe } from "../scripts/probe.ts";
 import { itemOf, type Run } from "../scripts/script-definition.ts";
-import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
+import { selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { isUnreachable } from "./reasons.ts";
 import { scriptSource, scriptsOf } from "./script-runner.ts";
 
 /** One of each process. */
@@ -60,34 +59,10 @@ function connectionErrorOf(redis: Redis): () => Error {
   return () => latest;
 }
 
-/**
- * Probes Redis on a connection of its own: late replies and queues of the shared one cannot make it fail.
- * @param limits of the time to connect and of the check; a socket's own timer counts the time in which this process stalls
- * @throws Error in Redis's or the system's words
- */
-export async function probeOnOwnConnection(
-  address: RedisEndpoint,
-  limits: { connecting: Deadlines; command: Deadlines },
-  probed: { name: string; check(redis: Redis): Promise<void> },
-): Promise<void> {
-  const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null });
-  const failures: unknown[] = [];
-  redis.on("error", (error: Error) => failures.push(error));
-  try {
-    await limits.connecting.within(redis.connect());
-    await limits.command.within(checkUsable(redis, probed));
-  } catch (error) {
-    // What Redis answered counts before what became of the connection.
-    throw [...failures, error].find((one) => !isUnreachable(one)) ?? failures.at(-1) ?? error;
-  } finally {
-    redis.disconnect();
-  }
-}
-
 /** Checks what the shared connection's probe checks: Redis takes writes and may not evict keys. */
-async function checkUsable(
+export async function checkUsable(
   redis: Redis,
-  { name, check }: Parameters<typeof probeOnOwnConnection>[2],
+  { name, check }: { name: string; check(redis: Redis): Promise<void> },
 ): Promise<void> {
   await selectDatabase(redis);
   const { keys, shared, args } = itemOf(probe, { name });

@@ -1,8 +1,9 @@
 import { setTimeout } from "node:timers/promises";
+import type { FairGate } from "../domain/fair-gate.ts";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { describeAnswer } from "./answer.ts";
-import { type Gate, overloaded } from "./gate.ts";
+import { overloaded } from "./gate.ts";
 import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
 import type { ExchangeResult, JsonClient } from "./json-client.ts";
 
@@ -29,7 +30,7 @@ export interface Sender {
 /** The connections for generations. */
 export interface GenerationChannel {
   client: JsonClient;
-  gate: Gate;
+  gate: FairGate;
   connections: number;
   totalTimeoutMs: number;
   /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */

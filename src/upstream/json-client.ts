@@ -1,7 +1,7 @@
 import { buildConnector, type Dispatcher, Pool } from "undici";
+import type { FairGate } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Answer } from "./answer.ts";
-import type { Gate } from "./gate.ts";
 import { withoutInterimAnswers } from "./interim-answers.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { withoutBegunSecret, withoutSecret } from "./redact-credential.ts";
@@ -46,7 +46,7 @@ export interface JsonRequest {
   /** How long the whole exchange may take; the total timeout by default. */
   budgetMs?: number;
   /** The gate that the request has entered, and its owner there; none where nothing else uses the pool. */
-  gate?: Gate;
+  gate?: FairGate;
   owner: string;
 }
 

@@ -1,5 +1,6 @@
+import type { FairGate } from "../domain/fair-gate.ts";
 import type { StatusWords } from "../domain/task-states.ts";
-import { type Gate, overloaded } from "./gate.ts";
+import { overloaded } from "./gate.ts";
 import { ACCEPT_JSON, type Sender } from "./generation-request.ts";
 import type { ExchangeResult, JsonClient } from "./json-client.ts";
 import { ANOTHER_TASK, type PollAnswer, type PolledTask, readPoll } from "./poll-answer.ts";
@@ -23,7 +24,7 @@ export interface PollSender extends Omit<Sender, "accountId"> {
 /** The connections for polls of customers, or of the sweeper. */
 export interface PollChannel {
   client: JsonClient;
-  gate: Gate;
+  gate: FairGate;
   /** The connections behind the gate, in words. */
   limit: string;
   totalTimeoutMs: number;

@@ -1,5 +1,5 @@
+import { FairGate, type GateObserver } from "../domain/fair-gate.ts";
 import type { StatusWords } from "../domain/task-states.ts";
-import { Gate, type GateObserver } from "./gate.ts";
 import { type GenerationOutcome, type Sender, sendGeneration } from "./generation-request.ts";
 import { createJsonClient, type JsonClientOptions } from "./json-client.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
@@ -58,7 +58,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const waiting = { waitMaxMs: waitMaxMs(options) };
   const generations = {
     client: createJsonClient({ ...options, largeAnswerWork }),
-    gate: new Gate({
+    gate: new FairGate({
       ...waiting,
       inFlightMax: connections,
       inFlightPerFreeMax: ACCOUNT_PER_FREE_MAX,
@@ -73,7 +73,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const client = createJsonClient({ ...options, connections: pollConnections, largeAnswerWork });
   const pollChannel = (share: number, who: string, inFlightPerFreeMax?: number) => ({
     client,
-    gate: new Gate({
+    gate: new FairGate({
       ...waiting,
       inFlightMax: share,
       inFlightPerFreeMax,

@@ -1,6 +1,7 @@
+import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
 import { META, partitionNames } from "../../records/names.ts";
-import { clientOf } from "../client.ts";
+import { onOwnConnection } from "../client.ts";
 import { createDeadlines } from "../deadlines.ts";
 import { inStoreWords, StoreError, storeReason } from "../reasons.ts";
 import { isReply } from "../script-errors.ts";
@@ -100,20 +101,14 @@ export function placementSource(address: RedisAddress, options: PlacementOptions
 
 /** @throws StoreError if the server that was named cannot be reached, or is no primary */
 async function requirePrimary(primary: PlacedPrimary, { redisUrl, tlsCa }: PlacementOptions): Promise<void> {
-  const redis = clientOf({ redisUrl, tlsCa, at: primary }, { connectTimeout: 0, retryStrategy: () => null });
-  let failure: Error | undefined;
-  redis.on("error", (error: Error) => {
-    failure = error;
-  });
-  const { within } = createDeadlines(ROLE_MS);
+  const limit = createDeadlines(ROLE_MS);
+  const limits = { connecting: limit, command: limit };
+  const askRole = async (redis: Redis): Promise<void> =>
+    requirePrimaryRole(await redis.info("replication"), primary.name);
   try {
-    await within(redis.connect());
-    requirePrimaryRole(await within(redis.info("replication")), primary.name);
+    await onOwnConnection({ redisUrl, tlsCa, at: primary }, limits, askRole);
   } catch (error) {
-    throw error instanceof StoreError ? error : notUsable(primary.name, failure ?? error);
-  } finally {
-    redis.disconnect();
-    redis.stream?.destroy();
+    throw error instanceof StoreError ? error : notUsable(primary.name, error);
   }
 }
 

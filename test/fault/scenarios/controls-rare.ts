@@ -238,7 +238,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "generations are sent without waiting at the gate",
     patches: [
       {
-        file: "src/upstream/gate.ts",
+        file: "src/domain/fair-gate.ts",
         from: "if (this.#closed || !this.#hasRoom(owner)) return false;",
         to: "if (this.#closed) return false;",
       },

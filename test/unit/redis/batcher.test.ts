@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createBatcher } from "../../../src/redis/batcher.ts";
-import type { Item, Reply, ScriptFile } from "../../../src/scripts/script-definition.ts";
+import type { Item, Reply, Script } from "../../../src/scripts/script-definition.ts";
 
 interface Call {
   script: string;
@@ -25,10 +25,12 @@ function givenBatcher(
       calls.push(call);
       return answer(call);
     },
-    failure: (cause) => new Error("the store failed", { cause }),
     isApart: () => options.clustered ?? false,
   });
-  const ask = (name: string, item: Item): Promise<Reply> => batched(scripts[name]!, item);
+  const ask = (name: string, item: Item): Promise<Reply> =>
+    batched(scripts[name]!, undefined, item, async (_script, _call, _item, cause) => {
+      throw new Error("the store failed", { cause });
+    });
   return {
     calls,
     ask,
@@ -36,8 +38,11 @@ function givenBatcher(
   };
 }
 
-const scripts: Record<string, ScriptFile> = Object.fromEntries(
-  ["admit", "bind", "void", "inspect", "observe"].map((name) => [name, { name, isBatched: true }]),
+const scripts: Record<string, Script<unknown, Reply>> = Object.fromEntries(
+  ["admit", "bind", "void", "inspect", "observe"].map((name) => [
+    name,
+    { name, isBatched: true, keys: () => [], args: () => [], read: (reply) => reply },
+  ]),
 );
 const item = (partition: string, id: string, now = "", tiers = ";standard 1 1 1;"): Item => ({
   keys: [`tg:{${partition}}:key:k`, `tg:{${partition}}:account:a`],

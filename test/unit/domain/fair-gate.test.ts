@@ -1,5 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Gate, type GateObserver, type GateOptions, type GateRefusal } from "../../../src/upstream/gate.ts";
+import {
+  FairGate,
+  type GateObserver,
+  type GateOptions,
+  type GateRefusal,
+} from "../../../src/domain/fair-gate.ts";
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
@@ -13,7 +18,10 @@ function givenGate(given: Partial<GateOptions> = {}) {
     waited: (ms) => void seen.waitedMs.push(ms),
     refused: (reason) => void seen.refused.push(reason),
   };
-  return { gate: new Gate({ inFlightMax: 1, waitingMax: 10, waitMaxMs: 1000, ...given, observer }), seen };
+  return {
+    gate: new FairGate({ inFlightMax: 1, waitingMax: 10, waitMaxMs: 1000, ...given, observer }),
+    seen,
+  };
 }
 
 describe("the gate before the upstream", () => {
