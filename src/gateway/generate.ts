@@ -64,13 +64,13 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
 
   // From here on the exchange is completed and the task bound even if the client goes away.
-  gateway.metrics.holds.inc();
+  gateway.holds.pending++;
   try {
     const step = new UpstreamStep(call, "generate");
     const sent = send(call, step, generation, validation.text, exchange.requestId);
     return await settle(call, generation, step.end(await sent));
   } finally {
-    gateway.metrics.holds.dec();
+    gateway.holds.pending--;
   }
 }
 

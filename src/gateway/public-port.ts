@@ -6,6 +6,7 @@ import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
 import { clientAddress, createUntrustedProxyNotice, trustedProxies } from "./address.ts";
@@ -121,6 +122,8 @@ function gatewayOf(
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
     metrics,
+    holds: metrics.holds.series(),
+    upstreamSeconds: madeOnce((kind, outcome) => metrics.upstreamSeconds.of({ kind, outcome })),
     tracing: options.tracing,
     log,
   };

@@ -1,5 +1,7 @@
 import type { ApiAnswer } from "../domain/envelope.ts";
-import { createRequestLog, logRequest, logSlow } from "../telemetry/log.ts";
+import type { Refusal } from "../domain/errors.ts";
+import { logRequest, logSlow } from "../telemetry/log.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Exchange } from "./http-exchange.ts";
 import type { Gateway } from "./request-context.ts";
 
@@ -13,40 +15,47 @@ const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 export function createCompletion(
   gateway: Gateway,
 ): (exchange: Exchange, answer: ApiAnswer | undefined) => void {
-  const requestLog = createRequestLog(gateway.log);
-  return (exchange, answer) => complete(gateway, requestLog, exchange, answer);
+  const { requests, requestSeconds } = gateway.metrics;
+  const countsOf = madeOnce((route, outcome, status) => ({
+    requests: requests.series({ route, status, outcome }),
+    seconds: requestSeconds.of({ route, class: CLASSES[Math.floor(status / 100)]! }),
+  }));
+  return (exchange, answer) => {
+    const status = answer?.status ?? 499;
+    const outcome = answer?.outcome ?? "client_gone";
+    const elapsedMs = performance.now() - exchange.startedMs;
+    // A limit of zero means that no script has answered.
+    if (exchange.keyUsage && exchange.state.rateLimit > 0 && !exchange.degraded)
+      exchange.keyUsage.state = exchange.state;
+    if (exchange.countedIn) exchange.countedIn.inFlight--;
+    const counts = countsOf(exchange.route, outcome, status);
+    counts.requests.pending++;
+    counts.seconds.add(elapsedMs / 1000);
+    if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
+      gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+    }
+    report(gateway, exchange, { status, outcome, elapsedMs, refused: answer?.refused });
+  };
 }
 
-function complete(
-  gateway: Gateway,
-  requestLog: ReturnType<typeof createRequestLog>,
+/** Writes the log line of a request, and ends its trace. */
+function report(
+  { log, config }: Gateway,
   exchange: Exchange,
-  answer: ApiAnswer | undefined,
+  {
+    status,
+    outcome,
+    elapsedMs,
+    refused,
+  }: { status: number; outcome: string; elapsedMs: number; refused: Refusal | undefined },
 ): void {
-  const { metrics, log } = gateway;
-  const { route: template, startedMs, upstreamMs, req } = exchange;
-  const status = answer?.status ?? 499;
-  const outcome = answer?.outcome ?? "client_gone";
-  const elapsedMs = performance.now() - startedMs;
-  // A limit of zero means that no script has answered.
-  if (exchange.keyUsage && exchange.state.rateLimit > 0 && !exchange.degraded)
-    exchange.keyUsage.state = exchange.state;
-  metrics.inFlight.dec();
-  if (exchange.countedIn) exchange.countedIn.inFlight--;
-  metrics.requests.inc({ route: template, status, outcome });
-  metrics.requestSeconds.observe(
-    { route: template, class: CLASSES[Math.floor(status / 100)]! },
-    elapsedMs / 1000,
-  );
-  if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
-    gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
-  }
-  logRequest(requestLog, status >= 500 ? "warn" : "info", {
+  const { req } = exchange;
+  logRequest(log, status >= 500 ? "warn" : "info", {
     request_id: exchange.requestId,
     client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
     trace_id: exchange.trace?.traceId,
     method: req.method,
-    route: template,
+    route: exchange.route,
     status,
     outcome,
     key_id: exchange.keyId,
@@ -54,18 +63,18 @@ function complete(
     task_id: exchange.taskId,
     price: exchange.price,
     duration_ms: elapsedMs,
-    upstream_ms: upstreamMs,
+    upstream_ms: exchange.upstreamMs,
     degraded: exchange.degraded,
     shadow: exchange.shadow,
     client_gone: exchange.clientGone,
-    detail: answer?.refused?.detail,
-    limit: answer?.refused?.limit,
-    limit_of: answer?.refused?.limitOf,
-    used: answer?.refused?.used,
-    balance: answer?.refused?.balance,
-    retry_after_seconds: answer?.refused?.retryAfterSeconds,
+    detail: refused?.detail,
+    limit: refused?.limit,
+    limit_of: refused?.limitOf,
+    used: refused?.used,
+    balance: refused?.balance,
+    retry_after_seconds: refused?.retryAfterSeconds,
   });
-  const { slowRequestMs } = gateway.config().log;
+  const { slowRequestMs } = config().log;
   if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
   exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
 }

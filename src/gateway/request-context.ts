@@ -4,6 +4,8 @@ import type { KeyRef } from "../records/names.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
 import type { Logger } from "../telemetry/log.ts";
+import type { Observations } from "../telemetry/metrics/distribution.ts";
+import type { Series } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
@@ -44,6 +46,10 @@ export interface Gateway {
   /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
   countRefusal(keyId: string, accountId: string, outcome: string): void;
   metrics: Metrics;
+  /** The series of `metrics.holds`. */
+  holds: Series;
+  /** The series of `metrics.upstreamSeconds`. */
+  upstreamSeconds(kind: string, outcome: string): Observations;
   tracing: Tracing;
   log: Logger;
   isDraining(): boolean;
@@ -114,8 +120,7 @@ export class UpstreamStep {
   end<T extends { outcome: string }>(result: T): T {
     const { gateway, exchange } = this.#call;
     exchange.upstreamMs = performance.now() - this.#startedMs;
-    const labels = { kind: this.#kind, outcome: result.outcome };
-    gateway.metrics.upstreamSeconds.observe(labels, exchange.upstreamMs / 1000);
+    gateway.upstreamSeconds(this.#kind, result.outcome).add(exchange.upstreamMs / 1000);
     this.#span?.end(result.outcome);
     return result;
   }

@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
+import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
@@ -31,8 +32,10 @@ export class RequestLifecycle {
   /** Requests without a log line so far, whether their clients are still connected or not. */
   #inFlight = 0;
   #becameIdle = ignore;
+  readonly #inFlightSeries: Series;
 
   constructor(gateway: Gateway, connections: ClientConnections) {
+    this.#inFlightSeries = gateway.metrics.inFlight.series();
     this.#gateway = gateway;
     this.#connections = connections;
     this.#dispatcher = new Dispatcher(gateway);
@@ -50,6 +53,7 @@ export class RequestLifecycle {
     const isFull = this.#inFlight >= this.#gateway.config().server.maxRequestsInFlight;
     if (isFull) this.#gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
     this.#inFlight++;
+    this.#inFlightSeries.pending++;
     const exchange = openExchange(req, res, expectsContinue);
     void this.#serve(exchange, isRefused ? "connections" : isFull ? "requests" : undefined);
     return exchange;
@@ -74,7 +78,6 @@ export class RequestLifecycle {
   /** @param overload the limit that is reached, if any */
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
-    gateway.metrics.inFlight.inc();
     let close = gateway.isDraining() || overload === "connections";
     let answer: ApiAnswer | undefined;
     try {
@@ -121,6 +124,7 @@ export class RequestLifecycle {
     }
     for (const { exchange, answer } of decided) this.#complete(exchange, answer);
     this.#inFlight -= decided.length;
+    this.#inFlightSeries.pending -= decided.length;
     if (this.#inFlight === 0) this.#becameIdle();
   });
 }

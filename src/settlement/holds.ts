@@ -9,6 +9,7 @@ import { type Admission, admit, type Generation } from "../scripts/admit.ts";
 import type { BindCall, Binding, NewTask } from "../scripts/bind.ts";
 import { type Unclear, type UnknownOutcome, unclear } from "../scripts/unclear.ts";
 import { voidHold } from "../scripts/void.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -147,8 +148,10 @@ export function createHolds(
 function createAdmission(connection: HoldConnection, voidUnsent: (generation: Generation) => Promise<void>) {
   const { metrics } = connection;
 
+  const admissions = madeOnce((tier, outcome) => metrics.admissions.series({ tier, outcome }));
+
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
-    metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
+    admissions(tierLabel(tier, tiers), outcome).pending++;
   }
 
   return {
