@@ -52,11 +52,16 @@ export interface Exchange {
 
 const RUN = randomBytes(4).toString("hex");
 let count = 0;
+let startAtMs = Number.NaN;
+let start = "";
 
 /** Short, unique across processes and restarts, and sorted by time within a process. */
 export function newRequestId(): string {
+  const nowMs = Date.now();
+  if (nowMs !== startAtMs) start = `req_${nowMs.toString(36)}${RUN}`;
+  startAtMs = nowMs;
   count = (count + 1) % 0x7fffffff;
-  return `req_${Date.now().toString(36)}${RUN}${count.toString(36).padStart(6, "0")}`;
+  return start + count.toString(36).padStart(6, "0");
 }
 
 export function openExchange(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange {

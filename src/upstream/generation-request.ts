@@ -4,7 +4,7 @@ import type { Carried } from "../telemetry/trace.ts";
 import { describeAnswer } from "./answer.ts";
 import { type Gate, overloaded } from "./gate.ts";
 import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
-import type { ExchangeResult, JsonClient } from "./json-client.ts";
+import type { ExchangeResult, JsonClient, JsonRequest } from "./json-client.ts";
 
 /**
  * How a generation ended upstream. `accepted` is the definite yes; after `unclear` and `timed_out` the task may run. All
@@ -39,62 +39,49 @@ export interface GenerationChannel {
 
 /** Without Accept-Encoding an upstream may choose any. RFC 9110 12.5.3. */
 export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "identity"] as const;
-const HEADERS = ["content-type", "application/json", ...ACCEPT_JSON];
+const HEADERS: readonly string[] = ["content-type", "application/json", ...ACCEPT_JSON];
 
 /** How often a request is sent in all to an idempotent upstream, and the pause before the first repeat. */
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 250;
 
-/** Sends a generation once a connection is free. @param body exactly what was priced */
+/**
+ * Sends a generation once a connection is free. Only an idempotent upstream is sent a request again whose outcome is unknown, with
+ * the same key and within the same total deadline.
+ * @param body exactly what was priced
+ */
 export async function sendGeneration(
-  channel: GenerationChannel,
+  { client, gate, connections, totalTimeoutMs, idempotent, statuses }: GenerationChannel,
   path: string,
   body: string,
-  sender: Sender,
+  { accountId: owner, requestId, carried }: Sender,
 ): Promise<GenerationOutcome> {
-  const { gate, connections } = channel;
-  if (!gate.enter(sender.accountId)) {
-    const refusal = await gate.wait(sender.accountId);
+  if (!gate.enter(owner)) {
+    const refusal = await gate.wait(owner);
     if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
   }
   try {
-    return await sendUntilKnown(channel, path, body, sender);
+    const headers = HEADERS.concat(["idempotency-key", requestId, "x-request-id", requestId]);
+    const request: JsonRequest = { method: "POST", path, headers, body, carried, gate, owner };
+    // The wait for a connection does not count: a request must not be sent with too little time for its answer.
+    const deadlineMs = performance.now() + totalTimeoutMs;
+    let unknown: UnknownGeneration | undefined;
+    for (let attempt = 1; ; attempt++) {
+      if (attempt > 1) request.budgetMs = Math.ceil(deadlineMs - performance.now());
+      const outcome = generationOutcome(await client.send(request), body, statuses);
+      if (outcome.outcome === "accepted") return outcome;
+      const detail = unknown ? `${unknown.detail}; then ${outcome.detail}` : outcome.detail;
+      if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = { ...outcome, detail };
+      // A no to a repeat says nothing about the attempt before it, which may have made the task.
+      else if (unknown) unknown = { ...unknown, detail };
+      else return outcome;
+      const pauseMs = PAUSE_MS * attempt;
+      const attemptsMax = idempotent ? ATTEMPTS_MAX : 1;
+      if (attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return unknown;
+      await setTimeout(pauseMs);
+    }
   } finally {
-    gate.leave(sender.accountId);
-  }
-}
-
-/**
- * Only an idempotent upstream is sent a request again whose outcome is unknown, with the same key and within the same total
- * deadline.
- */
-async function sendUntilKnown(
-  { client, gate, totalTimeoutMs, idempotent, statuses }: GenerationChannel,
-  path: string,
-  body: string,
-  { accountId, requestId, carried }: Sender,
-): Promise<GenerationOutcome> {
-  const headers = [...HEADERS, "idempotency-key", requestId, "x-request-id", requestId];
-  // The wait for a connection does not count: a request must not be sent with too little time for its answer.
-  const deadlineMs = performance.now() + totalTimeoutMs;
-  let unknown: UnknownGeneration | undefined;
-  for (let attempt = 1; ; attempt++) {
-    const budgetMs = Math.ceil(deadlineMs - performance.now());
-    const outcome = generationOutcome(
-      await client.send({ method: "POST", path, headers, body, carried, budgetMs, gate, owner: accountId }),
-      body,
-      statuses,
-    );
-    if (outcome.outcome === "accepted") return outcome;
-    const detail = unknown ? `${unknown.detail}; then ${outcome.detail}` : outcome.detail;
-    if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = { ...outcome, detail };
-    // A no to a repeat says nothing about the attempt before it, which may have made the task.
-    else if (unknown) unknown = { ...unknown, detail };
-    else return outcome;
-    const pauseMs = PAUSE_MS * attempt;
-    const attemptsMax = idempotent ? ATTEMPTS_MAX : 1;
-    if (attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return unknown;
-    await setTimeout(pauseMs);
+    gate.leave(owner);
   }
 }
 

@@ -74,7 +74,8 @@ export function createJsonClient(options: JsonClientOptions) {
       keepAliveMaxTimeout: 60_000,
     });
   let pool = open();
-  const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
+  const authorization: readonly string[] =
+    options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const shared = {
     redact: withoutSecret(options.apiKey),
     redactEnd: withoutBegunSecret(options.apiKey),
@@ -86,8 +87,7 @@ export function createJsonClient(options: JsonClientOptions) {
     /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
     send(request: JsonRequest): Promise<ExchangeResult> {
       const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
-      const headers = [...authorization, ...request.headers];
-      if (carried) headers.push(...carried.headers);
+      const headers = authorization.concat(request.headers, carried?.headers ?? []);
       return new Promise((resolve) => {
         const handler = new UpstreamRequest(request, budgetMs, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0026.

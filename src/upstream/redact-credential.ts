@@ -23,7 +23,11 @@ export function withoutSecret(secret: string | undefined): (text: string) => str
   const wanted = Uint16Array.from({ length: secret.length }, (_, at) => secret.charCodeAt(at));
   const borders = bordersOf(wanted);
   const standsAlone = secret.length < SHORT;
-  return (text) => (holds(text, wanted, borders) ? redact(text, wanted, borders, standsAlone) : text);
+  return (text) => {
+    // Without an escape there is one spelling, and nearly all answers have neither.
+    const isClean = text.includes("\\") ? !holds(text, wanted, borders) : !text.includes(secret);
+    return isClean ? text : redact(text, wanted, borders, standsAlone);
+  };
 }
 
 /** Removes the beginning of our credential at the end of a text that was cut there. */
