@@ -1,6 +1,8 @@
 const REDACTED = "[redacted]";
 /** A shorter credential may be part of an unrelated word, as `task` is of `task_id`. */
 const SHORT = 8;
+/** Nearly all answers are shorter. */
+const PLAIN_CHARS_MAX = 4096;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
 const ASCII = 128;
@@ -24,8 +26,9 @@ export function withoutSecret(secret: string | undefined): (text: string) => str
   const borders = bordersOf(wanted);
   const standsAlone = secret.length < SHORT;
   return (text) => {
-    // Without an escape there is one spelling, and nearly all answers have neither.
-    const isClean = text.includes("\\") ? !holds(text, wanted, borders) : !text.includes(secret);
+    // Without an escape there is one spelling. The engine's own search is not linear in every case, so its text is short.
+    const isPlain = text.length <= PLAIN_CHARS_MAX && !text.includes("\\");
+    const isClean = isPlain ? !text.includes(secret) : !holds(text, wanted, borders);
     return isClean ? text : redact(text, wanted, borders, standsAlone);
   };
 }

@@ -86,6 +86,10 @@ function counting(text: string) {
       looks++;
       return text.charCodeAt(at);
     },
+    includes: (part: string) => {
+      looks += text.length;
+      return text.includes(part);
+    },
     slice: text.slice.bind(text),
   };
   return { text: counted as unknown as string, looks: () => looks };
