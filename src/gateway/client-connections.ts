@@ -5,8 +5,6 @@ import { ClientConnection, type ReceivedRequest } from "./client-connection.ts";
 import { type ConnectionBound, type ConnectionLimits, createConnectionLimits } from "./connection-limits.ts";
 import { ConnectionReads } from "./connection-reads.ts";
 import type { Exchange } from "./http-exchange.ts";
-import { PipelinedRequests } from "./pipelined-requests.ts";
-import { UnreadResponses } from "./unread-responses.ts";
 
 /** Connections above a limit that stay open for a moment to be answered 503; further ones are closed at once. */
 export const REFUSED_MAX = 64;
@@ -277,5 +275,145 @@ export class ClientConnections {
     this.#pipelined.drop(connection);
     this.#unread.drop(connection);
     connection.socket.destroy();
+  }
+}
+
+/** Requests of one connection that are processed at a time. The requests behind them wait, and nothing more is read. */
+const STARTED_MAX = 8;
+/**
+ * Requests that may wait on one connection. Node emits every request of one read, which is up to 64 KiB. Clients that
+ * really pipeline send a few.
+ */
+export const WAITING_MAX = 100;
+
+interface PipelinedRequestsOptions {
+  /** Requests that may wait on all connections together. */
+  waitingMax(): number;
+  start(connection: ClientConnection, request: ReceivedRequest): void;
+  /** A connection has sent more requests ahead than may wait. */
+  exceeded(connection: ClientConnection): void;
+}
+
+/** Starts the requests of each connection in order, a few at a time. Decision 0035. */
+class PipelinedRequests {
+  readonly #options: PipelinedRequestsOptions;
+  #waiting = 0;
+
+  constructor(options: PipelinedRequestsOptions) {
+    this.#options = options;
+  }
+
+  /** Requests that wait, on all connections together. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Starts a request whose response is pending already, or queues it. */
+  add(connection: ClientConnection, request: ReceivedRequest): void {
+    const { pendingResponses, waitingRequests } = connection;
+    if (pendingResponses.size - waitingRequests.length <= STARTED_MAX) {
+      this.#options.start(connection, request);
+      return;
+    }
+    if (waitingRequests.length >= WAITING_MAX || this.#waiting >= this.#options.waitingMax()) {
+      abortWithoutStacks(connection.socket);
+      this.#options.exceeded(connection);
+      return;
+    }
+    this.#waiting++;
+    waitingRequests.push(request);
+    connection.pauseReading();
+  }
+
+  /** A response of the connection has ended: starts waiting requests as far as there is room. */
+  startNext(connection: ClientConnection): void {
+    const { pendingResponses, waitingRequests } = connection;
+    while (waitingRequests.length > 0 && pendingResponses.size - waitingRequests.length < STARTED_MAX) {
+      this.#waiting--;
+      this.#options.start(connection, waitingRequests.shift()!);
+    }
+  }
+
+  /** The connection is closed: its waiting requests are dropped. */
+  drop({ waitingRequests }: ClientConnection): void {
+    this.#waiting -= waitingRequests.length;
+    waitingRequests.length = 0;
+  }
+}
+
+/**
+ * When a connection closes, Node creates an error for each unanswered request on it, up to 2,500 from one read. Without stack
+ * traces, which nobody reads, that takes a third of the time.
+ */
+function abortWithoutStacks(socket: Socket): void {
+  let stackTraceLimit = 0;
+  socket.prependOnceListener("close", () => {
+    ({ stackTraceLimit } = Error);
+    Error.stackTraceLimit = 0;
+  });
+  socket.once("close", () => {
+    Error.stackTraceLimit = stackTraceLimit;
+  });
+}
+
+interface UnreadResponsesOptions {
+  connections(): Iterable<ClientConnection>;
+  /** Bytes that may be unread on all connections together. */
+  bytesMax(): number;
+  /** Ends the connection with the most unread bytes. */
+  exceeded(connection: ClientConnection): void;
+}
+
+/** Limits the memory of responses that are written and that clients have not read. Decision 0035. */
+class UnreadResponses {
+  readonly #options: UnreadResponsesOptions;
+  #bytes = 0;
+  #isCheckScheduled = false;
+
+  constructor(options: UnreadResponsesOptions) {
+    this.#options = options;
+  }
+
+  /** Unread bytes on all connections together. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** A response was written: its bytes count until the client has read them. */
+  written(connection: ClientConnection, exchange: Exchange, bytes: number): void {
+    exchange.responseBytes = bytes;
+    connection.unreadBytes += bytes;
+    this.#bytes += bytes;
+    if (this.#isCheckScheduled || this.#bytes <= this.#options.bytesMax()) return;
+    // By the next tick the kernel has taken most responses.
+    this.#isCheckScheduled = true;
+    setImmediate(() => this.#endLargest());
+  }
+
+  /** The client has read a response, or is gone. */
+  read(connection: ClientConnection, res: ServerResponse): void {
+    const bytes = connection.pendingResponses.get(res)?.responseBytes ?? 0;
+    connection.unreadBytes -= bytes;
+    this.#bytes -= bytes;
+  }
+
+  /** The connection is closed. */
+  drop(connection: ClientConnection): void {
+    this.#bytes -= connection.unreadBytes;
+    connection.unreadBytes = 0;
+  }
+
+  /** Above the limit, ends the connections with the most unread bytes, one after the other. */
+  #endLargest(): void {
+    this.#isCheckScheduled = false;
+    const bytesMax = this.#options.bytesMax();
+    while (this.#bytes > bytesMax) {
+      let largest: ClientConnection | undefined;
+      for (const each of this.#options.connections()) {
+        if (each.unreadBytes > (largest?.unreadBytes ?? 0)) largest = each;
+      }
+      if (!largest) return;
+      this.#options.exceeded(largest);
+    }
   }
 }
