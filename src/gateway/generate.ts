@@ -37,6 +37,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   if (headFault) return refuseEarly(call, headFault);
   continueReading(exchange);
   const bodyFromMs = performance.now();
+  await undefined;
   const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
     budget: gateway.bodies,
     keyId: call.key.keyId,

@@ -4,6 +4,7 @@ import type { Settlements } from "../durability/deferred-settlements.ts";
 import { type Charge, settleWithinMs, type VoidSettlement } from "../durability/outbox/pending-settlement.ts";
 import { createTasks } from "../durability/tasks.ts";
 import type { Connection } from "../redis/connection.ts";
+import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
 import { type Admission, admit, type Generation } from "../scripts/admit.ts";
 import type { BindCall, Binding, NewTask } from "../scripts/bind.ts";
@@ -51,15 +52,11 @@ export function createHolds(
     const { key, requestId, idempotency } = generation;
     return {
       script: "void",
-      ...termsOf(generation, connection.of(key.partition).nowMs()),
+      storeId: generation.storeId,
+      atMs: connection.of(key.partition).nowMs(),
+      settleWithinMs: settleWithinMs(generation.retentionMs),
       call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
     };
-  }
-
-  /** @throws when the present store is another than the one that admitted the request: only that one may settle it */
-  function requireStoreOf({ storeId }: Charge | VoidSettlement): void {
-    if (storeId !== connection.facts()?.id && storeId !== undefined)
-      throw new Error("the request was admitted by another store");
   }
 
   /**
@@ -68,12 +65,16 @@ export function createHolds(
    */
   async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
     const primary = connection.of(generation.key.partition);
-    const { storeId, atMs, settleWithinMs } = termsOf(generation, primary.nowMs());
-    const call = bindCallOf(generation, task);
-    const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
+    const charging: Charge = {
+      script: "bind",
+      storeId: generation.storeId,
+      atMs: primary.nowMs(),
+      settleWithinMs: settleWithinMs(generation.retentionMs),
+      call: bindCallOf(generation, task),
+    };
     try {
-      requireStoreOf(charging);
-      const outcome = await tasks.bind(call);
+      requireStoreOf(connection, charging);
+      const outcome = await tasks.bind(charging.call);
       settlements.charged(charging, outcome);
       if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
       return outcome;
@@ -112,7 +113,7 @@ export function createHolds(
     ): Promise<LimitState | undefined> {
       const settlement = voidSettlementOf(generation, reason);
       try {
-        requireStoreOf(settlement);
+        requireStoreOf(connection, settlement);
         const { run } = connection.of(generation.key.partition);
         const { outcome, state } = await run(voidHold, { ...settlement.call, tiers });
         settlements.voided(outcome);
@@ -154,24 +155,25 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
     admissions(tierLabel(tier, tiers), outcome).pending++;
   }
 
+  function send({ run, nowMs }: Primary, generation: Generation, tiers: Tiers): Promise<Admission> {
+    const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
+    return run(admit, { generation, tiers, notAfterMs });
+  }
+
   return {
     /** Counts a decision that was made without a call to the store. */
     countAdmission,
     /** Decides whether a generation may run, and holds what it costs. One script call. */
     async admit(generation: Generation, tiers: Tiers): Promise<Admission> {
-      const { run, queue, nowMs, requireUsable } = connection.of(generation.key.partition);
-      if (queue.isFull()) await queue.wait(generation.key.keyId);
-      requireUsable();
+      const primary = connection.of(generation.key.partition);
+      if (primary.queue.isFull()) await primary.queue.wait(generation.key.keyId);
+      primary.requireUsable();
       generation.storeId = connection.facts()?.id;
-      const send = (): Promise<Admission> => {
-        const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
-        return run(admit, { generation, tiers, notAfterMs });
-      };
       let admission: Admission;
       try {
-        admission = await send();
+        admission = await send(primary, generation, tiers);
         // The store's clock stepped: the reply corrects ours, and nothing was written yet.
-        if (admission.outcome === "stale") admission = await send();
+        if (admission.outcome === "stale") admission = await send(primary, generation, tiers);
       } catch (error) {
         // Unless the store has refused it, the ADMIT may still run. The VOID is on disk before the 503 goes out: a crash
         // right after it would leave the window entry behind.
@@ -190,11 +192,11 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
   };
 }
 
-const termsOf = ({ storeId, retentionMs }: Generation, nowMs: number) => ({
-  storeId,
-  atMs: nowMs,
-  settleWithinMs: settleWithinMs(retentionMs),
-});
+/** @throws when the present store is another than the one that admitted the request: only that one may settle it */
+function requireStoreOf({ facts }: HoldConnection, { storeId }: Charge | VoidSettlement): void {
+  if (storeId !== facts()?.id && storeId !== undefined)
+    throw new Error("the request was admitted by another store");
+}
 
 function bindCallOf(generation: Generation, task: NewTask): BindCall {
   const { requestId, key, price, endpoint, retentionMs, admittedAtMs, idempotency } = generation;
