@@ -14,7 +14,6 @@ const READ_RESPONSE_MS = 1000;
 
 /** Limits of one process; they may change while it runs. */
 export interface ClientLimits {
-  /** Connections at a time. */
   maxConnections: number;
   maxConnectionsPerAddress: number;
   /** Also the number of requests that may wait, on all connections together. */
@@ -29,7 +28,6 @@ type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "writ
 interface ClientConnectionsOptions {
   limits(): ClientLimits;
   peer(socket: Socket): { address: string; trusted: boolean };
-  /** A connection was refused or ended because it reached a limit. */
   ended(by: EndedBy): void;
 }
 
@@ -128,19 +126,17 @@ export class ClientConnections {
     if (connection) this.#reads.pauseUntilBodyRead(connection, req);
   }
 
-  /** A chunk of a body was read. Uploads pass 0 bytes: only the number of their chunks counts. */
+  /** Uploads pass 0 bytes: only the number of their chunks counts. */
   bodyRead(socket: Duplex, bytes: number): void {
     const connection = this.#connections.get(socket);
     if (connection) this.#reads.bodyRead(connection, bytes);
   }
 
-  /** The request is an upload of this account. */
   uploadStarted(req: IncomingMessage, accountId: string): void {
     const connection = this.#connections.get(req.socket);
     if (connection) this.#reads.uploadStarted(connection, req, accountId);
   }
 
-  /** A response was written: its bytes count until the client has read them. */
   responseWritten(exchange: Exchange, bytes: number): void {
     const connection = this.#connections.get(exchange.req.socket);
     if (connection?.pendingResponses.has(exchange.res)) this.#unread.written(connection, exchange, bytes);
@@ -180,13 +176,11 @@ export class ClientConnections {
     return this.#connections.values();
   }
 
-  /** True while a later request of the same connection has no response yet. */
   hasPipelinedResponse(res: ServerResponse): boolean {
     const pending = this.#connections.get(res.req.socket)?.pendingResponses.keys() ?? [];
     return [...pending].at(-1) !== res;
   }
 
-  /** Responses that are written and that their clients have not read. */
   unflushedResponses(): number {
     let count = 0;
     for (const { pendingResponses } of this.#connections.values())
@@ -194,7 +188,6 @@ export class ClientConnections {
     return count;
   }
 
-  /** For metrics: open connections, waiting requests, unread bytes, and how often addresses were throttled. */
   counts() {
     return {
       open: this.#admitted.count() + this.#refused,
@@ -230,7 +223,6 @@ export class ClientConnections {
     connection.pendingResponses.set(request.res, this.#handlers?.start(request, connection.isRefused));
   }
 
-  /** The client has read a response, or is gone. */
   #onResponseClosed(res: ServerResponse): void {
     const { req } = res;
     const connection = this.#connections.get(req.socket);
@@ -241,7 +233,6 @@ export class ClientConnections {
     else req.once("close", () => this.#onRequestEnded(connection, res));
   }
 
-  /** A request and its response have ended. */
   #onRequestEnded(connection: ClientConnection, res: ServerResponse): void {
     const { pendingResponses, socket, waitingRequests } = connection;
     pendingResponses.delete(res);
@@ -262,7 +253,6 @@ export class ClientConnections {
     else this.#forget(connection);
   }
 
-  /** The connection is closed: it counts toward no limit any more. */
   #forget(connection: ClientConnection): void {
     if (this.#connections.get(connection.socket) !== connection) return;
     this.#admitted.leave(connection);
@@ -287,10 +277,8 @@ const STARTED_MAX = 8;
 export const WAITING_MAX = 100;
 
 interface PipelinedRequestsOptions {
-  /** Requests that may wait on all connections together. */
   waitingMax(): number;
   start(connection: ClientConnection, request: ReceivedRequest): void;
-  /** A connection has sent more requests ahead than may wait. */
   exceeded(connection: ClientConnection): void;
 }
 
@@ -303,7 +291,6 @@ class PipelinedRequests {
     this.#options = options;
   }
 
-  /** Requests that wait, on all connections together. */
   get waiting(): number {
     return this.#waiting;
   }
@@ -325,7 +312,7 @@ class PipelinedRequests {
     connection.pauseReading();
   }
 
-  /** A response of the connection has ended: starts waiting requests as far as there is room. */
+  /** Starts waiting requests as far as there is room. */
   startNext(connection: ClientConnection): void {
     const { pendingResponses, waitingRequests } = connection;
     while (waitingRequests.length > 0 && pendingResponses.size - waitingRequests.length < STARTED_MAX) {
@@ -334,7 +321,6 @@ class PipelinedRequests {
     }
   }
 
-  /** The connection is closed: its waiting requests are dropped. */
   drop({ waitingRequests }: ClientConnection): void {
     this.#waiting -= waitingRequests.length;
     waitingRequests.length = 0;
@@ -358,9 +344,7 @@ function abortWithoutStacks(socket: Socket): void {
 
 interface UnreadResponsesOptions {
   connections(): Iterable<ClientConnection>;
-  /** Bytes that may be unread on all connections together. */
   bytesMax(): number;
-  /** Ends the connection with the most unread bytes. */
   exceeded(connection: ClientConnection): void;
 }
 
@@ -374,7 +358,6 @@ class UnreadResponses {
     this.#options = options;
   }
 
-  /** Unread bytes on all connections together. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -390,20 +373,17 @@ class UnreadResponses {
     setImmediate(() => this.#endLargest());
   }
 
-  /** The client has read a response, or is gone. */
   read(connection: ClientConnection, res: ServerResponse): void {
     const bytes = connection.pendingResponses.get(res)?.responseBytes ?? 0;
     connection.unreadBytes -= bytes;
     this.#bytes -= bytes;
   }
 
-  /** The connection is closed. */
   drop(connection: ClientConnection): void {
     this.#bytes -= connection.unreadBytes;
     connection.unreadBytes = 0;
   }
 
-  /** Above the limit, ends the connections with the most unread bytes, one after the other. */
   #endLargest(): void {
     this.#isCheckScheduled = false;
     const bytesMax = this.#options.bytesMax();

@@ -134,13 +134,8 @@ export function createHolds(
       unknownMax: number,
     ): Promise<Unclear | undefined> {
       const { run } = connection.of(key.partition);
-      return run(unclear, {
-        key,
-        requestId,
-        idempotencyDigest: idempotency?.digest,
-        unknown,
-        unknownMax,
-      }).catch(() => undefined);
+      const idempotencyDigest = idempotency?.digest;
+      return run(unclear, { key, requestId, idempotencyDigest, unknown, unknownMax }).catch(() => undefined);
     },
   };
 }
