@@ -3,7 +3,7 @@ import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { GATE_REFUSALS } from "../src/domain/fair-gate.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
-import { ROUTE_TEMPLATES } from "../src/gateway/router.ts";
+import { ROUTE_TEMPLATES } from "../src/gateway/request-lifecycle.ts";
 import { QUESTION_OUTCOMES } from "../src/redis/topology/follow-placement.ts";
 import type { Admission } from "../src/scripts/admit.ts";
 import { SCRIPTS } from "../src/scripts/all.ts";
@@ -13,9 +13,9 @@ import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
 import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
-import type { GenerationOutcome } from "../src/upstream/generation-request.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
+import type { GenerationOutcome } from "../src/upstream/upstream.ts";
 
 /** The values that a label takes: a closed list, or in words where the program does not fix them. */
 export type LabelSet = string | { readonly values: readonly string[] };

@@ -4,6 +4,7 @@ import type { Primary } from "../redis/primary.ts";
 import type { Binding } from "../scripts/bind.ts";
 import type { Voided } from "../scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
 import { ClaimError } from "./claims.ts";
 import { createConfirming } from "./outbox/confirming.ts";
 import { type Journal, memoryJournal } from "./outbox/journal.ts";
@@ -218,16 +219,20 @@ const settledBy =
   };
 
 /** Counts what the store has answered to settlements. */
-export const createSettlementCounts = (metrics: Connection["metrics"]) => ({
-  charged({ call: { price } }: Charge, outcome: Binding): void {
-    metrics.settlements.inc({ outcome });
-    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
-    if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
-  },
-  voided(outcome: Voided["outcome"]): void {
-    if (outcome === "void") metrics.settlements.inc({ outcome });
-  },
-});
+export function createSettlementCounts(metrics: Connection["metrics"]) {
+  const settlements = madeOnce((outcome) => metrics.settlements.series({ outcome }));
+  const consumed = metrics.creditsConsumed.series();
+  return {
+    charged({ call: { price } }: Charge, outcome: Binding): void {
+      settlements(outcome).pending++;
+      if (outcome === "bound" || outcome === "late") consumed.pending += price;
+      if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
+    },
+    voided(outcome: Voided["outcome"]): void {
+      if (outcome === "void") settlements(outcome).pending++;
+    },
+  };
+}
 
 const reportForgotten = (log: Logger, charge: Charge): void => log.error(fieldsOf(charge), FORGOTTEN);
 

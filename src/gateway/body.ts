@@ -59,17 +59,16 @@ interface BodyOwner {
 
 /**
  * Reads and parses a JSON body of at most 256 KiB within `timeoutMs`. Always settles; after a refusal the rest of the body
- * is unread (see `drainBody`).
+ * is unread (see `drainBody`). Node's parser passes on what came with the head once the handler of the request has returned: call it
+ * in a later microtask.
  * @param contentLength undefined for a chunked body
  */
-export async function readJson(
+export function readJson(
   req: IncomingMessage,
   contentLength: number | undefined,
   timeoutMs: number,
   owner: BodyOwner,
-): Promise<BodyResult> {
-  // Node's parser passes on what came with the head once the handler has returned.
-  await undefined;
+): BodyResult | Promise<BodyResult> {
   // `close` may have been emitted while the key was looked up, and is not emitted again.
   if (req.destroyed) return { outcome: "client_gone" };
   // A body that is complete needs no memory budget, so it passes while incomplete bodies use the budget up. Decision 0020.

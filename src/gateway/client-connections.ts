@@ -5,8 +5,6 @@ import { ClientConnection, type ReceivedRequest } from "./client-connection.ts";
 import { type ConnectionBound, type ConnectionLimits, createConnectionLimits } from "./connection-limits.ts";
 import { ConnectionReads } from "./connection-reads.ts";
 import type { Exchange } from "./http-exchange.ts";
-import { PipelinedRequests } from "./pipelined-requests.ts";
-import { UnreadResponses } from "./unread-responses.ts";
 
 /** Connections above a limit that stay open for a moment to be answered 503; further ones are closed at once. */
 export const REFUSED_MAX = 64;
@@ -16,7 +14,6 @@ const READ_RESPONSE_MS = 1000;
 
 /** Limits of one process; they may change while it runs. */
 export interface ClientLimits {
-  /** Connections at a time. */
   maxConnections: number;
   maxConnectionsPerAddress: number;
   /** Also the number of requests that may wait, on all connections together. */
@@ -31,7 +28,6 @@ type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "writ
 interface ClientConnectionsOptions {
   limits(): ClientLimits;
   peer(socket: Socket): { address: string; trusted: boolean };
-  /** A connection was refused or ended because it reached a limit. */
   ended(by: EndedBy): void;
 }
 
@@ -130,19 +126,17 @@ export class ClientConnections {
     if (connection) this.#reads.pauseUntilBodyRead(connection, req);
   }
 
-  /** A chunk of a body was read. Uploads pass 0 bytes: only the number of their chunks counts. */
+  /** Uploads pass 0 bytes: only the number of their chunks counts. */
   bodyRead(socket: Duplex, bytes: number): void {
     const connection = this.#connections.get(socket);
     if (connection) this.#reads.bodyRead(connection, bytes);
   }
 
-  /** The request is an upload of this account. */
   uploadStarted(req: IncomingMessage, accountId: string): void {
     const connection = this.#connections.get(req.socket);
     if (connection) this.#reads.uploadStarted(connection, req, accountId);
   }
 
-  /** A response was written: its bytes count until the client has read them. */
   responseWritten(exchange: Exchange, bytes: number): void {
     const connection = this.#connections.get(exchange.req.socket);
     if (connection?.pendingResponses.has(exchange.res)) this.#unread.written(connection, exchange, bytes);
@@ -182,13 +176,11 @@ export class ClientConnections {
     return this.#connections.values();
   }
 
-  /** True while a later request of the same connection has no response yet. */
   hasPipelinedResponse(res: ServerResponse): boolean {
     const pending = this.#connections.get(res.req.socket)?.pendingResponses.keys() ?? [];
     return [...pending].at(-1) !== res;
   }
 
-  /** Responses that are written and that their clients have not read. */
   unflushedResponses(): number {
     let count = 0;
     for (const { pendingResponses } of this.#connections.values())
@@ -196,7 +188,6 @@ export class ClientConnections {
     return count;
   }
 
-  /** For metrics: open connections, waiting requests, unread bytes, and how often addresses were throttled. */
   counts() {
     return {
       open: this.#admitted.count() + this.#refused,
@@ -232,7 +223,6 @@ export class ClientConnections {
     connection.pendingResponses.set(request.res, this.#handlers?.start(request, connection.isRefused));
   }
 
-  /** The client has read a response, or is gone. */
   #onResponseClosed(res: ServerResponse): void {
     const { req } = res;
     const connection = this.#connections.get(req.socket);
@@ -243,7 +233,6 @@ export class ClientConnections {
     else req.once("close", () => this.#onRequestEnded(connection, res));
   }
 
-  /** A request and its response have ended. */
   #onRequestEnded(connection: ClientConnection, res: ServerResponse): void {
     const { pendingResponses, socket, waitingRequests } = connection;
     pendingResponses.delete(res);
@@ -264,7 +253,6 @@ export class ClientConnections {
     else this.#forget(connection);
   }
 
-  /** The connection is closed: it counts toward no limit any more. */
   #forget(connection: ClientConnection): void {
     if (this.#connections.get(connection.socket) !== connection) return;
     this.#admitted.leave(connection);
@@ -277,5 +265,135 @@ export class ClientConnections {
     this.#pipelined.drop(connection);
     this.#unread.drop(connection);
     connection.socket.destroy();
+  }
+}
+
+/** Requests of one connection that are processed at a time. The requests behind them wait, and nothing more is read. */
+const STARTED_MAX = 8;
+/**
+ * Requests that may wait on one connection. Node emits every request of one read, which is up to 64 KiB. Clients that
+ * really pipeline send a few.
+ */
+export const WAITING_MAX = 100;
+
+interface PipelinedRequestsOptions {
+  waitingMax(): number;
+  start(connection: ClientConnection, request: ReceivedRequest): void;
+  exceeded(connection: ClientConnection): void;
+}
+
+/** Starts the requests of each connection in order, a few at a time. Decision 0035. */
+class PipelinedRequests {
+  readonly #options: PipelinedRequestsOptions;
+  #waiting = 0;
+
+  constructor(options: PipelinedRequestsOptions) {
+    this.#options = options;
+  }
+
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Starts a request whose response is pending already, or queues it. */
+  add(connection: ClientConnection, request: ReceivedRequest): void {
+    const { pendingResponses, waitingRequests } = connection;
+    if (pendingResponses.size - waitingRequests.length <= STARTED_MAX) {
+      this.#options.start(connection, request);
+      return;
+    }
+    if (waitingRequests.length >= WAITING_MAX || this.#waiting >= this.#options.waitingMax()) {
+      abortWithoutStacks(connection.socket);
+      this.#options.exceeded(connection);
+      return;
+    }
+    this.#waiting++;
+    waitingRequests.push(request);
+    connection.pauseReading();
+  }
+
+  /** Starts waiting requests as far as there is room. */
+  startNext(connection: ClientConnection): void {
+    const { pendingResponses, waitingRequests } = connection;
+    while (waitingRequests.length > 0 && pendingResponses.size - waitingRequests.length < STARTED_MAX) {
+      this.#waiting--;
+      this.#options.start(connection, waitingRequests.shift()!);
+    }
+  }
+
+  drop({ waitingRequests }: ClientConnection): void {
+    this.#waiting -= waitingRequests.length;
+    waitingRequests.length = 0;
+  }
+}
+
+/**
+ * When a connection closes, Node creates an error for each unanswered request on it, up to 2,500 from one read. Without stack
+ * traces, which nobody reads, that takes a third of the time.
+ */
+function abortWithoutStacks(socket: Socket): void {
+  let stackTraceLimit = 0;
+  socket.prependOnceListener("close", () => {
+    ({ stackTraceLimit } = Error);
+    Error.stackTraceLimit = 0;
+  });
+  socket.once("close", () => {
+    Error.stackTraceLimit = stackTraceLimit;
+  });
+}
+
+interface UnreadResponsesOptions {
+  connections(): Iterable<ClientConnection>;
+  bytesMax(): number;
+  exceeded(connection: ClientConnection): void;
+}
+
+/** Limits the memory of responses that are written and that clients have not read. Decision 0035. */
+class UnreadResponses {
+  readonly #options: UnreadResponsesOptions;
+  #bytes = 0;
+  #isCheckScheduled = false;
+
+  constructor(options: UnreadResponsesOptions) {
+    this.#options = options;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** A response was written: its bytes count until the client has read them. */
+  written(connection: ClientConnection, exchange: Exchange, bytes: number): void {
+    exchange.responseBytes = bytes;
+    connection.unreadBytes += bytes;
+    this.#bytes += bytes;
+    if (this.#isCheckScheduled || this.#bytes <= this.#options.bytesMax()) return;
+    // By the next tick the kernel has taken most responses.
+    this.#isCheckScheduled = true;
+    setImmediate(() => this.#endLargest());
+  }
+
+  read(connection: ClientConnection, res: ServerResponse): void {
+    const bytes = connection.pendingResponses.get(res)?.responseBytes ?? 0;
+    connection.unreadBytes -= bytes;
+    this.#bytes -= bytes;
+  }
+
+  drop(connection: ClientConnection): void {
+    this.#bytes -= connection.unreadBytes;
+    connection.unreadBytes = 0;
+  }
+
+  #endLargest(): void {
+    this.#isCheckScheduled = false;
+    const bytesMax = this.#options.bytesMax();
+    while (this.#bytes > bytesMax) {
+      let largest: ClientConnection | undefined;
+      for (const each of this.#options.connections()) {
+        if (each.unreadBytes > (largest?.unreadBytes ?? 0)) largest = each;
+      }
+      if (!largest) return;
+      this.#options.exceeded(largest);
+    }
   }
 }

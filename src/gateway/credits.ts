@@ -1,7 +1,7 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type Call, storeStep } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
-import { type Call, storeStep } from "./request-context.ts";
-import { rememberGoodKey } from "./unmetered-fallback.ts";
+import { rememberGoodKey } from "./key-memory.ts";
 
 /** GET /credits: the account, and the limits that are enforced for this key. */
 export async function credits(call: Call): Promise<ApiAnswer> {

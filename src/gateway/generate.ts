@@ -1,28 +1,31 @@
+import { hash } from "node:crypto";
+import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal, retrySeconds, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import { validateGeneration } from "../domain/generation-body.ts";
+import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
 import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
 import { nextPollMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
 import type { UnknownOutcome } from "../scripts/unclear.ts";
-import type { GenerationOutcome } from "../upstream/generation-request.ts";
-import { withoutVideo } from "../upstream/task-data.ts";
-import { generationOf, refuseAdmission, refuseFromMemory } from "./admission.ts";
+import { withoutVideo } from "../upstream/answer.ts";
+import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
-import { continueReading } from "./http-exchange.ts";
-import { refuseKnown } from "./inspect-key.ts";
-import { recordAffordable } from "./key-usage.ts";
-import type { RequestHead } from "./protocol.ts";
-import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
+import { type Call, continueReading, storeStep, UpstreamStep } from "./http-exchange.ts";
+import { evictInvalidKey, refuseBarred, refuseKnown } from "./inspect-key.ts";
 import {
+  type CachedRefusal,
   isOthersTask,
+  limitUnaffordable,
   passUnmetered,
+  recordAffordable,
+  rememberGoodKey,
   rememberTask,
   rememberUnmetered,
   showKnownLimits,
-} from "./unmetered-fallback.ts";
+} from "./key-memory.ts";
+import type { RequestHead } from "./protocol.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
 /**
@@ -35,6 +38,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   if (headFault) return refuseEarly(call, headFault);
   continueReading(exchange);
   const bodyFromMs = performance.now();
+  await undefined;
   const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
     budget: gateway.bodies,
     keyId: call.key.keyId,
@@ -65,13 +69,13 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
 
   // From here on the exchange is completed and the task bound even if the client goes away.
-  gateway.metrics.holds.inc();
+  gateway.holds.pending++;
   try {
     const step = new UpstreamStep(call, "generate");
     const sent = send(call, step, generation, validation.text, exchange.requestId);
     return await settle(call, generation, step.end(await sent));
   } finally {
-    gateway.metrics.holds.dec();
+    gateway.holds.pending--;
   }
 }
 
@@ -224,3 +228,152 @@ async function forwardUnmetered(call: Call, generation: Generation, text: string
 }
 
 const answer = (call: Call, refused: Refusal): ApiAnswer => refusal(refused, call.exchange.shownId);
+
+const CONCURRENCY_WAIT_SECONDS = 10;
+/** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
+const CLEARED_WAIT_MAX_SECONDS = 3600;
+const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
+/**
+ * A hold outlives its exchange, which takes at most the headers timeout to get a connection and then the total timeout.
+ * The connect timeout and this slack remain for ADMIT and BIND. Decision 0032.
+ */
+const HOLD_SLACK_MS = 8000;
+
+/**
+ * How long a hold lasts whose outcome stays unknown, ms. With a `callBackUrl` the customer gets the video of such a request, so its hold
+ * lasts as long as a task may run. Decision 0003.
+ */
+function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
+  if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);
+  return upstream.connectTimeoutMs + upstream.headersTimeoutMs + upstream.totalTimeoutMs + HOLD_SLACK_MS;
+}
+
+/** The generation that ADMIT is asked for. */
+export function generationOf(call: Call, path: string, price: number, { text, body }: ValidBody): Generation {
+  const { config, exchange, head, key } = call;
+  const generation: Generation = {
+    requestId: exchange.requestId,
+    key,
+    price,
+    endpoint: path,
+    holdMs: holdMsOf(config, body.callBackUrl !== undefined),
+    retentionMs: config.tasks.retentionMs,
+  };
+  if (head.idempotencyKey !== undefined) {
+    generation.idempotency = {
+      digest: hash("sha256", `${key.accountId}\0${head.idempotencyKey}`),
+      fingerprint: hash("sha256", `${path}\n${text}`),
+    };
+  }
+  return generation;
+}
+
+/** Refuses what ADMIT would refuse, without calling the store: a key over its rate limit, or one without enough credits. */
+function refuseFromMemory(call: Call, { idempotency, price }: Generation): Refusal | undefined {
+  const { gateway, config, exchange, key } = call;
+  // A repeat of a request that was admitted is replayed, whatever the window holds.
+  const cached = idempotency ? undefined : gateway.overLimit.get(key.keyId);
+  if (!cached) return limitUnaffordable(call, price);
+  exchange.state = cached.state;
+  gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
+  return rateLimited(cached);
+}
+
+/**
+ * Records what ADMIT answered about the key.
+ * @param calledAtMs when the store was called, by the clock of the over-limit cache
+ * @returns the refusal to answer, unless the request is admitted or replayed
+ */
+function refuseAdmission(
+  call: Call,
+  admission: Admission,
+  price: number,
+  calledAtMs: number,
+): Refusal | undefined {
+  const { gateway, exchange, key } = call;
+  exchange.state = admission.state;
+  if (admission.outcome === "unknown_key") return evictInvalidKey(call);
+  rememberGoodKey(call, admission, admission.outcome === "account_suspended" ? admission.status : "active");
+  switch (admission.outcome) {
+    case "admitted":
+      recordAffordable(call, price, true);
+      if (admission.shadow) exchange.shadow = admission.shadow;
+      return undefined;
+    case "account_suspended":
+      return refuseBarred(admission.status);
+    case "replayed":
+      return undefined;
+    case "rate_limited": {
+      const { state, tier, limitOf, retryAfterMs: waitMs } = admission;
+      gateway.overLimit.put(key.keyId, { state, tier, limitOf, calledAtMs, waitMs });
+      return rateLimited({ state, limitOf, retryAfterSeconds: retrySeconds(waitMs) });
+    }
+    case "daily_limited": {
+      const { limit, used, limitOf } = admission;
+      return refuse("daily_limited", {
+        retryAfterSeconds: retrySeconds(admission.retryAfterMs),
+        limit,
+        used,
+        limitOf,
+      });
+    }
+    case "concurrency_limited": {
+      const { concurrentLimit: limit, active: used } = admission.state;
+      const { limitOf, clearedInMs } = admission;
+      const common = { limit, used, limitOf };
+      return clearedInMs === 0
+        ? refuse("concurrency_limited", { ...common, retryAfterSeconds: CONCURRENCY_WAIT_SECONDS })
+        : refuse("concurrency_limited", { ...common, ...clearedUp(clearedInMs), text: BEING_CLEARED_UP });
+    }
+    case "outcomes_unknown":
+      return refuse("outcomes_unknown", clearedUp(admission.retryAfterMs));
+    case "insufficient_credits": {
+      recordAffordable(call, price, false);
+      const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
+      return refuse("insufficient_credits", { text, balance: admission.balance });
+    }
+    case "spend_capped": {
+      recordAffordable(call, price, false);
+      const { cap: limit, spent: used } = admission;
+      const text = `Monthly credits of this API key exceeded: this request costs ${price}, ${used} of ${limit} are used`;
+      return refuse("spend_capped", { text, limit, used });
+    }
+    case "idempotency_mismatch":
+      return refuse("idempotency_mismatch");
+    case "idempotency_in_progress":
+      return inProgress(admission);
+    case "stale":
+    case "void": {
+      const detail = `admission is ${admission.outcome}`;
+      return refuse("store_unavailable", { retryAfterSeconds: 1, detail });
+    }
+  }
+}
+
+const BEING_CLEARED_UP =
+  "Too many concurrent tasks: earlier requests got no answer from the video generation service and are being cleared up";
+
+const clearedUp = (waitMs: number) => ({
+  retryAfterSeconds: Math.min(CLEARED_WAIT_MAX_SECONDS, retrySeconds(waitMs)),
+});
+
+function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
+  const { limit, remaining } = state;
+  return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
+}
+
+type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
+
+/** The first request will soon be answered, or its outcome is unknown until its hold ends. */
+function inProgress({ retryAfterMs, dueAtMs, unknown }: InProgress): Refusal {
+  const waitSeconds = retrySeconds(retryAfterMs);
+  if (unknown === undefined) {
+    const retryAfterSeconds = Math.min(IN_PROGRESS_WAIT_MAX_SECONDS, waitSeconds);
+    return refuse("idempotency_in_progress", { retryAfterSeconds });
+  }
+  const answer = unknown === "timed_out" ? "no answer in time" : "no clear answer";
+  const text =
+    `The first request with this Idempotency-Key got ${answer} from the video generation service; ` +
+    `its outcome is known at ${new Date(dueAtMs).toISOString()} at the latest`;
+  return refuse("idempotency_in_progress", { text, retryAfterSeconds: waitSeconds });
+}

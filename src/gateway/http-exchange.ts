@@ -1,9 +1,25 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Config } from "../config/config.ts";
 import { type ApiAnswer, commonHeaders } from "../domain/envelope.ts";
+import type { Refusal } from "../domain/errors.ts";
 import { type LimitState, noLimits } from "../domain/limits.ts";
-import type { RequestTrace } from "../telemetry/trace.ts";
-import type { KeyUsage } from "./key-usage.ts";
+import type { KeyRef } from "../records/names.ts";
+import type { Holds } from "../settlement/holds.ts";
+import type { Store } from "../settlement/store.ts";
+import { type Logger, logRequest, logSlow } from "../telemetry/log.ts";
+import { madeOnce, type Observations, type Series } from "../telemetry/metrics/factory.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { Carried, OpenSpan, RequestTrace, Tracing } from "../telemetry/trace.ts";
+import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import type { UploadTunnel } from "../upstream/upload-stream.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import type { ClientAddress } from "./address.ts";
+import type { Authenticator } from "./authenticate.ts";
+import type { BodyRead } from "./body.ts";
+import type { BodyBudget } from "./json-body-budget.ts";
+import type { FallbackMemory, KeyUsage, KeyUsages, OverLimitCache } from "./key-memory.ts";
+import type { RequestHead } from "./protocol.ts";
 
 /** One request on the public port and its response. */
 export interface Exchange {
@@ -52,11 +68,16 @@ export interface Exchange {
 
 const RUN = randomBytes(4).toString("hex");
 let count = 0;
+let startAtMs = Number.NaN;
+let start = "";
 
 /** Short, unique across processes and restarts, and sorted by time within a process. */
 export function newRequestId(): string {
+  const nowMs = Date.now();
+  if (nowMs !== startAtMs) start = `req_${nowMs.toString(36)}${RUN}`;
+  startAtMs = nowMs;
   count = (count + 1) % 0x7fffffff;
-  return `req_${Date.now().toString(36)}${RUN}${count.toString(36).padStart(6, "0")}`;
+  return start + count.toString(36).padStart(6, "0");
 }
 
 export function openExchange(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange {
@@ -112,4 +133,183 @@ export function headersOf(exchange: Exchange, answer: ApiAnswer, close: boolean)
   else if (exchange.expectsContinue && res.shouldKeepAlive) headers.push("Connection", "keep-alive");
   if (answer.headers) headers.push(...answer.headers);
   return headers;
+}
+
+/** What the handlers work with; built once in gateway/listener.ts. */
+export interface Gateway {
+  /** The snapshot in force; read once per request. */
+  config(): Config;
+  store: Store & Holds;
+  /** The upstream of a snapshot: its address, its credential, its timeouts. */
+  upstream(config: Config): Upstream;
+  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
+  upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
+  uploads(config: Config): UploadTunnel;
+  authenticator: Authenticator<KeyRef>;
+  clientAddress: ClientAddress;
+  /** The memory for JSON bodies that are being received. */
+  bodies: BodyBudget;
+  bodyRead: BodyRead;
+  /** The account is throttled for the rest of this request's body, and not the address. */
+  uploadStarted(req: IncomingMessage, accountId: string): void;
+  /** Counts a request of a valid key whose X-Forwarded-For is not trusted, and logs a warning. */
+  noteUntrustedProxy(peer: string): void;
+  overLimit: OverLimitCache;
+  keyUsages: KeyUsages;
+  fallback: FallbackMemory;
+  /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
+  countRefusal(keyId: string, accountId: string, outcome: string): void;
+  metrics: Metrics;
+  /** The series of `metrics.holds`. */
+  holds: Series;
+  /** The series of `metrics.upstreamSeconds`. */
+  upstreamSeconds(kind: string, outcome: string): Observations;
+  tracing: Tracing;
+  log: Logger;
+  isDraining(): boolean;
+}
+
+/** One authenticated request. */
+export interface Call {
+  gateway: Gateway;
+  config: Config;
+  exchange: Exchange;
+  head: RequestHead;
+  key: KeyRef;
+  token: string;
+  usage: KeyUsage;
+}
+
+/** Awaits a script of the store; measures its time and its span where the configuration asks for them. */
+export function storeStep<T>({ config, exchange }: Call, script: string, work: Promise<T>): Promise<T> {
+  const spans = exchange.trace?.spans;
+  if (spans === undefined && config.log.slowRequestMs === 0) return work;
+  const startedMs = performance.now();
+  const span = spans?.store(script);
+  const end = (outcome: string | undefined): void => {
+    exchange.storeMs = (exchange.storeMs ?? 0) + performance.now() - startedMs;
+    span?.end(outcome);
+  };
+  return work.then(
+    (result) => {
+      end(outcomeOf(result));
+      return result;
+    },
+    (error: unknown) => {
+      end(undefined);
+      throw error;
+    },
+  );
+}
+
+function outcomeOf(result: unknown): string {
+  if (typeof result === "string") return result;
+  if (typeof result === "object" && result !== null && "outcome" in result) return String(result.outcome);
+  // The store is unavailable: the settlement is sent later.
+  return result === undefined ? "later" : "ok";
+}
+
+const METHODS = { generate: "POST", poll: "GET", upload: "POST" } as const;
+
+/** One upstream exchange of a request: measures its time and its span. */
+export class UpstreamStep {
+  readonly #call: Call;
+  readonly #kind: keyof typeof METHODS;
+  readonly #startedMs = performance.now();
+  readonly #span: (OpenSpan & Carried) | undefined;
+
+  constructor(call: Call, kind: keyof typeof METHODS) {
+    const { route, trace } = call.exchange;
+    this.#call = call;
+    this.#kind = kind;
+    this.#span = trace?.spans?.upstream(METHODS[kind], route);
+  }
+
+  /** The trace context that is sent to the upstream. */
+  get carried(): Carried | undefined {
+    return this.#span ?? this.#call.exchange.trace;
+  }
+
+  /** @param result how the exchange ended @returns the same */
+  end<T extends { outcome: string }>(result: T): T {
+    const { gateway, exchange } = this.#call;
+    exchange.upstreamMs = performance.now() - this.#startedMs;
+    gateway.upstreamSeconds(this.#kind, result.outcome).add(exchange.upstreamMs / 1000);
+    this.#span?.end(result.outcome);
+    return result;
+  }
+}
+
+/** Status classes by the first digit. */
+const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/**
+ * Completes a request, once, after its answer: frees its place among the requests in flight, keeps the rate-limit headers of its
+ * key, counts it, writes its log line and ends its trace. Without an answer its client went away.
+ */
+export function createCompletion(
+  gateway: Gateway,
+): (exchange: Exchange, answer: ApiAnswer | undefined) => void {
+  const { requests, requestSeconds } = gateway.metrics;
+  const countsOf = madeOnce((route, outcome, status) => ({
+    requests: requests.series({ route, status, outcome }),
+    seconds: requestSeconds.of({ route, class: CLASSES[Math.floor(status / 100)]! }),
+  }));
+  return (exchange, answer) => {
+    const status = answer?.status ?? 499;
+    const outcome = answer?.outcome ?? "client_gone";
+    const elapsedMs = performance.now() - exchange.startedMs;
+    // A limit of zero means that no script has answered.
+    if (exchange.keyUsage && exchange.state.limit > 0 && !exchange.degraded)
+      exchange.keyUsage.state = exchange.state;
+    if (exchange.countedIn) exchange.countedIn.inFlight--;
+    const counts = countsOf(exchange.route, outcome, status);
+    counts.requests.pending++;
+    counts.seconds.add(elapsedMs / 1000);
+    if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
+      gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+    }
+    report(gateway, exchange, { status, outcome, elapsedMs, refused: answer?.refused });
+  };
+}
+
+/** Writes the log line of a request, and ends its trace. */
+function report(
+  { log, config }: Gateway,
+  exchange: Exchange,
+  {
+    status,
+    outcome,
+    elapsedMs,
+    refused,
+  }: { status: number; outcome: string; elapsedMs: number; refused: Refusal | undefined },
+): void {
+  const { req } = exchange;
+  logRequest(log, status >= 500 ? "warn" : "info", {
+    request_id: exchange.requestId,
+    client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
+    trace_id: exchange.trace?.traceId,
+    method: req.method,
+    route: exchange.route,
+    status,
+    outcome,
+    key_id: exchange.keyId,
+    account_id: exchange.accountId,
+    task_id: exchange.taskId,
+    price: exchange.price,
+    duration_ms: elapsedMs,
+    upstream_ms: exchange.upstreamMs,
+    degraded: exchange.degraded,
+    shadow: exchange.shadow,
+    client_gone: exchange.clientGone,
+    detail: refused?.detail,
+    limit: refused?.limit,
+    limit_of: refused?.limitOf,
+    used: refused?.used,
+    balance: refused?.balance,
+    retry_after_seconds: refused?.retryAfterSeconds,
+  });
+  const { slowRequestMs } = config().log;
+  if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
+  exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
 }

@@ -1,9 +1,8 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
-import { limitUtilityRequests } from "./key-usage.ts";
-import { type Call, storeStep } from "./request-context.ts";
-import { passUnmetered, rememberGoodKey } from "./unmetered-fallback.ts";
+import { type Call, storeStep } from "./http-exchange.ts";
+import { limitUtilityRequests, passUnmetered, rememberGoodKey } from "./key-memory.ts";
 
 /** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid, or the 403 of its account */
 export async function inspectKey(call: Call): Promise<Refusal | undefined> {

@@ -7,9 +7,8 @@ import { reportEnd, reportPoll } from "../settlement/task-reports.ts";
 import { isAnswered, judge, type LastKnown } from "../settlement/task-verdict.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import { type Call, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
-import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
 import {
   isKnownUnmetered,
   isStoreUnavailable,
@@ -17,7 +16,8 @@ import {
   rememberGoodKey,
   rememberTask,
   showKnownLimits,
-} from "./unmetered-fallback.ts";
+} from "./key-memory.ts";
+import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
 type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unknown_status" }>;

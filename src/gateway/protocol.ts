@@ -27,8 +27,8 @@ interface HeadLimits {
   maxHeaderLines: number;
 }
 
-/** Header fields that a request may send once at most. */
-const SENT_ONCE = new Set([
+/** The header fields that are read. The first eight may be sent once at most. */
+const FIELDS = [
   "authorization",
   "content-encoding",
   "content-length",
@@ -37,7 +37,40 @@ const SENT_ONCE = new Set([
   "host",
   "idempotency-key",
   "transfer-encoding",
-]);
+  "traceparent",
+  "tracestate",
+  "upgrade",
+  "x-forwarded-for",
+  "x-request-id",
+] as const;
+const SENT_ONCE = 8;
+
+type Field = (typeof FIELDS)[number];
+
+/** Where a field is in `FIELDS`, by its usual spellings. */
+const PLACES: ReadonlyMap<string, number> = new Map(
+  FIELDS.flatMap((name, place) =>
+    [name, name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())].map((spelling): [string, number] => [
+      spelling,
+      place,
+    ]),
+  ),
+);
+
+const placeOf = (name: Field): number => FIELDS.indexOf(name);
+const AUTHORIZATION = placeOf("authorization");
+const CONTENT_ENCODING = placeOf("content-encoding");
+const CONTENT_LENGTH = placeOf("content-length");
+const CONTENT_TYPE = placeOf("content-type");
+const EXPECT = placeOf("expect");
+const HOST_FIELD = placeOf("host");
+const IDEMPOTENCY_KEY = placeOf("idempotency-key");
+const TRANSFER_ENCODING = placeOf("transfer-encoding");
+const TRACE_PARENT = placeOf("traceparent");
+const TRACE_STATE = placeOf("tracestate");
+const UPGRADE = placeOf("upgrade");
+const FORWARDED_FOR = placeOf("x-forwarded-for");
+const REQUEST_ID = placeOf("x-request-id");
 
 /**
  * Reads the head and finds what a gateway must refuse although Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
@@ -48,65 +81,63 @@ export function readHead(
   req: IncomingMessage,
   { maxHeaderLines }: HeadLimits,
 ): { head: RequestHead; fault: Refusal | undefined } {
-  const { values, repeated } = readFields(req.rawHeaders);
-  const first = (name: string): string | undefined => values.get(name)?.[0];
-  const only = (name: string): string | undefined =>
-    values.get(name)?.length === 1 ? first(name) : undefined;
-  const length = first("content-length");
+  const { values, again, repeated, hasUnderscore } = readFields(req.rawHeaders);
+  const length = values[CONTENT_LENGTH];
   const contentLength = length === undefined ? undefined : Number(length);
-  const coding = first("transfer-encoding");
+  const coding = values[TRANSFER_ENCODING];
+  const only = (place: number): string | undefined => ((again >> place) & 1 ? undefined : values[place]);
   const head: RequestHead = {
     // With two of them it is ambiguous whose request it is.
-    authorization: only("authorization"),
-    idempotencyKey: first("idempotency-key"),
-    contentType: first("content-type"),
+    authorization: only(AUTHORIZATION),
+    idempotencyKey: values[IDEMPOTENCY_KEY],
+    contentType: values[CONTENT_TYPE],
     contentLength,
-    contentEncoding: !isIdentity(first("content-encoding")),
-    forwardedFor: values.get("x-forwarded-for")?.join(","),
-    requestId: only("x-request-id"),
-    traceParent: only("traceparent"),
-    traceState: values.get("tracestate")?.join(","),
+    contentEncoding: !isIdentity(values[CONTENT_ENCODING]),
+    forwardedFor: values[FORWARDED_FOR],
+    requestId: only(REQUEST_ID),
+    traceParent: only(TRACE_PARENT),
+    traceState: values[TRACE_STATE],
     hasBody: coding !== undefined || (contentLength !== undefined && contentLength > 0),
-    upgrades: values.has("upgrade"),
+    upgrades: values[UPGRADE] !== undefined,
   };
   const fault =
     versionFault(req) ??
     linesFault(req.rawHeaders.length / 2, maxHeaderLines) ??
-    (hasUnderscore(values.keys()) ? underscoreFault : undefined) ??
+    (hasUnderscore ? underscoreFault : undefined) ??
     (repeated === undefined ? undefined : bad(`the ${repeated} header is sent twice`)) ??
-    framingFault(req, head, coding, first("host")) ??
-    expectationFault(req, first("expect"));
+    framingFault(req, head, coding, values[HOST_FIELD]) ??
+    expectationFault(req, values[EXPECT]);
   return { head, fault };
 }
 
 /**
- * The values of each field by its name in lower case, in the order of their lines. `req.headers` joins or drops repeated fields.
+ * The values of the fields by their places. `req.headers` joins or drops repeated fields.
  * @param lines a flat list of names and values
- * @returns also the first field that is repeated although it may be sent only once
+ * @returns of a field that may be repeated all values, joined by commas; of others the first. `again`: a bit for each field that
+ *   is repeated; `repeated`: the first of those that may be sent only once
  */
-function readFields(lines: readonly string[]): {
-  values: Map<string, string[]>;
-  repeated: string | undefined;
-} {
-  const values = new Map<string, string[]>();
-  let repeated: string | undefined;
+function readFields(lines: readonly string[]) {
+  const values = new Array<string | undefined>(FIELDS.length).fill(undefined);
+  let again = 0;
+  let repeated: Field | undefined;
+  let hasUnderscore = false;
   for (let at = 0; at < lines.length; at += 2) {
-    const name = lines[at]!.toLowerCase();
-    const value = lines[at + 1]!;
-    const before = values.get(name);
-    if (!before) {
-      values.set(name, [value]);
+    const name = lines[at]!;
+    const place = PLACES.get(name) ?? PLACES.get(name.toLowerCase());
+    if (place === undefined) {
+      hasUnderscore ||= name.includes("_");
       continue;
     }
-    before.push(value);
-    if (SENT_ONCE.has(name)) repeated ??= name;
+    const before = values[place];
+    if (before === undefined) {
+      values[place] = lines[at + 1]!;
+      continue;
+    }
+    again |= 1 << place;
+    if (place < SENT_ONCE) repeated ??= FIELDS[place];
+    else values[place] = `${before},${lines[at + 1]}`;
   }
-  return { values, repeated };
-}
-
-function hasUnderscore(names: Iterable<string>): boolean {
-  for (const name of names) if (name.includes("_")) return true;
-  return false;
+  return { values, again, repeated, hasUnderscore };
 }
 
 function linesFault(lines: number, linesMax: number): Refusal | undefined {

@@ -1,14 +1,29 @@
 import type { Socket } from "node:net";
+import type { Config } from "../config/config.ts";
+import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
+import type { KeyRef } from "../records/names.ts";
+import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
-import { Dispatcher } from "./dispatch.ts";
-import { type Exchange, openExchange, respond, takeRequestId } from "./http-exchange.ts";
-import { asksForWebSocket, readHead } from "./protocol.ts";
-import { createCompletion } from "./request-completion.ts";
-import type { Gateway } from "./request-context.ts";
+import { credits } from "./credits.ts";
+import { generate } from "./generate.ts";
+import {
+  type Call,
+  createCompletion,
+  type Exchange,
+  type Gateway,
+  openExchange,
+  respond,
+  takeRequestId,
+} from "./http-exchange.ts";
+import { inspectKey, refuseKnown } from "./inspect-key.ts";
+import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
+import { TaskPolls } from "./poll.ts";
+import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
+import { Uploads } from "./upload.ts";
 
 /** A request whose answer is decided; without an answer its client went away. */
 interface Decided {
@@ -31,8 +46,10 @@ export class RequestLifecycle {
   /** Requests without a log line so far, whether their clients are still connected or not. */
   #inFlight = 0;
   #becameIdle = ignore;
+  readonly #inFlightSeries: Series;
 
   constructor(gateway: Gateway, connections: ClientConnections) {
+    this.#inFlightSeries = gateway.metrics.inFlight.series();
     this.#gateway = gateway;
     this.#connections = connections;
     this.#dispatcher = new Dispatcher(gateway);
@@ -50,6 +67,7 @@ export class RequestLifecycle {
     const isFull = this.#inFlight >= this.#gateway.config().server.maxRequestsInFlight;
     if (isFull) this.#gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
     this.#inFlight++;
+    this.#inFlightSeries.pending++;
     const exchange = openExchange(req, res, expectsContinue);
     void this.#serve(exchange, isRefused ? "connections" : isFull ? "requests" : undefined);
     return exchange;
@@ -74,7 +92,6 @@ export class RequestLifecycle {
   /** @param overload the limit that is reached, if any */
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
-    gateway.metrics.inFlight.inc();
     let close = gateway.isDraining() || overload === "connections";
     let answer: ApiAnswer | undefined;
     try {
@@ -121,6 +138,7 @@ export class RequestLifecycle {
     }
     for (const { exchange, answer } of decided) this.#complete(exchange, answer);
     this.#inFlight -= decided.length;
+    this.#inFlightSeries.pending -= decided.length;
     if (this.#inFlight === 0) this.#becameIdle();
   });
 }
@@ -162,3 +180,172 @@ const OVERLOADED = {
 };
 const UPGRADE_REFUSED = refuse("upgrade_refused");
 const ignore = (): void => undefined;
+
+type Answered = Promise<ApiAnswer | undefined> | ApiAnswer;
+
+/** Finds the route, the key and the handler of each request whose head is valid. */
+export class Dispatcher {
+  readonly #gateway: Gateway;
+  readonly #taskPolls = new TaskPolls();
+  readonly #uploads: Uploads;
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+    this.#uploads = new Uploads((total) => gateway.metrics.uploads.set(total));
+  }
+
+  /** @returns the answer; undefined when the client went away */
+  dispatch(exchange: Exchange, head: RequestHead): Answered {
+    const gateway = this.#gateway;
+    const target = route(exchange.req.method ?? "", exchange.req.url ?? "");
+    exchange.route = target.template;
+    if (target.kind === "outside" && head.authorization === undefined) {
+      return refusal(refuse("path_not_found"), exchange.shownId);
+    }
+    const config = gateway.config();
+    const identity = gateway.authenticator.cached(head.authorization);
+    // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
+    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity?.key.partition);
+    if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
+    if (!identity) return this.#authenticate(exchange, head, config, target);
+    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+  }
+
+  /** Answers a request that must not be served, with its key's rate-limit headers if they can be read. */
+  async refuseHead(exchange: Exchange, head: RequestHead, fault: Refusal): Promise<ApiAnswer> {
+    const gateway = this.#gateway;
+    try {
+      const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+      const identity = await gateway.authenticator.authenticate(head.authorization, address);
+      if (identity.outcome === "known") {
+        const call = callOf(gateway, exchange, head, gateway.config(), identity);
+        const refused = limitUtilityRequests(call) ?? (await inspectKey(call));
+        if (refused) return refusal(refused, exchange.shownId);
+      }
+    } catch {
+      // The store is unavailable: the headers stay zero.
+    }
+    return refusal(fault, exchange.shownId);
+  }
+
+  /** Looks up a key that is not in the authenticator's cache. */
+  async #authenticate(
+    exchange: Exchange,
+    head: RequestHead,
+    config: Config,
+    target: Route,
+  ): Promise<ApiAnswer | undefined> {
+    const gateway = this.#gateway;
+    const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+    const identity = await gateway.authenticator.authenticate(head.authorization, address);
+    if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
+    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity.key.partition);
+    if (head.forwardedFor !== undefined) noteUntrustedProxy(gateway, exchange, address);
+    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+  }
+
+  /** Calls the handler of a request whose key was found. */
+  #handle(call: Call, target: Route): Answered {
+    if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
+      const slowDown = limitUtilityRequests(call) ?? limitRequestsInFlight(call);
+      if (slowDown) return refusal(slowDown, call.exchange.shownId);
+    }
+    switch (target.kind) {
+      case "generate":
+        return generate(call, target.endpoint);
+      case "task":
+        return this.#taskPolls.poll(call, target.taskId);
+      case "upload":
+        return this.#uploads.upload(call);
+      case "credits":
+        return credits(call);
+      case "wrong_method":
+        return deny(call, refuse("method_not_allowed", { allow: target.allow }));
+      case "unknown_path":
+      case "outside":
+        return deny(call, refuse("path_not_found"));
+    }
+  }
+}
+
+/**
+ * A valid key came through a proxy whose X-Forwarded-For is not trusted, so all customers behind it share one address. Noted only
+ * when a key was looked up, so that strangers cannot fill the log.
+ */
+function noteUntrustedProxy(gateway: Gateway, { req }: Exchange, address: string): void {
+  const peer = req.socket.remoteAddress;
+  if (address === gateway.clientAddress(peer, undefined)) gateway.noteUntrustedProxy(peer ?? "");
+}
+
+function callOf(
+  gateway: Gateway,
+  exchange: Exchange,
+  head: RequestHead,
+  config: Config,
+  { key, token }: { key: KeyRef; token: string },
+): Call {
+  exchange.keyId = key.keyId;
+  exchange.accountId = key.accountId;
+  const usage = gateway.keyUsages.of(key);
+  exchange.keyUsage = usage;
+  return { gateway, config, exchange, head, key, token, usage };
+}
+
+async function deny(call: Call, refused: Refusal): Promise<ApiAnswer> {
+  return refusal(await refuseKnown(call, refused), call.exchange.shownId);
+}
+
+/** CORS is not granted: a page that holds a key shows it to everybody. */
+function preflightRefusal(to: Route): Refusal {
+  const text = "API keys belong on servers, never in a browser: CORS is not granted here";
+  return to.kind === "wrong_method"
+    ? refuse("method_not_allowed", { text: `Method not allowed: ${text}`, allow: to.allow })
+    : refuse("path_not_found", { text: `No such endpoint: ${text}` });
+}
+
+/** The target of a request. `template` is a label from a closed set, for logs and metrics. */
+export type Route = { template: string } & (
+  | { kind: "generate"; endpoint: GenerationEndpoint }
+  | { kind: "task"; taskId: string }
+  | { kind: "upload" }
+  | { kind: "credits" }
+  | { kind: "wrong_method"; allow: string }
+  | { kind: "unknown_path" }
+  | { kind: "outside" }
+);
+
+const FIXED = new Map<string, { method: "GET" | "POST"; route: Route }>([
+  ...GENERATION_ENDPOINTS.map(
+    (endpoint) =>
+      [
+        API_PREFIX + endpoint,
+        { method: "POST", route: { kind: "generate", endpoint, template: API_PREFIX + endpoint } },
+      ] as const,
+  ),
+  [`${API_PREFIX}upload`, { method: "POST", route: { kind: "upload", template: `${API_PREFIX}upload` } }],
+  [`${API_PREFIX}credits`, { method: "GET", route: { kind: "credits", template: `${API_PREFIX}credits` } }],
+]);
+
+const TASKS = `${API_PREFIX}tasks/`;
+const TASK_TEMPLATE = `${TASKS}{taskId}`;
+const UNKNOWN: Route = { kind: "unknown_path", template: "unknown" };
+const OUTSIDE: Route = { kind: "outside", template: "unknown" };
+
+/** All route templates, for documentation and for tests of the closed label set. */
+export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, "unknown", "none"];
+
+/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. A query is ignored. */
+export function route(method: string, target: string): Route {
+  const query = target.indexOf("?");
+  const path = query < 0 ? target : target.slice(0, query);
+  const fixed = FIXED.get(path);
+  if (fixed) {
+    if (fixed.method === method) return fixed.route;
+    return { kind: "wrong_method", allow: fixed.method, template: fixed.route.template };
+  }
+  if (path.startsWith(TASKS) && path.length > TASKS.length && !path.includes("/", TASKS.length)) {
+    if (method === "GET") return { kind: "task", taskId: path.slice(TASKS.length), template: TASK_TEMPLATE };
+    return { kind: "wrong_method", allow: "GET", template: TASK_TEMPLATE };
+  }
+  return path.startsWith(API_PREFIX) || path === API_PREFIX.slice(0, -1) ? UNKNOWN : OUTSIDE;
+}

@@ -1,9 +1,8 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { refuse } from "../domain/errors.ts";
-import { continueReading } from "./http-exchange.ts";
+import { type Call, continueReading, UpstreamStep } from "./http-exchange.ts";
 import { inspectKey } from "./inspect-key.ts";
-import { type Call, UpstreamStep } from "./request-context.ts";
-import { passUnmetered, showKnownLimits } from "./unmetered-fallback.ts";
+import { passUnmetered, showKnownLimits } from "./key-memory.ts";
 import { uploadRefusal } from "./upstream-refusals.ts";
 
 /**

@@ -1,10 +1,10 @@
 import { retrySeconds } from "../domain/envelope.ts";
 import { type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
-import type { GenerationOutcome } from "../upstream/generation-request.ts";
+import type { UpstreamRejection } from "../upstream/answer.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
-import type { UpstreamRejection } from "../upstream/rejection.ts";
 import type { UploadOutcome } from "../upstream/upload-stream.ts";
-import type { Call } from "./request-context.ts";
+import type { GenerationOutcome } from "../upstream/upstream.ts";
+import type { Call } from "./http-exchange.ts";
 
 const RATE_LIMITED_WAIT_MIN_SECONDS = 10;
 const RATE_LIMITED_WAIT_MAX_SECONDS = 30;

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Config } from "../config/config.ts";
 import type { Settlements } from "../durability/deferred-settlements.ts";
-import type { PublicPort } from "../gateway/public-port.ts";
+import type { PublicPort } from "../gateway/listener.ts";
 import type { Upstreams } from "../gateway/upstreams.ts";
 import type { createWork } from "../jobs/background-work.ts";
 import type { Connection } from "../redis/connection.ts";

@@ -13,7 +13,7 @@ import { openJournal } from "../durability/outbox/journal.ts";
 import { diskReason } from "../durability/outbox/journal-state.ts";
 import { settleWithinMs } from "../durability/outbox/pending-settlement.ts";
 import { renewTls } from "../gateway/http-server.ts";
-import { createPublicPort, type PublicPort } from "../gateway/public-port.ts";
+import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
 import { createWork } from "../jobs/background-work.ts";
 import { createRefusalCounts } from "../jobs/refusal-counts.ts";

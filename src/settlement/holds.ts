@@ -4,11 +4,13 @@ import type { Settlements } from "../durability/deferred-settlements.ts";
 import { type Charge, settleWithinMs, type VoidSettlement } from "../durability/outbox/pending-settlement.ts";
 import { createTasks } from "../durability/tasks.ts";
 import type { Connection } from "../redis/connection.ts";
+import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
 import { type Admission, admit, type Generation } from "../scripts/admit.ts";
 import type { BindCall, Binding, NewTask } from "../scripts/bind.ts";
 import { type Unclear, type UnknownOutcome, unclear } from "../scripts/unclear.ts";
 import { voidHold } from "../scripts/void.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -22,7 +24,7 @@ import { voidHold } from "../scripts/void.ts";
  *
  * A hold stays until its due time if the outcome is unknown: the upstream gave no answer or no clear one after the request
  * was sent, or it gave the id of another request's task, or the gateway ended. The due time is
- * `holdMs` after the admission; gateway/admission.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
+ * `holdMs` after the admission; gateway/generate.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
  * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
  *
  * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
@@ -50,15 +52,11 @@ export function createHolds(
     const { key, requestId, idempotency } = generation;
     return {
       script: "void",
-      ...termsOf(generation, connection.of(key.partition).nowMs()),
+      storeId: generation.storeId,
+      atMs: connection.of(key.partition).nowMs(),
+      settleWithinMs: settleWithinMs(generation.retentionMs),
       call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
     };
-  }
-
-  /** @throws when the present store is another than the one that admitted the request: only that one may settle it */
-  function requireStoreOf({ storeId }: Charge | VoidSettlement): void {
-    if (storeId !== connection.facts()?.id && storeId !== undefined)
-      throw new Error("the request was admitted by another store");
   }
 
   /**
@@ -67,12 +65,16 @@ export function createHolds(
    */
   async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
     const primary = connection.of(generation.key.partition);
-    const { storeId, atMs, settleWithinMs } = termsOf(generation, primary.nowMs());
-    const call = bindCallOf(generation, task);
-    const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
+    const charging: Charge = {
+      script: "bind",
+      storeId: generation.storeId,
+      atMs: primary.nowMs(),
+      settleWithinMs: settleWithinMs(generation.retentionMs),
+      call: bindCallOf(generation, task),
+    };
     try {
-      requireStoreOf(charging);
-      const outcome = await tasks.bind(call);
+      requireStoreOf(connection, charging);
+      const outcome = await tasks.bind(charging.call);
       settlements.charged(charging, outcome);
       if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
       return outcome;
@@ -111,7 +113,7 @@ export function createHolds(
     ): Promise<LimitState | undefined> {
       const settlement = voidSettlementOf(generation, reason);
       try {
-        requireStoreOf(settlement);
+        requireStoreOf(connection, settlement);
         const { run } = connection.of(generation.key.partition);
         const { outcome, state } = await run(voidHold, { ...settlement.call, tiers });
         settlements.voided(outcome);
@@ -132,13 +134,8 @@ export function createHolds(
       unknownMax: number,
     ): Promise<Unclear | undefined> {
       const { run } = connection.of(key.partition);
-      return run(unclear, {
-        key,
-        requestId,
-        idempotencyDigest: idempotency?.digest,
-        unknown,
-        unknownMax,
-      }).catch(() => undefined);
+      const idempotencyDigest = idempotency?.digest;
+      return run(unclear, { key, requestId, idempotencyDigest, unknown, unknownMax }).catch(() => undefined);
     },
   };
 }
@@ -147,8 +144,15 @@ export function createHolds(
 function createAdmission(connection: HoldConnection, voidUnsent: (generation: Generation) => Promise<void>) {
   const { metrics } = connection;
 
+  const admissions = madeOnce((tier, outcome) => metrics.admissions.series({ tier, outcome }));
+
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
-    metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
+    admissions(tierLabel(tier, tiers), outcome).pending++;
+  }
+
+  function send({ run, nowMs }: Primary, generation: Generation, tiers: Tiers): Promise<Admission> {
+    const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
+    return run(admit, { generation, tiers, notAfterMs });
   }
 
   return {
@@ -156,19 +160,15 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
     countAdmission,
     /** Decides whether a generation may run, and holds what it costs. One script call. */
     async admit(generation: Generation, tiers: Tiers): Promise<Admission> {
-      const { run, queue, nowMs, requireUsable } = connection.of(generation.key.partition);
-      if (queue.isFull()) await queue.wait(generation.key.keyId);
-      requireUsable();
+      const primary = connection.of(generation.key.partition);
+      if (primary.queue.isFull()) await primary.queue.wait(generation.key.keyId);
+      primary.requireUsable();
       generation.storeId = connection.facts()?.id;
-      const send = (): Promise<Admission> => {
-        const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
-        return run(admit, { generation, tiers, notAfterMs });
-      };
       let admission: Admission;
       try {
-        admission = await send();
+        admission = await send(primary, generation, tiers);
         // The store's clock stepped: the reply corrects ours, and nothing was written yet.
-        if (admission.outcome === "stale") admission = await send();
+        if (admission.outcome === "stale") admission = await send(primary, generation, tiers);
       } catch (error) {
         // Unless the store has refused it, the ADMIT may still run. The VOID is on disk before the 503 goes out: a crash
         // right after it would leave the window entry behind.
@@ -187,11 +187,11 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
   };
 }
 
-const termsOf = ({ storeId, retentionMs }: Generation, nowMs: number) => ({
-  storeId,
-  atMs: nowMs,
-  settleWithinMs: settleWithinMs(retentionMs),
-});
+/** @throws when the present store is another than the one that admitted the request: only that one may settle it */
+function requireStoreOf({ facts }: HoldConnection, { storeId }: Charge | VoidSettlement): void {
+  if (storeId !== facts()?.id && storeId !== undefined)
+    throw new Error("the request was admitted by another store");
+}
 
 function bindCallOf(generation: Generation, task: NewTask): BindCall {
   const { requestId, key, price, endpoint, retentionMs, admittedAtMs, idempotency } = generation;

@@ -3,14 +3,16 @@ import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
 import {
   type Answer,
   codeOf,
+  dataText,
   describeAnswer,
   type Envelope,
   isRedirect,
   isSuccessCode,
   isSuccessStatus,
+  readRejection,
+  readTask,
+  type UpstreamRejection,
 } from "./answer.ts";
-import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { dataText, readTask } from "./task-data.ts";
 
 /** What an answer to a poll means; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =

@@ -1,8 +1,8 @@
 import type { FairGate } from "../domain/fair-gate.ts";
 import type { StatusWords } from "../domain/task-states.ts";
+import type { Carried } from "../telemetry/trace.ts";
 import { overloaded } from "./gate.ts";
-import { ACCEPT_JSON, type Sender } from "./generation-request.ts";
-import type { ExchangeResult, JsonClient } from "./json-client.ts";
+import { ACCEPT_JSON, type ExchangeResult, type JsonClient } from "./json-client.ts";
 import { ANOTHER_TASK, type PollAnswer, type PolledTask, readPoll } from "./poll-answer.ts";
 
 /** How a poll ended. */
@@ -15,8 +15,11 @@ export type PollOutcome =
   | { outcome: "timed_out"; detail: string };
 
 /** A poll of the sweeper's has no account. */
-export interface PollSender extends Omit<Sender, "accountId"> {
+export interface PollSender {
   accountId: string | undefined;
+  requestId: string;
+  /** The trace that the poll belongs to. */
+  carried?: Carried | undefined;
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;
 }

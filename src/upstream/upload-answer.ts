@@ -8,8 +8,8 @@ import {
   isRedirect,
   isSuccessCode,
   isSuccessStatus,
+  readRejection,
 } from "./answer.ts";
-import { readRejection } from "./rejection.ts";
 
 /** The outcome of an upload. Each upload has exactly one. */
 export type UploadOutcome =

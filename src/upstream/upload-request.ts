@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
 import type { Answer } from "./answer.ts";
-import { withoutSecret } from "./redact-credential.ts";
+import { withoutSecret } from "./json-client.ts";
 import type { FileSink } from "./upload-form.ts";
 
 /** Longest answer that is read, bytes. */

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ERROR_NAMES } from "../../src/domain/errors.ts";
-import { ROUTE_TEMPLATES } from "../../src/gateway/router.ts";
+import { ROUTE_TEMPLATES } from "../../src/gateway/request-lifecycle.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { asking, BOAT, expectNobody, head, rawClient, revoke, TEXT_TO_VIDEO } from "./spec-stage.ts";
 

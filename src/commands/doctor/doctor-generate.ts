@@ -4,9 +4,8 @@ import type { Config } from "../../config/config.ts";
 import { API_PREFIX } from "../../domain/endpoints.ts";
 import { validateGeneration } from "../../domain/generation-body.ts";
 import { priceOf } from "../../domain/prices.ts";
-import type { GenerationOutcome } from "../../upstream/generation-request.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
-import { createUpstream, type Upstream } from "../../upstream/upstream.ts";
+import { createUpstream, type GenerationOutcome, type Upstream } from "../../upstream/upstream.ts";
 
 /** Generations that need no image and no video. */
 const ENDPOINTS = ["gen2/text-to-video", "gen2-pro/text-to-video"] as const;

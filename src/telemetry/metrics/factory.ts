@@ -1,4 +1,12 @@
-import { type Aggregator, Counter, Gauge, Histogram, type Registry } from "prom-client";
+import {
+  type Aggregator,
+  Counter,
+  Gauge,
+  type Metric,
+  type MetricObjectWithValues,
+  type MetricValue,
+  type Registry,
+} from "prom-client";
 
 interface GaugeOptions<Label extends string> {
   labelNames?: readonly Label[];
@@ -6,20 +14,35 @@ interface GaugeOptions<Label extends string> {
   aggregator?: Aggregator;
 }
 
+type Labels<Label extends string> = Record<Label, string | number>;
+
+/** One series of a counter or a gauge, for what is counted at each request. The next scrape adds `pending` to the metric. */
+export interface Series {
+  pending: number;
+}
+
 /** Defines metrics in one registry. A gauge or counter with `read` takes its value at each scrape. */
 export function metricsIn(registry: Registry) {
   const registers = [registry];
   return {
-    counter: <const Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
-      new Counter({ name, help, labelNames, registers }),
-    gauge: <const Label extends string>(name: string, help: string, options: GaugeOptions<Label> = {}) =>
-      new Gauge({ name, help, registers, ...options }),
+    counter<const Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) {
+      const pending = new PendingSeries<Label>();
+      const collect = (): void => pending.addTo(counter);
+      const counter = new Counter({ name, help, labelNames, registers, collect });
+      return Object.assign(counter, { series: pending.series });
+    },
+    gauge<const Label extends string>(name: string, help: string, options: GaugeOptions<Label> = {}) {
+      const pending = new PendingSeries<Label>();
+      const collect = (): void => pending.addTo(gauge);
+      const gauge = new Gauge({ name, help, registers, collect, ...options });
+      return Object.assign(gauge, { series: pending.series });
+    },
     histogram: <const Label extends string>(
       name: string,
       help: string,
       buckets: number[],
       labelNames: readonly Label[],
-    ) => new Histogram({ name, help, buckets, labelNames, registers }),
+    ) => new Distribution({ name, help, buckets, labelNames, registry }),
     readGauge(name: string, help: string, read: () => number): void {
       new Gauge({
         name,
@@ -47,7 +70,138 @@ export function metricsIn(registry: Registry) {
 
 export type MetricFactory = ReturnType<typeof metricsIn>;
 
+/** The series of one metric that are counted in plain numbers: prom-client sorts and joins the labels at each call. */
+class PendingSeries<Label extends string> {
+  readonly #all: { labels: Labels<Label>; series: Series }[] = [];
+
+  /** A series to keep; without labels the only one of its metric. */
+  readonly series = (labels: Labels<Label> = {} as Labels<Label>): Series => {
+    const series = { pending: 0 };
+    this.#all.push({ labels, series });
+    return series;
+  };
+
+  addTo(metric: { inc(labels: Labels<Label>, value: number): void }): void {
+    for (const { labels, series } of this.#all) {
+      if (series.pending === 0) continue;
+      metric.inc(labels, series.pending);
+      series.pending = 0;
+    }
+  }
+}
+
+/**
+ * Finds what was made for up to three values, such as the series of label values, and makes it the first time.
+ * @param make its results are kept for ever: the values must be of closed sets
+ */
+export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) {
+  const made = new Map<string, Map<string, Map<number, Made>>>();
+  return (a: string, b = "", c = 0): Made => {
+    const known = made.get(a)?.get(b)?.get(c);
+    if (known !== undefined) return known;
+    const ofA = made.get(a) ?? new Map<string, Map<number, Made>>();
+    const ofB = ofA.get(b) ?? new Map<number, Made>();
+    const fresh = make(a, b, c);
+    made.set(a, ofA.set(b, ofB.set(c, fresh)));
+    return fresh;
+  };
+}
+
 /** Seconds, for requests and their upstream exchanges. */
 export const LATENCY_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
+
+interface DistributionOptions<Label extends string> {
+  name: string;
+  help: string;
+  /** Upper bounds, rising. */
+  buckets: readonly number[];
+  labelNames: readonly Label[];
+  registry: Registry;
+}
+
+/** The observations of one combination of label values. */
+export class Observations {
+  readonly #bounds: readonly number[];
+  /** How many are in each bucket; the last one is beyond all bounds. */
+  readonly counts: number[];
+  sum = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds;
+    this.counts = new Array<number>(bounds.length + 1).fill(0);
+  }
+
+  add(value: number): void {
+    let at = 0;
+    while (at < this.#bounds.length && value > this.#bounds[at]!) at++;
+    this.counts[at]!++;
+    this.sum += value;
+  }
+}
+
+/**
+ * A histogram as prom-client has it, except that a series can be looked up once and kept: prom-client does that at each
+ * observation, and cannot be given counts of buckets at the scrape.
+ */
+class Distribution<Label extends string> {
+  readonly name: string;
+  readonly help: string;
+  readonly type = "histogram";
+  readonly aggregator = "sum";
+  readonly #buckets: readonly number[];
+  readonly labelNames: readonly Label[];
+  readonly #series = new Map<string, { labels: Labels<Label>; observations: Observations }>();
+
+  constructor({ name, help, buckets, labelNames, registry }: DistributionOptions<Label>) {
+    this.name = name;
+    this.help = help;
+    this.#buckets = buckets;
+    this.labelNames = labelNames;
+    // A registry needs `name` and `get` of a metric; the type lists what prom-client's own have beside them.
+    registry.registerMetric(this as unknown as Metric<Label>);
+  }
+
+  /** The series of these labels, to keep. */
+  of(labels: Labels<Label>): Observations {
+    const key = this.labelNames.map((name) => labels[name]).join("\n");
+    let known = this.#series.get(key);
+    if (!known) {
+      known = { labels: { ...labels }, observations: new Observations(this.#buckets) };
+      this.#series.set(key, known);
+    }
+    return known.observations;
+  }
+
+  observe(labels: Labels<Label>, value: number): void {
+    this.of(labels).add(value);
+  }
+
+  /** For the registry: all that was observed so far. */
+  async get(): Promise<MetricObjectWithValues<MetricValue<string>>> {
+    const { name, help, type, aggregator } = this;
+    const values = [...this.#series.values()].flatMap((series) => this.#valuesOf(series));
+    return { name, help, type, aggregator, values } as unknown as MetricObjectWithValues<MetricValue<string>>;
+  }
+
+  #valuesOf({
+    labels,
+    observations: { counts, sum },
+  }: {
+    labels: Labels<Label>;
+    observations: Observations;
+  }) {
+    let count = 0;
+    const buckets = counts.map((inBucket, at) => {
+      count += inBucket;
+      const le = this.#buckets[at] ?? "+Inf";
+      return { metricName: `${this.name}_bucket`, labels: { le, ...labels }, value: count };
+    });
+    return [
+      ...buckets,
+      { metricName: `${this.name}_sum`, labels, value: sum },
+      { metricName: `${this.name}_count`, labels, value: count },
+    ];
+  }
+}

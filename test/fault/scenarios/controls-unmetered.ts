@@ -32,7 +32,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "a key goes on beyond its end",
     patches: [
       {
-        file: "src/gateway/unmetered-fallback.ts",
+        file: "src/gateway/key-memory.ts",
         from: ">= valid.terms.expiresAtMs",
         to: ">= Number.POSITIVE_INFINITY",
       },
@@ -45,7 +45,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "a key goes on beyond its cap",
     patches: [
       {
-        file: "src/gateway/unmetered-fallback.ts",
+        file: "src/gateway/key-memory.ts",
         from: "spent + price > valid.terms.cap",
         to: "price > valid.terms.cap",
       },
@@ -58,7 +58,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "what passes is told limits of zero",
     patches: [
       {
-        file: "src/gateway/unmetered-fallback.ts",
+        file: "src/gateway/key-memory.ts",
         from: "concurrentLimit = 0 } = usage.valid?.state ?? {};",
         to: "concurrentLimit = 0 } = {};",
       },

@@ -34,12 +34,12 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task id beside a code that is not 200 is a refusal",
     patches: [
       {
-        file: "src/upstream/generation-answer.ts",
+        file: "src/upstream/answer.ts",
         from: "const data = envelope?.data;",
         to: "const data = envelope?.code === 200 ? envelope.data : undefined;",
       },
       {
-        file: "src/upstream/generation-answer.ts",
+        file: "src/upstream/answer.ts",
         from: "if (!namesTask && isRefusal(status, envelope))",
         to: 'if (typeof envelope?.code === "number" && envelope.code !== 200)',
       },
@@ -52,7 +52,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task id beside a refusal is thrown away",
     patches: [
       {
-        file: "src/upstream/generation-answer.ts",
+        file: "src/upstream/answer.ts",
         from: "detail: describeAnswer(answer, envelope, sent),",
         to: "detail: answer.body.slice(0, 0),",
       },
@@ -65,7 +65,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a time that no double holds ends the reading of an answer",
     patches: [
       {
-        file: "src/upstream/task-data.ts",
+        file: "src/upstream/answer.ts",
         from: 'if (typeof value !== "string" && typeof value !== "number") return undefined;',
         to: "",
       },
@@ -137,7 +137,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task has completed though it has no video",
     patches: [
       {
-        file: "src/upstream/task-data.ts",
+        file: "src/upstream/answer.ts",
         from: 'if (status !== "completed" || hasVideo) return',
         to: "if (status) return",
       },
@@ -150,7 +150,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "the credits of a storyboard come back before its callback",
     patches: [
       {
-        file: "src/gateway/admission.ts",
+        file: "src/gateway/generate.ts",
         from: "  if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);\n",
         to: "",
       },
@@ -170,7 +170,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a key whose slots wait for unknown outcomes is told to come back soon",
     patches: [
       {
-        file: "src/gateway/admission.ts",
+        file: "src/gateway/generate.ts",
         from: "return clearedInMs === 0",
         to: "return clearedInMs >= 0",
       },

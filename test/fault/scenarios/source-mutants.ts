@@ -16,7 +16,7 @@ interface SourceMutant extends Patch {
 }
 
 const TASK_DATA = {
-  file: "src/upstream/task-data.ts",
+  file: "src/upstream/answer.ts",
   project: "unit",
   testFile: "upstream/outcomes.test.ts",
 } as const;
@@ -32,7 +32,7 @@ const JOURNAL_FOLDER = {
   test: "pipes, folders, links and huge files in the folder are not opened",
 } as const;
 const FALLBACK = {
-  file: "src/gateway/unmetered-fallback.ts",
+  file: "src/gateway/key-memory.ts",
   project: "unit",
   testFile: "gateway/unmetered-fallback.test.ts",
 } as const;

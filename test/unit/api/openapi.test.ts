@@ -6,7 +6,7 @@ import { GENERATION_ENDPOINTS } from "../../../src/domain/endpoints.ts";
 import { commonHeaders } from "../../../src/domain/envelope.ts";
 import { ERROR_NAMES } from "../../../src/domain/errors.ts";
 import { noLimits } from "../../../src/domain/limits.ts";
-import { ROUTE_TEMPLATES, route } from "../../../src/gateway/router.ts";
+import { ROUTE_TEMPLATES, route } from "../../../src/gateway/request-lifecycle.ts";
 import { readDescription } from "../../support/openapi.ts";
 import { ALL, MINIMAL, problems } from "../domain/generation-stage.ts";
 

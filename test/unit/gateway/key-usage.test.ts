@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createKeyUsages } from "../../../src/gateway/key-usage.ts";
+import { createKeyUsages } from "../../../src/gateway/key-memory.ts";
 import { keyRef } from "../../../src/records/names.ts";
 
 function givenRate() {

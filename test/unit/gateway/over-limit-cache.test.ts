@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { LimitState } from "../../../src/domain/limits.ts";
-import { createOverLimitCache, type OverLimitCache } from "../../../src/gateway/over-limit-cache.ts";
+import { createOverLimitCache, type OverLimitCache } from "../../../src/gateway/key-memory.ts";
 
 const STATE: LimitState = { limit: 20, remaining: 0, resetAtMs: 5000, concurrentLimit: 3, active: 1 };
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { GENERATION_ENDPOINTS } from "../../../src/domain/endpoints.ts";
-import { ROUTE_TEMPLATES, route } from "../../../src/gateway/router.ts";
+import { ROUTE_TEMPLATES, route } from "../../../src/gateway/request-lifecycle.ts";
 
 test.each(GENERATION_ENDPOINTS)("POST /api/v1/%s is a generation", (endpoint) => {
   expect(route("POST", `/api/v1/${endpoint}`)).toEqual({

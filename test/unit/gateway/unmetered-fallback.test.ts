@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { GatewayError } from "../../../src/domain/errors.ts";
-import { createKeyUsages } from "../../../src/gateway/key-usage.ts";
-import type { Call } from "../../../src/gateway/request-context.ts";
+import type { Call } from "../../../src/gateway/http-exchange.ts";
 import {
   createFallbackMemory,
+  createKeyUsages,
   passUnmetered,
   rememberGoodKey,
-} from "../../../src/gateway/unmetered-fallback.ts";
+} from "../../../src/gateway/key-memory.ts";
 import { keyRef } from "../../../src/records/names.ts";
 import type { AccountStatus } from "../../../src/records/records.ts";
 import type { KeyTerms } from "../../../src/scripts/include/limits.ts";

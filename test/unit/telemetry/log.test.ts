@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createLogger, createRequestLog, logRequest, type RequestLine } from "../../../src/telemetry/log.ts";
+import { createLogger, logRequest, type RequestLine } from "../../../src/telemetry/log.ts";
 
 const LOG = join(import.meta.dirname, "../../../src/telemetry/log.ts");
 
@@ -41,13 +41,12 @@ test("lines that were not written yet are written when the process ends", () => 
 test("the line of a request follows the level of the log, and is JSON whatever the client sent", () => {
   const lines: string[] = [];
   const log = createLogger("error", { write: (line) => void lines.push(line) });
-  const requests = createRequestLog(log);
   const line = { method: 'G"T', route: "none", status: 400, duration_ms: 1.25, detail: 'a "quoted"\n\u2028' };
-  logRequest(requests, "warn", line as RequestLine);
+  logRequest(log, "warn", line as RequestLine);
   expect(lines).toEqual([]);
   log.level = "warn";
-  logRequest(requests, "info", line as RequestLine);
-  logRequest(requests, "warn", line as RequestLine);
+  logRequest(log, "info", line as RequestLine);
+  logRequest(log, "warn", line as RequestLine);
   expect(lines.map((text) => JSON.parse(text))).toEqual([
     { ...line, level: "warn", time: expect.any(String), service: "tollgate", duration_ms: 1.3 },
   ]);
