@@ -6,7 +6,7 @@ FROM node:26-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
 # No script of a dependency runs: none of those for production needs one.
-RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 
 FROM node:26-slim AS sandbox
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=4010

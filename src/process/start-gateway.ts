@@ -256,7 +256,7 @@ async function openTracing(
   const { createTracing } = await import("../telemetry/trace-export.ts").catch((error) => {
     if (error?.code !== "ERR_MODULE_NOT_FOUND") throw error;
     throw new Error(
-      "`tracing.endpoint` is set, but OpenTelemetry is not installed: run `npm ci --omit=dev --include=optional`, or remove the setting",
+      "`tracing.endpoint` is set, but OpenTelemetry is not installed: run `npm run add-tracing`, or remove the setting",
     );
   });
   return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });

@@ -138,7 +138,7 @@ describe("without an endpoint", () => {
     const { how, stderr } = await refused.ended();
     await refused.stop();
     expect(how).toBe("exit code 1");
-    expect(stderr).toContain("npm ci --omit=dev --include=optional");
+    expect(stderr).toContain("npm run add-tracing");
     await generator.stop();
   });
 });

@@ -23,3 +23,12 @@ test("the Node that tests and development run is the one that was looked at", as
   // Linux is where CI runs; elsewhere nobody has looked at the binary.
   if (process.platform === "linux") expect(BINARIES).toHaveProperty([machine], hash.digest("hex"));
 });
+
+test("tracing is added to a production install in the versions of the lock file", () => {
+  const read = (file: string) => JSON.parse(readFileSync(join(PACKAGE, "../..", file), "utf8"));
+  const added = (read("package.json").scripts["add-tracing"] as string).match(/@opentelemetry\S+/g) ?? [];
+  const { devDependencies } = read("package.json");
+  const wanted = Object.keys(devDependencies).filter((name) => name.startsWith("@opentelemetry/"));
+  const { packages } = read("package-lock.json");
+  expect(added).toEqual(wanted.map((name) => `${name}@${packages[`node_modules/${name}`].version}`));
+});
