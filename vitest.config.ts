@@ -1,5 +1,9 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { COMPILE_CACHE } from "./test/support/child-env.ts";
+
+// For the processes of the tests, and for programs under test that get their environment.
+process.env.NODE_COMPILE_CACHE ??= COMPILE_CACHE;
 
 /** Files share processes: each process would load the same source again. */
 const shared = { isolate: false, setupFiles: "test/support/left-as-found.ts" };

@@ -3,7 +3,6 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { childEnv } from "../../support/child-env.ts";
 
 const ROOT = resolve(import.meta.dirname, "../../..");
 
@@ -17,7 +16,6 @@ function givenFolder(): string {
 test.each(["src/main.ts", "src/sandbox/start.ts", "src/sandbox/main.ts"])("%s refuses arguments", (file) => {
   const { status, stdout, stderr } = spawnSync(process.execPath, [join(ROOT, file), "--port", "9000"], {
     encoding: "utf8",
-    env: childEnv(),
   });
   expect({ status, stdout }).toEqual({ status: 1, stdout: "" });
   expect(stderr).toMatch(/takes no arguments, and was given: --port 9000\nSettings are in the config file/);
