@@ -1,5 +1,9 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { COMPILE_CACHE } from "./test/support/child-env.ts";
+
+// For the processes of the tests, and for programs under test that get their environment.
+process.env.NODE_COMPILE_CACHE ??= COMPILE_CACHE;
 
 /** Files share processes: each process would load the same source again. */
 const shared = { isolate: false, setupFiles: "test/support/left-as-found.ts" };
@@ -11,12 +15,16 @@ const redis = {
 };
 
 /** After all others and not beside them: a store that is busy for longer than a timeout is away, and a fault does not strike it. */
-const faults = { sequence: { groupOrder: 1 }, hookTimeout: 120_000 };
+const faults = {
+  sequence: { groupOrder: 1 },
+  maxWorkers: availableParallelism() + 1,
+  hookTimeout: 120_000,
+};
 
 export default defineConfig({
   test: {
-    // More than there are cores: tests wait for processes and timers half of their time.
-    maxWorkers: availableParallelism() + 1,
+    // More than there are cores: tests wait for processes and timers two thirds of their time.
+    maxWorkers: availableParallelism() + 2,
     projects: [
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], ...shared, testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...shared, ...redis } },

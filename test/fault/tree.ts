@@ -1,5 +1,8 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { childEnv } from "../support/child-env.ts";
 import { ROOT } from "./world.ts";
 
 /** A change of one file of the source tree: `from` must stand in it exactly once. */
@@ -36,4 +39,13 @@ export function copySources(from: string, folder: string, patches: readonly Patc
     writeFileSync(path, parts.join(to));
   }
   return folder;
+}
+
+/**
+ * Starts a gateway that ends at once, since it takes no arguments: only a process that ends by itself leaves compiled code
+ * to those after it, and dozens of a copy's gateways are killed.
+ */
+export async function compileSources(root: string): Promise<void> {
+  const args = [join(root, "src/main.ts"), "compile"];
+  await once(spawn(process.execPath, args, { env: childEnv(), stdio: "ignore" }), "exit");
 }

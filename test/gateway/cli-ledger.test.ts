@@ -8,6 +8,7 @@ import { storeNowMs } from "../../src/redis/server-clock.ts";
 import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
+import { givenKey, givenRedis } from "../support/store-stage.ts";
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -291,13 +292,16 @@ describe("ledger export to a file with a cursor file", () => {
 });
 
 test("long work says on a terminal how far it is, and in a pipe nothing", async () => {
-  const { accountId } = await givenCliAccount(connection);
+  // Of its own: a check of all that the other tests have left takes long.
+  const redis = await givenRedis();
+  const env = { REDIS_URL: redis.url };
+  const { accountId } = await givenKey(redis.client);
   const key = () => `sk_${randomId("old")}`;
   const dir = await mkdtemp(join(tmpdir(), "tollgate-cli-"));
   const work = async (run: string) => [
-    await runHere(["ledger", "verify"]),
-    await runHere(["ledger", "export", "--account", accountId, "--output", join(dir, run)]),
-    await runHere(["keys", "import", "-", "--account", accountId], {}, { stdin: key() }),
+    await runHere(["ledger", "verify"], env),
+    await runHere(["ledger", "export", "--account", accountId, "--output", join(dir, run)], env),
+    await runHere(["keys", "import", "-", "--account", accountId], env, { stdin: key() }),
   ];
   const lines = (ran: { stderr: string }[]) => ran.map(({ stderr }) => stderr.split("\r\u001b[2K")[1]);
   const before = Object.getOwnPropertyDescriptor(process.stderr, "isTTY");
@@ -314,6 +318,7 @@ test("long work says on a terminal how far it is, and in a pipe nothing", async 
   }
   expect(lines(await work("pipe"))).toEqual([undefined, undefined, undefined]);
   await rm(dir, { recursive: true });
+  await redis.stop();
 });
 
 test("a time in the ledger lies in one of two spans side by side, never in both", async () => {

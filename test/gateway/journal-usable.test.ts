@@ -8,7 +8,7 @@ import { givenGateway, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 
 // Guarantee: a journal that could not keep a charge pages somebody before Redis is away, and mends itself.
-test("a gateway whose journal folder was replaced says so while Redis answers, stays ready, and recovers", async () => {
+test.concurrent("a gateway whose journal folder was replaced says so while Redis answers, stays ready, and recovers", async () => {
   const gateway = await givenGateway();
   const { journal } = gateway.config.store;
   const usable = async (): Promise<string | undefined> =>
@@ -36,7 +36,7 @@ test("a gateway whose journal folder was replaced says so while Redis answers, s
 }, 150_000);
 
 // Guarantee: a release whose folder is removed before its gateway has ended is served to its end, and keeps its charges.
-test("a gateway whose working directory was removed goes on, with its journal where it was", async () => {
+test.concurrent("a gateway whose working directory was removed goes on, with its journal where it was", async () => {
   const cwd = await mkdtemp(join(tmpdir(), "tollgate-release-"));
   const gateway = await startGatewayProcess({
     redisUrl: inject("redisUrl"),

@@ -45,8 +45,8 @@ async function offerLoad(key: string, perSecond: number, seconds: number): Promi
 // Guarantee: load above the capacity of the connections costs the excess and nothing else. What is sent is answered and
 // charged, what is not sent holds nothing, and the load's end is the overload's end.
 test.each([
-  [1.3, 10],
-  [3, 6],
+  [1.3, 4],
+  [3, 3],
 ])(
   "%d times the capacity: nothing is lost, every task is charged, and it ends with the load",
   async (times, seconds) => {

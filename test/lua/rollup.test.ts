@@ -263,16 +263,16 @@ describe("the cursor", () => {
 });
 
 // Guarantee: what is read depends on days, endpoints and keys, not on the number of entries.
-test("the usage of an account with 100,000 entries is read with a handful of commands", async () => {
+test("the usage of an account with 20,000 entries is read with a handful of commands", async () => {
   await writeEntries(
     redis,
     0,
-    times(100_000, (at) => charge(at * 20_000)),
+    times(20_000, (at) => charge(at * 100_000)),
   );
   await rollAll();
   await redis.config("RESETSTAT");
   const { rows } = await usage(["day"]);
-  expect(rows.reduce((sum, { requests }) => sum + requests, 0)).toBe(100_000);
+  expect(rows.reduce((sum, { requests }) => sum + requests, 0)).toBe(20_000);
   const stats = await redis.info("commandstats");
   const calls = [...stats.matchAll(/cmdstat_(\w+):calls=(\d+)/g)].map(([, name, count]) => [
     name,

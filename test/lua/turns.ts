@@ -185,6 +185,8 @@ const RARE_TURNS: Command[][] = [
     { kind: "unclear", request: 0, outcome: "unclear" },
     admitted(0),
   ],
+  // A sweeper that is early, as it may be by its own clock.
+  [submit(0), voided("due"), wait(HOUR), voided("due")],
   // Too many unknown outcomes: no further request until enough of them are due, are void earlier, or get their task.
   ...[
     [wait(41 * SECOND), submit(0), wait(10 * SECOND)],

@@ -36,11 +36,18 @@ export const cliEnv = (env: Record<string, string> = {}): Record<string, string>
   ...env,
 });
 
-/** Runs the command line as a process of its own: slow, and as real as it gets. */
-export function runProcess(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+/**
+ * Runs the command line as a process of its own: slow, and as real as it gets.
+ * @param nodeArgs such as a smaller stack
+ */
+export function runProcess(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  nodeArgs: readonly string[] = [],
+): Promise<Ran> {
   const options = { cwd: ROOT, env: cliEnv(env), timeout: 100_000, maxBuffer: 64e6 };
   return new Promise((done) => {
-    execFile(process.execPath, [CLI, ...args], options, (error, stdout, stderr) => {
+    execFile(process.execPath, [...nodeArgs, CLI, ...args], options, (error, stdout, stderr) => {
       done({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr });
     });
   });

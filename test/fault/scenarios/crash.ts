@@ -34,7 +34,7 @@ export const crash: Scenario<CrashSize> = {
   title: ({ kills, width }) =>
     `SIGKILL at ${PHASES.length} steps between ADMIT and the reply, ${kills} kills × ${width} requests each`,
   full: { kills: 50, width: 1, gateways: 3 },
-  short: { kills: 1, width: 3, gateways: 3, killsMax: 12 },
+  short: { kills: 1, width: 3, gateways: 3, killsMax: 8 },
   run: runCrash,
 };
 

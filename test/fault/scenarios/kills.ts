@@ -21,7 +21,7 @@ export const kills: Scenario<KillsSize> = {
   name: "kills",
   title: ({ requests, kills }) => `${requests} requests over 3 gateways with ${kills} random SIGKILLs`,
   full: { requests: 10_000, kills: 200, victimsSweep: true },
-  short: { requests: 400, kills: 8, victimsSweep: false },
+  short: { requests: 250, kills: 5, victimsSweep: false },
   run: runKills,
 };
 

@@ -3,10 +3,12 @@ import { join } from "node:path";
 import type { Verdict } from "../checker.ts";
 import { ROOT, type RunOptions } from "../world.ts";
 
-/** Sequences of about 50 commands each; `npm test` plays a hundred of them. */
+/** Sequences of about 50 commands each; `npm test` plays forty of them. */
 export const MODEL_SEQUENCES = 5000;
 /** On a Redis Cluster, where the gateway claims task ids beside the scripts. */
 export const CLUSTER_SEQUENCES = 1000;
+/** Of about 55 steps each; `npm test` plays six of them, and a tenth of the mutants of TRIM. */
+const TRIM_SEQUENCES = 60;
 
 /** The scripts against the model in memory, and mutants of the scripts against model and tests: both run by vitest. */
 export async function runModel({ seed, progress }: RunOptions): Promise<Verdict> {
@@ -21,6 +23,8 @@ export async function runModel({ seed, progress }: RunOptions): Promise<Verdict>
     MODEL_ON: "cluster",
   });
   progress(`model on a Redis Cluster: ${clustered.passed ? "no divergence" : "diverges"}`);
+  const trims = await vitest("test/lua/trim.test.ts", { MUTANTS: "all", RUNS: String(TRIM_SEQUENCES) });
+  progress(`trims: ${trims.passed ? "no divergence, all mutants caught" : "a divergence or a survivor"}`);
   const mutants = await vitest("test/lua/mutants.test.ts", { MUTANTS: "all" });
   const found = /mutants: (\d+ of \d+ killed)\s+(\[[^\]]*\])/.exec(mutants.output);
   const survivors = found && found[2] !== "[]" ? `; survivors: ${found[2]!.replace(/\s+/g, " ")}` : "";
@@ -38,6 +42,12 @@ export async function runModel({ seed, progress }: RunOptions): Promise<Verdict>
       met: clustered.passed,
       figure: `${CLUSTER_SEQUENCES} random sequences on a node in cluster mode, which refuses names of two slots`,
       violations: clustered.passed ? [] : [clustered.output.slice(-4000)],
+    },
+    {
+      name: "trims never diverge, and every mutant of them is caught",
+      met: trims.passed,
+      figure: `${TRIM_SEQUENCES} random sequences`,
+      violations: trims.passed ? [] : [trims.output.slice(-4000)],
     },
     {
       name: "at least 95 % of the mutants of the scripts are caught",
