@@ -153,7 +153,8 @@ function argumentNames(text: string): ArgumentNames {
   return { keys: named("keys"), args: named("args") };
 }
 
-function countsOf(text: string): Counts {
+/** How many keys and arguments an item of a batched script has. @param text of its file */
+export function countsOf(text: string): Counts {
   const { keys, args } = argumentNames(text);
   return {
     keyCount: keys.length,
@@ -161,7 +162,7 @@ function countsOf(text: string): Counts {
   };
 }
 
-const readScript = (file: string, folder = FOLDER): string =>
+export const readScript = (file: string, folder = FOLDER): string =>
   readFileSync(join(folder, `${file}.lua`), "utf8");
 
 const OPTIONAL = /\?$/;

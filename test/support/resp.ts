@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { scriptSource } from "../../src/redis/script-runner.ts";
+import { countsOf, readScript, scriptSource } from "../../src/redis/script-runner.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import type { ScriptFile } from "../../src/scripts/script-definition.ts";
 
@@ -73,20 +73,25 @@ function meaningOf(
   if (!script) return { label, items: [] };
   const keys = rest.slice(0, Number(keyCount));
   const args = rest.slice(Number(keyCount));
-  return { label: script.name, items: script.isBatched ? itemsOf(args.at(-1) ?? "") : [{ keys, args }] };
+  return {
+    label: script.name,
+    items: script.isBatched ? itemsOf(script.name, args.at(-1) ?? "") : [{ keys, args }],
+  };
 }
 
+const countsByScript = new Map(
+  SCRIPTS.filter(({ isBatched }) => isBatched).map(({ name }) => [name, countsOf(readScript(name))]),
+);
+
 /** As lua/batch.lua reads them; they were read byte by byte, and are UTF-8. */
-function itemsOf(text: string): SentItem[] {
+function itemsOf(script: string, text: string): SentItem[] {
+  const { keyCount, argCount } = countsByScript.get(script)!;
   const words = Buffer.from(text, "latin1").toString().split("\0");
   const items: SentItem[] = [];
-  for (let at = 0; at < words.length - 1; ) {
-    // The two counts stand before the first word, without a zero byte of their own.
-    const [keys, args] = [...words[at]!.slice(0, 2)].map((count) => count.charCodeAt(0)) as [number, number];
-    const [first = "", ...rest] = words.slice(at, at + keys + args);
-    const own = [first.slice(2), ...rest];
-    items.push({ keys: own.slice(0, keys), args: own.slice(keys) });
-    at += keys + args;
+  for (let at = 0; at < words.length - 1; at += keyCount + argCount) {
+    // A key that is left out is empty.
+    const keys = words.slice(at, at + keyCount).filter((key) => key !== "");
+    items.push({ keys, args: words.slice(at + keyCount, at + keyCount + argCount) });
   }
   return items;
 }
