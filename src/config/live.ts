@@ -19,7 +19,7 @@ import { describeCertificate, sameMaterial } from "./tls.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
 import { fromDiskAtOnce, printedName } from "./yaml-file.ts";
 
-const LOOK_EVERY_MS = 300;
+const LOOK_EVERY_MS = 1000;
 const PROBLEMS_LOGGED_MAX = 50;
 
 export interface ChangeHooks {

@@ -3,6 +3,9 @@ import { FILE_BYTES_MAX } from "./yaml-file.ts";
 
 export type Contents = ReadonlyMap<string, Buffer | undefined>;
 
+/** How soon changed files are read again. */
+const SETTLE_MS = 300;
+
 /**
  * Polling sees edits in place, renames, symbolic links and network file systems. Contents must be equal twice in a row.
  * Decision 0015.
@@ -16,24 +19,28 @@ export function watchFiles(options: {
   let timer: NodeJS.Timeout | undefined;
   let before: Contents | undefined;
 
-  async function look(): Promise<void> {
+  /** @returns in how many milliseconds to look again */
+  async function look(): Promise<number> {
     const now = await readAll([...options.known().keys()]);
-    if (stopped) return;
+    if (stopped) return 0;
     if (holds(options.known(), now)) {
       before = undefined;
-    } else if (before !== undefined && holds(before, now) && before.size === now.size) {
+      return options.everyMs;
+    }
+    if (before !== undefined && holds(before, now) && before.size === now.size) {
       before = undefined;
       options.changed(now);
     } else {
       before = now;
     }
+    return Math.min(SETTLE_MS, options.everyMs);
   }
 
-  const schedule = (): void => {
+  const schedule = (inMs: number): void => {
     if (stopped) return;
-    timer = setTimeout(() => void look().finally(schedule), options.everyMs).unref();
+    timer = setTimeout(() => void look().then(schedule), inMs).unref();
   };
-  schedule();
+  schedule(options.everyMs);
   return {
     stop() {
       stopped = true;
