@@ -1,7 +1,6 @@
-import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Command, type Redis } from "ioredis";
+import type { Redis } from "ioredis";
 import { SCRIPTS } from "../scripts/all.ts";
 import {
   type Argument,
@@ -28,14 +27,11 @@ interface Form {
   crossesSlots: boolean;
 }
 
-/** A script as Redis gets it. */
-interface Source {
-  lua: string;
-  sha: string;
-}
+/** What `defineCommand` adds to a client. @param words the number of KEYS, KEYS, ARGV */
+type Command = (...words: Argument[]) => Promise<unknown>;
 
 /**
- * Runs the scripts on a client by EVALSHA, and on NOSCRIPT alone once more by EVAL.
+ * Defines the scripts as commands of a client. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
  * @param options.canFreeze whether partitions of this store can be frozen; it may change until the first call
@@ -51,23 +47,23 @@ export function createScriptRunner(
   } = {},
 ) {
   const { folder, within = (work) => work, canFreeze = () => false, crossesSlots = () => false } = options;
-  let form: Form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
-  const sources = new Map<string, Source>();
+  const client = redis as unknown as Record<string, Command>;
+  let defined: Form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
   const counts = new Map<string, Counts>();
 
-  function read(): void {
+  function define(): void {
     for (const script of SCRIPTS) {
-      const lua = scriptSource(script, { folder, ...form });
-      sources.set(script.name, { lua, sha: hash("sha1", lua) });
+      const lua = scriptSource(script, { folder, ...defined });
+      redis.defineCommand(commandName(script, defined), { lua });
       if (script.isBatched) counts.set(script.name, countsOf(readScript(script.name, folder)));
     }
   }
-  read();
+  define();
 
-  function readAgainIfChanged(): void {
-    if (canFreeze() === form.checksFrozen && crossesSlots() === form.crossesSlots) return;
-    form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
-    read();
+  function defineAgainIfChanged(): void {
+    if (canFreeze() === defined.checksFrozen && crossesSlots() === defined.crossesSlots) return;
+    defined = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+    define();
   }
 
   /**
@@ -77,14 +73,15 @@ export function createScriptRunner(
    * @returns a reply or an error for each; rejects when none of them can have one
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
-    readAgainIfChanged();
-    const source = sources.get(script.name)!;
+    defineAgainIfChanged();
+    const command = commandName(script, defined);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
-      const text = packed(items, counts.get(script.name)!);
-      return repliesOf(await within(evaluated(redis, source, [1, keys[0]!, ...shared, text])));
+      return repliesOf(
+        await within(client[command]!(1, keys[0]!, ...shared, packed(items, counts.get(script.name)!))),
+      );
     }
-    return [(await within(evaluated(redis, source, [keys.length, ...keys, ...shared, ...args]))) as Reply];
+    return [(await within(client[command]!(keys.length, ...keys, ...shared, ...args))) as Reply];
   }
 
   /** Runs one script by itself. */
@@ -96,23 +93,9 @@ export function createScriptRunner(
   return { run, send };
 }
 
-/** @param words the number of KEYS, KEYS, ARGV */
-function evaluated(redis: Redis, { lua, sha }: Source, words: readonly Argument[]): Promise<unknown> {
-  return sent(redis, "evalsha", [sha, ...words]).catch((error: Error) => {
-    if (!error.message.startsWith("NOSCRIPT")) throw error;
-    return sent(redis, "eval", [lua, ...words]);
-  });
-}
-
-async function sent(redis: Redis, name: "eval" | "evalsha", words: Argument[]): Promise<unknown> {
-  const command = new Command(name, words, { replyEncoding: "utf8" });
-  try {
-    return await redis.sendCommand(command);
-  } finally {
-    // V8's young collector often takes a command for alive long after its reply. Decision 0020.
-    command.args = [];
-  }
-}
+/** The forms of one script have names of their own: a client may have several runners. */
+const commandName = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: Form): string =>
+  `tollgate:${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
 
 const known = new WeakMap<Redis, ScriptRunner>();
 

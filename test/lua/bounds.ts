@@ -1,7 +1,5 @@
-import { hash } from "node:crypto";
 import type { Redis } from "ioredis";
-import { createScriptRunner, scriptSource, scriptsOf } from "../../src/redis/script-runner.ts";
-import { SCRIPTS } from "../../src/scripts/all.ts";
+import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { boundOf, readScript } from "./headers.ts";
 
 /** Before each script: counts its commands and the values that they answer, and fails beyond the bound of its header. */
@@ -27,28 +25,20 @@ end
  * @param folder where the scripts are; of a mutant
  */
 export function holdToBounds(redis: Redis, boundFor = boundOf, folder?: string): void {
-  const counting = new Map<unknown, string>();
-  for (const script of SCRIPTS) {
-    const bound = boundFor(readScript(script.name));
-    for (const checksFrozen of [false, true]) {
-      const lua = scriptSource(script, { folder, checksFrozen });
-      const end = lua.indexOf("\n") + 1;
-      const body = lua.slice(end).replace("local call = redis.call", "local call = steps_of_call");
-      const counted = lua.slice(0, end) + COUNT(script.name, bound) + body;
-      counting.set(lua, counted).set(hash("sha1", lua), counted);
-    }
-  }
-  const send = redis.sendCommand.bind(redis);
-  redis.sendCommand = (command, stream) => {
-    // A test's own commands of Lua have no `#!lua` line.
-    if (command.name === "evalsha" || String(command.args[0]).startsWith("#!lua")) {
-      const counted = counting.get(command.args[0]);
-      if (counted === undefined) throw new Error("a script without a bound");
-      command.name = "eval";
-      command.args[0] = counted;
-    }
-    return send(command, stream);
+  const define = redis.defineCommand.bind(redis);
+  redis.defineCommand = (command, definition) => {
+    const name = command.split(":")[1] ?? "";
+    const { lua } = definition;
+    const end = lua.indexOf("\n") + 1;
+    const body = lua.slice(end).replace("local call = redis.call", "local call = steps_of_call");
+    const bound = boundFor(readScript(name));
+    return define(command, { ...definition, lua: lua.slice(0, end) + COUNT(name, bound) + body });
   };
-  if (folder !== undefined)
-    Object.assign(scriptsOf(redis), createScriptRunner(redis, { canFreeze: () => true, folder }));
+  const where = folder === undefined ? {} : { folder };
+  for (const canFreeze of [false, true]) {
+    const runner = createScriptRunner(redis, { canFreeze: () => canFreeze, ...where });
+    if (canFreeze) Object.assign(scriptsOf(redis), runner);
+  }
+  // The first call of `scriptsOf` has defined its own.
+  if (folder !== undefined) createScriptRunner(redis, { canFreeze: () => true, folder });
 }
