@@ -51,7 +51,7 @@ export class FairGate {
   readonly #options: GateOptions;
   /** Waiting, by owner. The owner at the front is next; an owner of whom none waits is not in it. */
   readonly #lines = new Map<string, Set<Waiter>>();
-  /** The same waiters in the order of their arrival, which is also the order in which they time out. */
+  /** All waiters in the order of their arrival, which is also the order in which they time out. */
   readonly #oldestFirst = new Set<Waiter>();
   /** Where owners have a bound. */
   readonly #inFlightOf = new Map<string, number>();

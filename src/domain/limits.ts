@@ -109,7 +109,7 @@ type OfPeriod = Extract<Limit, { counted: object }>;
 /** Fields of a record in which the limits of a UTC period are counted: the period, and the count. */
 export type PeriodField = OfPeriod["counted"]["period"] | OfPeriod["used"];
 
-/** Those that a tier has, and that an account may have over all its keys. */
+/** Limits that every tier sets, and that an account may have over all its keys. */
 export const TIER_LIMITS = LIMITS.filter((limit): limit is TierLimit => limit.on === EVERYWHERE);
 /** Spend caps, which only a key may have. A key that lacks one has no cap; of the other limits it then has that of its tier. */
 export const CAPS = LIMITS.filter((limit): limit is Exclude<Limit, TierLimit> => limit.on === OF_KEY);

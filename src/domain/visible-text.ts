@@ -7,5 +7,5 @@ export const visible = (text: string): string =>
 
 export const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The same, line by line. */
+/** Escapes as `visible` does, but keeps line breaks. */
 export const visibleLines = (text: string): string => text.split("\n").map(visible).join("\n");

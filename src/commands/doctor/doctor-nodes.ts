@@ -90,7 +90,7 @@ export function connectedReplicas(info: Info): RedisHost[] {
   });
 }
 
-/** Those that CLUSTER SLOTS names behind the node that was asked, by the addresses that clients use. */
+/** Replicas of the node that was asked, from CLUSTER SLOTS, by the addresses that clients use. */
 function replicasInSlots(slots: unknown, nodes: readonly ClusterNode[]): RedisHost[] {
   const own = nodes.find(({ isMyself }) => isMyself)?.id;
   const ranges = Array.isArray(slots) ? (slots as [number, number, ...[string, number, string][]][]) : [];

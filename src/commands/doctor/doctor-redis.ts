@@ -103,7 +103,7 @@ function foundAt(servers: readonly Redis[], place: string): string {
     : `the primary that ${place} name answers at ${found[0]}`;
 }
 
-/** The same for a server of several: one line where all is well, else a line for each check that is not. */
+/** Checks one server of several: one line where all is well, else a line for each check that fails. */
 async function namedServerChecks(
   redis: Redis,
   nodes: RedisNodes,

@@ -46,7 +46,7 @@ export function createUnconfirmed(options: { changed(charges: number): void; dro
       entries.set(requestId, { charge, runId });
       options.changed(entries.size);
     },
-    /** Those that are still the same. */
+    /** Forgets these charges, but for one that a later charge of its request has replaced. */
     remove(charges: readonly Charge[]): void {
       for (const charge of charges)
         if (entries.get(charge.call.requestId)?.charge === charge) entries.delete(charge.call.requestId);
