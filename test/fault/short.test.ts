@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { formatVerdict } from "./checker.ts";
 import { PARTS, runPart } from "./run.ts";
-import { compileSources, copySources } from "./tree.ts";
+import { bundleSources, copySources } from "./tree.ts";
 import { ROOT, stopWorlds } from "./world.ts";
 
 /** Longer than a test may be, or dependent on how fast the machine is: `npm run test:fault` runs these. */
@@ -21,7 +21,7 @@ const CAMPAIGN_ONLY = new Set([
 const seed = Number(process.env.TOLLGATE_FAULT_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const folder = await mkdtemp(join(tmpdir(), "tollgate-fault-"));
 const root = copySources(ROOT, join(folder, "tree"));
-await compileSources(root);
+await bundleSources(root);
 
 afterAll(stopWorlds);
 
