@@ -14,6 +14,8 @@ const redis = {
   testTimeout: 120_000,
   hookTimeout: 120_000,
 };
+/** These start gateways as processes of their own, too. */
+const programs = { ...redis, globalSetup: [redis.globalSetup, "test/support/global-bundle.ts"] };
 
 /** After all others and not beside them: a store that is busy for longer than a timeout is away, and a fault does not strike it. */
 const faults = {
@@ -52,7 +54,7 @@ export default defineConfig({
         },
       },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...shared, ...redis } },
-      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...shared, ...redis } },
+      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...shared, ...programs } },
       {
         test: {
           name: "archive",
@@ -63,7 +65,7 @@ export default defineConfig({
         },
       },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
-      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
+      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...programs } },
       {
         test: {
           name: "fault",
