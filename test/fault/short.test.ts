@@ -17,6 +17,7 @@ const CAMPAIGN_ONLY = new Set([
   "crash-cluster",
   "kills-cluster",
 ]);
+const LONGEST = new Set(["look-ups", "crash", "upstream", "archive", "controls"]);
 /** `TOLLGATE_FAULT_SEED` replays a schedule. */
 const seed = Number(process.env.TOLLGATE_FAULT_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const folder = await mkdtemp(join(tmpdir(), "tollgate-fault-"));
@@ -27,10 +28,8 @@ afterAll(stopWorlds);
 
 describe(`nothing is lost, charged twice or leaked under faults (seed ${seed}, histories under ${folder})`, () => {
   const parts = PARTS.filter(({ name, fullOnly }) => !fullOnly && !CAMPAIGN_ONLY.has(name));
-  // Five run at a time; the controls take long, and nothing is left to run beside the last part.
-  const longestFirst = parts.toSorted(
-    (a, b) => Number(b.name === "controls") - Number(a.name === "controls"),
-  );
+  // Five run at a time, and nothing is left to run beside the last one.
+  const longestFirst = parts.toSorted((a, b) => Number(LONGEST.has(b.name)) - Number(LONGEST.has(a.name)));
   test.concurrent.for(longestFirst)("$name", { timeout: 300_000 }, async (part) => {
     const outcome = await runPart(part, { seed, folder, root, short: true, log: () => undefined });
     expect(outcome.met, formatVerdict(outcome)).toBe(true);

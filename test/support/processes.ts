@@ -48,8 +48,7 @@ export async function startProgram(
   await writeFile(file, JSON.stringify({ ...sections, store }));
   const own = serveArguments(fromSources ? join(ROOT, "src/main.ts") : join(inject("bundle"), "src/main.js"));
   const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" "$@"`, process.execPath, ...own];
-  const [command, args] =
-    openFiles === undefined ? [process.execPath, own] : (["sh", limited] as const);
+  const [command, args] = openFiles === undefined ? [process.execPath, own] : (["sh", limited] as const);
   const child = await startChild(command, args, {
     cwd,
     env: { ...childEnv(), TOLLGATE_CONFIG: file, ...env },
