@@ -20,6 +20,8 @@ let leaving = new AbortController();
 async function show({ focus = true } = {}) {
   const mine = ++turn;
   box.setAttribute("aria-busy", "true");
+  // Until the next view is drawn its predecessor is in sight, whose buttons would act on something else.
+  box.inert = true;
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
@@ -67,6 +69,7 @@ function shown() {
 function settle({ view, args }) {
   box.dataset.place = [view, ...args].join("/");
   box.removeAttribute("aria-busy");
+  box.inert = false;
 }
 
 /**
