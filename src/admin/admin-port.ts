@@ -17,9 +17,9 @@ import { createManagement } from "./api/serve.ts";
 import type { GatewayState } from "./api/services.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
+import type { Reading } from "./health.ts";
 import { createLive } from "./live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
-import type { Reading } from "./readings.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 
 type AdminPortOptions = Parameters<typeof createAdminPort>[0];

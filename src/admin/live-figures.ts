@@ -1,8 +1,13 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
-import { countExchanges, dependenciesOf, type UpstreamCounts, upstreamBetween } from "./health.ts";
-import { type Buckets, quantileBetween } from "./quantile.ts";
-import type { Reading, Value } from "./readings.ts";
+import {
+  countExchanges,
+  dependenciesOf,
+  type Reading,
+  type UpstreamCounts,
+  upstreamBetween,
+  type Value,
+} from "./health.ts";
 
 export const SAMPLE_EVERY_MS = 2000;
 const KEPT = 450;
@@ -227,4 +232,30 @@ function deniedOf(samples: readonly Sample[]): LiveView["denied"] {
     }))
     .filter(({ last_15_minutes }) => last_15_minutes > 0)
     .sort((a, b) => b.last_15_minutes - a.last_15_minutes);
+}
+
+/** A cumulative histogram: upper bound in seconds (Infinity last) to how many were at most that. */
+type Buckets = ReadonlyMap<number, number>;
+
+/**
+ * The quantile of what came between two readings of a histogram, in seconds, evenly spread within its bucket as
+ * Prometheus has it; null when nothing came. Beyond the last bound it is that bound.
+ * @param share 0.5 for the median
+ */
+export function quantileBetween(share: number, before: Buckets, after: Buckets): number | null {
+  const bounds = [...after.keys()].sort((a, b) => a - b);
+  const grown = (bound: number): number => Math.max(0, (after.get(bound) ?? 0) - (before.get(bound) ?? 0));
+  const total = grown(bounds.at(-1) ?? 0);
+  if (total === 0) return null;
+  const rank = share * total;
+  let [lower, below] = [0, 0];
+  for (const bound of bounds) {
+    const count = grown(bound);
+    if (count >= rank) {
+      if (bound === Number.POSITIVE_INFINITY) return lower;
+      return lower + (bound - lower) * ((rank - below) / (count - below));
+    }
+    [lower, below] = [bound, count];
+  }
+  return lower;
 }

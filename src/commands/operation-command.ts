@@ -3,6 +3,7 @@ import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { Settings } from "../admin/api/services.ts";
 import { archiveLookUps } from "../archive/archived-money.ts";
+import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { findKey } from "../operations/keys/keys.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -150,7 +151,7 @@ function parserOf(all: TObject, form: string): Parse | undefined {
 }
 
 /** @param word stands for null */
-export const orNull =
+const orNull =
   (word: string, parse: Parse = (text) => text): Parse =>
   (text) =>
     text === word ? NULL : parse(text);
@@ -266,3 +267,19 @@ export function pageOutput<Row extends object>(
     unread,
   };
 }
+
+/**
+ * Options that set these limits, by their flags.
+ * @param more.word what takes a limit away, beside a number
+ */
+export const limitOptions = (
+  limits: readonly (typeof LIMITS)[number][],
+  { word, least = 1, after = "" }: { word?: string; least?: number; after?: string } = {},
+) =>
+  Object.fromEntries(
+    limits.map(({ name, unit, max }) => {
+      const parse = whole(least, max);
+      const form = `--${name.replaceAll("_", "-")} <n${word === undefined ? "" : `|${word}`}>`;
+      return [form, { about: unit + after, parse: word === undefined ? parse : orNull(word, parse) }];
+    }),
+  );

@@ -1,7 +1,7 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
 import { Registry } from "prom-client";
-import type { Reading } from "../admin/readings.ts";
+import type { Reading } from "../admin/health.ts";
 import { createAggregatedMetrics, type MetricValues } from "../telemetry/aggregated-metrics.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { metricsIn } from "../telemetry/metrics/factory.ts";

@@ -82,6 +82,14 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(operator.complaints).toEqual([]);
   });
 
+  // Guarantee: the page is there at once, also from afar, where each request takes a tenth of a second.
+  test("the page and its first view take a dozen requests", async () => {
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await operator.signIn();
+    expect(asked.length, asked.join("\n")).toBeLessThanOrEqual(12);
+  });
+
   test("every view says whether the gateway is ready, and a trouble that is over is not said any more", async () => {
     await operator.signIn();
     for (const name of VIEWS) {

@@ -2,9 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { TObject, TSchema } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
-import { Account } from "./account-schemas.ts";
 import { BODIES, EXAMPLES } from "./examples.ts";
-import { Key } from "./key-schemas.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
@@ -12,7 +10,7 @@ import * as views from "./view-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ Account, Key, ...objects, ...views })
+  Object.entries({ ...objects, ...views })
     .filter(([name, schema]) => (schema as { title?: string }).title === name)
     .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;

@@ -2,7 +2,7 @@ import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
-import { withoutSecrets } from "./secrets.ts";
+import { withoutSecrets } from "../refusal-log.ts";
 
 /** What can go wrong with a call, by its `code`: the status, and when it is answered. */
 export const PROBLEMS = {

@@ -1,8 +1,9 @@
-import { type Static, type TObject, type TSchema, Type } from "typebox";
+import type { Static, TObject, TSchema } from "typebox";
 import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Grantee } from "./authorize.ts";
+import { object } from "./field-schemas.ts";
 import type { Services, Settings } from "./services.ts";
 
 /** What the paths are about, in the order of the description. */
@@ -82,7 +83,7 @@ export interface Operation<Result> extends Route {
   answer(result: Result, call: ApiCall, settings: Settings): Answer;
 }
 
-const NO_QUERY = Type.Object({}, { additionalProperties: false });
+const NO_QUERY = object({});
 
 /** The tag of what a scope is about. */
 const TAG_OF: Readonly<Record<string, Tag>> = {

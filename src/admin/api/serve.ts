@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Type } from "typebox";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
@@ -7,18 +6,16 @@ import { findToken } from "../../operations/access/tokens.ts";
 import { noAccount } from "../../records/operator-error.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
-import { type RefusalLog, requestLine, shortened } from "../refusal-log.ts";
+import { type RefusalLog, requestLine, shortened, withoutSecrets } from "../refusal-log.ts";
 import { json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
-import { createCallLimit } from "./call-limit.ts";
-import { etagOf, revisionsOf } from "./etag.ts";
+import { createCallLimit, createWriteBudget } from "./call-bounds.ts";
+import { object } from "./field-schemas.ts";
 import { IDEMPOTENCY_KEY, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
-import { readJsonBody, readQuery } from "./request.ts";
+import { etagOf, readJsonBody, readQuery, revisionsOf } from "./request.ts";
 import type { ApiCall, Route } from "./route.ts";
 import { ROUTES } from "./routes.ts";
-import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
-import { createWriteBudget } from "./write-budget.ts";
 
 const MANAGE_PATH = "/manage/v1";
 
@@ -28,7 +25,7 @@ const HEADERS = {
 };
 const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json; charset=utf-8" };
 const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
-const NO_BODY = Type.Object({}, { additionalProperties: false });
+const NO_BODY = object({});
 const CALL = "management call";
 /** Of reads, those that were refused because of who asks are on record. */
 const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);

@@ -69,7 +69,7 @@ const SURFACES = `
     keys: managementOpenApi(keyRoutes),
     tiers: managementOpenApi(catalogRoutes),
     use: managementOpenApi(todayRoutes),
-    console: String((await pageFile("limits.js")).body),
+    console: String((await pageFile("console.js")).body),
     "account options": options(accountsCommand()).join().replaceAll("-", "_"),
     "key options": options(keysCommand()).join().replaceAll("-", "_"),
     "account record": [ACCOUNT_FIELDS],

@@ -1,10 +1,10 @@
-/** @import { Field } from "./fields.js" */
 /** @import { Content } from "./dom.js" */
-import { actions, button, byId, html, say } from "./dom.js";
+/** @import { Field } from "./fields.js" */
+
+import { ApiError, token } from "./api.js";
+import { actions, button, byId, Component, html, render, say } from "./dom.js";
 import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
 import { capitalized, wordsOf } from "./format.js";
-import { Component, render } from "./preact.js";
-import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";

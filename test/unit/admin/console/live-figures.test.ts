@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createLive } from "../../../../src/admin/live-figures.ts";
-import { quantileBetween } from "../../../../src/admin/quantile.ts";
-import { type Reading, readMetrics } from "../../../../src/admin/readings.ts";
+import { type Reading, readMetrics } from "../../../../src/admin/health.ts";
+import { createLive, quantileBetween } from "../../../../src/admin/live-figures.ts";
 import { createMetrics } from "../../../../src/telemetry/metrics.ts";
 
 const GENERATE = "/api/v1/gen2/text-to-video";

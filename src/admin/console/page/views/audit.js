@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { AuditRecord } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { listAudit, ownAccounts } from "../api.js";
 import { accountLink, code, heading, hint, html, keyLink, moment, taskLink } from "../dom.js";
 import { count, momentText } from "../format.js";
@@ -55,10 +55,7 @@ async function auditPage(query) {
   ];
 }
 
-/**
- * What was changed, where the account itself does not say it.
- * @param {AuditRecord} record
- */
+/** What was changed, where the account itself does not say it. @param {AuditRecord} record */
 function targetOf({ action, account_id, target }) {
   if (!target || target === account_id) return "–";
   if (action.startsWith("key.")) return keyLink(account_id, target);
@@ -88,10 +85,7 @@ function objectOf(value) {
   return parsed !== null && typeof parsed === "object" ? /** @type {Record<string, unknown>} */ (parsed) : {};
 }
 
-/**
- * @param {Record<string, unknown>} before
- * @param {Record<string, unknown>} after
- */
+/** @param {Record<string, unknown>} before @param {Record<string, unknown>} after */
 function changesBetween(before, after) {
   const lines = [];
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
