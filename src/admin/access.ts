@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000;
 /** A token of the management API, whose 32 random bytes nobody guesses. */
 const API_TOKEN = /^tgm_[\w-]{43}$/;
 
-/** What is asked for: a file of the console, which holds no data; or anything else. */
+/** `page`: a file of the console, which holds no data. */
 export type Wanted = "page" | "data";
 
 type AccessDecision = { outcome: "allowed" } | Denied;
@@ -191,7 +191,6 @@ const isOwnName = (name: string | undefined, own: string): boolean =>
   name !== undefined &&
   (isIP(name) !== 0 || name === "localhost" || name.endsWith(".localhost") || name === own.toLowerCase());
 
-/** Whether only this machine reaches what listens there. */
 const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 

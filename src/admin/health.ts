@@ -27,7 +27,7 @@ const SHOWN = [
   "ledgerCheckInterval",
 ] as const satisfies readonly (keyof Metrics)[];
 
-/** What one process's metrics say at one moment, as far as it is shown. */
+/** The metrics of one process at one moment. */
 export type Reading = Record<(typeof SHOWN)[number], readonly Value[]>;
 
 /** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
@@ -61,7 +61,7 @@ export interface UpstreamCounts {
   failures: ReadonlyMap<string, number>;
 }
 
-/** What the upstream did in a period. `failure`: the outcome of most failures; null without one. */
+/** Exchanges in a period. `failure`: the outcome of most failures; null without one. */
 interface UpstreamHealth {
   window_seconds: number;
   answered: number;
@@ -104,7 +104,7 @@ export function upstreamBetween(
   };
 }
 
-/** What the gauges of a gateway's processes say of what it depends on. */
+/** The state of a gateway's dependencies, by the gauges of its processes. */
 export function dependenciesOf(readings: readonly Reading[]) {
   const values = (name: keyof Reading): number[] => readings.map((one) => sumOf(one[name]));
   const worst = (name: keyof Reading): number => Math.max(0, ...values(name));

@@ -25,7 +25,7 @@ type Kind = (typeof KINDS)[number];
 
 const GENERATIONS = new Set<string>(GENERATION_ENDPOINTS.map((endpoint) => API_PREFIX + endpoint));
 
-/** What the metrics said at one moment; all counts since the start of the process. */
+/** All counts since the start of the process. */
 interface Sample {
   atMs: number;
   ok: number;
@@ -48,9 +48,8 @@ export interface LiveView {
   denied: { outcome: string; status: number; last_minute: number; last_15_minutes: number }[];
 }
 
-/** What is sampled. */
 interface LiveSources {
-  /** What the processes of this gateway say; their sums are shown. */
+  /** By process of this gateway; their sums are shown. */
   readings(): Promise<readonly Reading[]>;
   /** Slots taken over all gateways; null while the store is away. */
   slots(): Promise<number | null>;
@@ -95,11 +94,11 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     sample,
     start(): void {
       void sample().catch(() => undefined);
-      // What cannot be read once is read the next time; a gap in a plot is no reason to end anything.
+      // A failed sample is a gap in the plot, no more.
       timer = setInterval(() => void sample().catch(() => undefined), SAMPLE_EVERY_MS).unref();
     },
     stop: (): void => clearInterval(timer),
-    /** What this gateway's processes do now, together. Rates over the last 10 s. */
+    /** Sums over this gateway's processes. Rates over the last 10 s. */
     latest() {
       const now = samples.at(-1);
       const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];

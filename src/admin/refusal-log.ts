@@ -73,7 +73,7 @@ export function createRefusalLog(options: {
   };
 }
 
-/** What a line says of a request: never the token. */
+/** Never has the token. */
 export const requestLine = (req: IncomingMessage): object => ({
   method: req.method,
   path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),

@@ -2,7 +2,7 @@ import { Argument, type Command } from "commander";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 
-/** What a value may be: one of these words, a file, or something that no shell can know. */
+/** One of these words, a file, or something that no shell can know. */
 export type Values = readonly string[] | "file" | "any";
 
 interface Flag {
@@ -13,7 +13,7 @@ interface Flag {
   values: Values | undefined;
 }
 
-/** What a shell completes after some words: `keys create`, or none for `tollgate` itself. */
+/** The completions after some words: `keys create`, or none for `tollgate` itself. */
 export interface Place {
   words: string;
   commands: readonly { name: string; what: string }[];
@@ -172,7 +172,7 @@ function zshValues(values: Values): string {
   return values === "any" ? " " : `(${values.join(" ")})`;
 }
 
-/** What \`_arguments\` would take for the end of a description. */
+/** Escapes what would end a description for \`_arguments\`. */
 const escaped = (text: string): string => text.replaceAll(/[[\]:\\]/g, "\\$&");
 
 export function fish(places: readonly Place[]): string {

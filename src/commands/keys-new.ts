@@ -51,7 +51,7 @@ export function withKeyStore<T>(
   work: (nodes: RedisNodes) => Promise<T>,
 ): Promise<Written<T>> {
   return withRedisToWrite(async (nodes) => {
-    // Whether it keeps them on disk, gateways and doctor say.
+    // Gateways and doctor check that it keeps them on disk.
     await readFacts(nodes, { ...config.store, allowNoPersistence: true });
     return work(nodes);
   });

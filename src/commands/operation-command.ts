@@ -20,7 +20,7 @@ type Parse = (text: string) => unknown;
 type Parameter = string | { about: string; parse?: Parse; default?: unknown; defaultText?: string };
 
 /** A command that runs an operation of the management API in this process, as `cli`. */
-interface OperationCommand<Result, Done> {
+interface OperationCommand<Done> {
   name: string;
   about: string;
   /** By their form, such as `<account>`: parts of the path, else fields as the options. */
@@ -30,11 +30,12 @@ interface OperationCommand<Result, Done> {
    * of `<n|none>` stands for null.
    */
   options?: Readonly<Record<string, Parameter>>;
-  /** What is done beside the operation; nothing when left out. */
-  work?(operate: () => Promise<Result>, nodes: RedisNodes, call: ApiCall): Promise<Done>;
-  /** What is printed; the API's answer when left out. @param answer makes that */
+  /** The output; the API's answer when left out. @param answer makes that */
   show?(done: Done, call: ApiCall, answer: () => object): Partial<CommandOutput>;
 }
+
+/** Runs the operation and what belongs to it. */
+type Work<Result, Done> = (operate: () => Promise<Result>, nodes: RedisNodes, call: ApiCall) => Promise<Done>;
 
 type Flags = ActorFlags & { json?: boolean } & Record<string, unknown>;
 
@@ -45,9 +46,16 @@ const FIELDS: Readonly<Record<string, string>> = {
   expires: "expires_at",
 };
 
-export function operationCommand<Result, Done = Result>(
+export const operationCommand = <Result>(
   operation: Operation<Result>,
-  spec: OperationCommand<Result, Done>,
+  spec: OperationCommand<Result>,
+): Command => workCommand(operation, (operate) => operate(), spec);
+
+/** A command that does more than its operation. */
+export function workCommand<Result, Done>(
+  operation: Operation<Result>,
+  work: Work<Result, Done>,
+  spec: OperationCommand<Done>,
 ): Command {
   const { method, path, body, query } = operation;
   const schema = body ?? query;
@@ -76,12 +84,8 @@ export function operationCommand<Result, Done = Result>(
       const examples = fields.slice(0, 2).map(({ form }) => `--${nameOf(form)}`);
       throw new OperatorError(`nothing to change; give an option such as ${examples.join(" or ")}`);
     }
-    await runOperation(
-      operation,
-      spec,
-      callOf(params, body ? { body: values } : { query: values }, flags),
-      flags,
-    );
+    const call = callOf(params, body ? { body: values } : { query: values }, flags);
+    await runOperation(operation, work, spec, call, flags);
   });
 }
 
@@ -207,7 +211,8 @@ const SETTINGS: Settings = {
 
 async function runOperation<Result, Done>(
   operation: Operation<Result>,
-  { work, show }: OperationCommand<Result, Done>,
+  work: Work<Result, Done>,
+  { show }: OperationCommand<Done>,
   given: ApiCall,
   flags: Flags,
 ): Promise<void> {
@@ -222,7 +227,7 @@ async function runOperation<Result, Done>(
       result = await operation.operate(nodes, call, SETTINGS);
       return result;
     };
-    return work ? work(operate, nodes, call) : ((await operate()) as unknown as Done);
+    return work(operate, nodes, call);
   };
   const { result: done, confirmed } = await (operation.method === "GET"
     ? withRedis(run).then((read) => ({ result: read, confirmed: undefined }))

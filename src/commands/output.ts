@@ -8,7 +8,7 @@ import { hasColours, plain } from "./terminal.ts";
 const PARTLY_EXIT_CODE = 2;
 const REPEAT = "Repeat it when they are back: it is not done twice.";
 
-/** What a command has to say: one JSON object for programs, text for people. */
+/** One JSON object for programs, text for people. */
 export interface CommandOutput {
   json: Record<string, unknown>;
   text: string;
@@ -16,11 +16,11 @@ export interface CommandOutput {
   ok?: boolean;
   /** Where the next page of a list begins. */
   more?: string | undefined;
-  /** What the answer does not cover, because it could not be read: then the exit code is 2, unless `ok` is false. */
+  /** Parts that could not be read: then the exit code is 2, unless `ok` is false. */
   unread?: Unread | undefined;
-  /** Whether replicas have what was written, where that is asked of them. If not, the exit code is 2. */
+  /** False if replicas do not have it yet: then the exit code is 2. Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
-  /** What to do if they do not; by default to repeat the command. */
+  /** Advice if they do not; by default to repeat the command. */
   ifUnconfirmed?: string;
 }
 

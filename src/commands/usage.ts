@@ -100,7 +100,6 @@ export function statementCommand(): Command {
     });
 }
 
-/** What a command has found, in its three forms. */
 interface Shown {
   json: Record<string, unknown>;
   columns: readonly string[];

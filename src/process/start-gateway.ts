@@ -213,7 +213,7 @@ function createFirstWorkerJobs(options: {
       role.sendLogLevel(level);
     },
     notReady: options.notReady,
-    managementCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
+    apiCallCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
     signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
     log,
   });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { BODIES } from "../../src/admin/api/examples.ts";
 import type { Route } from "../../src/admin/api/route.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
-import { managementOpenApi } from "../../tools/management-openapi.ts";
+import { adminOpenApi } from "../../tools/management-openapi.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
@@ -75,5 +75,5 @@ test.each(LAST)("the example of %s", async (name) => {
 
 test("the description that is served is the one that is shipped", async () => {
   const { body } = await stage.manage("GET", "/openapi.json");
-  expect(body).toEqual(JSON.parse(await managementOpenApi.text()));
+  expect(body).toEqual(JSON.parse(await adminOpenApi.text()));
 });

@@ -22,10 +22,10 @@ const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 /** Families that are counted. Operators make the first token of each. */
 const FAMILIES_MAX = 10_000;
-/** What a write counts beside its body: its record in the audit. */
+/** Added to the body of each write, for its audit record. */
 const RECORD_BYTES = 512;
 
-/** What the tokens of one family may write together at one gateway. */
+/** For all tokens of one family together, at one gateway. */
 interface WriteBounds {
   writesPerMinute: number;
   bytesPerDay: number;

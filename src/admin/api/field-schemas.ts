@@ -43,7 +43,6 @@ export const credits = Type.Integer({
 });
 export const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
 
-/** What limits are of, and what null means. */
 const inWords = (of: string, none: string): string =>
   `${capitalized(of + TIER_LIMITS.map(({ short }) => short).join(", "))}. null: ${none}.`;
 export const OF_KEY = inWords("", "that of the tier");
@@ -75,7 +74,7 @@ export const pageOf = <Item extends TSchema>(item: Item) =>
     next_cursor: textOrNull("For `cursor`, to get the next page; null after the last one."),
   });
 
-/** What a list over all accounts lacks while a primary is away. */
+/** In lists over all accounts, while a primary is away. */
 export const mayLack = {
   unread: Type.Optional(
     described("Nothing of these partitions is in the list.", { partitions: Type.Array(count()), why: text }),

@@ -20,7 +20,7 @@ const NAMES = new Set(Object.keys(SCHEMAS));
  * The description of the management API as an OpenAPI 3.1 document, made from what validates and answers.
  * It is `docs/management.openapi.json`, and the API serves it.
  */
-export function managementOpenApi(routes: readonly Route[]): object {
+export function adminOpenApi(routes: readonly Route[]): object {
   const operations = routes.map((route) => ({ ...route, operation: operationOf(route) }));
   const responses = Object.fromEntries(
     COMMON.map((status) => [responseName(status), problemResponse(status)]),

@@ -6,7 +6,6 @@ import type { Grantee } from "./authorize.ts";
 import { object } from "./field-schemas.ts";
 import type { Services, Settings } from "./services.ts";
 
-/** What the paths are about, in the order of the description. */
 export const TAGS = {
   Accounts: "Customers: before their first key, and for their whole life.",
   Keys: "API keys, with limits and spend caps of their own.",
@@ -38,7 +37,7 @@ export interface Answer {
   status: 200 | 201;
   body: object;
   revision?: number;
-  /** Whether replicas have what was written, where that is asked of them. */
+  /** Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
 }
 
@@ -69,7 +68,7 @@ export interface Route {
   /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;
   takesIfMatch: boolean;
-  /** Whether a call only revokes, suspends or closes, which a token may do beside its other writes. */
+  /** True for a call that only revokes, suspends or closes: a token may do that beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
   /** Further statuses that it may answer, beside those of all routes. */

@@ -17,7 +17,7 @@ import type { ApiCall, Route } from "./route.ts";
 import { ROUTES } from "./routes.ts";
 import type { Services } from "./services.ts";
 
-const MANAGE_PATH = "/manage/v1";
+const API_PATH = "/manage/v1";
 
 const HEADERS = {
   "X-Content-Type-Options": "nosniff",
@@ -34,10 +34,10 @@ const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 /** Called with each answer: the route's template, or `unknown`, and the status. */
 export type Counted = (route: string, status: number) => void;
 
-export type Management = ReturnType<typeof createManagement>;
+export type AdminApi = ReturnType<typeof createAdminApi>;
 
 /** The management API on the admin port. See docs/management.md. */
-export function createManagement(options: {
+export function createAdminApi(options: {
   access: Access;
   services: Services;
   counted: Counted;
@@ -48,11 +48,11 @@ export function createManagement(options: {
   const find = createFinder(ROUTES);
   const callLimit = createCallLimit();
   const budget = createWriteBudget(services.bounds);
-  /** What was written must be on record whatever the log level. */
+  /** Writes must be on record whatever the log level. */
   const audit = createAudit(log);
 
   async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
-    const { path, query } = targetOf((req.url ?? "").slice(MANAGE_PATH.length));
+    const { path, query } = targetOf((req.url ?? "").slice(API_PATH.length));
     seen.grantee = await authorize(req, access, (token) =>
       services.session.run((nodes) => findToken(nodes, token)),
     );
@@ -92,7 +92,7 @@ export function createManagement(options: {
   }
 
   return {
-    owns: (path: string): boolean => path === MANAGE_PATH || path.startsWith(`${MANAGE_PATH}/`),
+    owns: (path: string): boolean => path === API_PATH || path.startsWith(`${API_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
       const seen: Seen = {
         requestId: newRequestId(),

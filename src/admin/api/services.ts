@@ -18,7 +18,7 @@ export interface GatewayState {
   primaries: { name: string; usable: boolean }[];
 }
 
-/** What operations work with beside the store. Settings are those in force when they are asked for. */
+/** The needs of operations beside the store. Settings are those in force when they are asked for. */
 export interface Settings {
   tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
@@ -26,14 +26,13 @@ export interface Settings {
   packages(): Readonly<Record<string, number>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
-  /** What is asked of the archive where Redis has forgotten something. */
+  /** For records that Redis has forgotten. */
   lookUps: ArchiveLookUps;
 }
 
 export interface Services extends Settings {
   session: OperatorSession;
   prices(): PriceTable;
-  /** What tokens may write, and how many keys and tokens there may be. */
   bounds(): Config["admin"]["bounds"];
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;

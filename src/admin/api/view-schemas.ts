@@ -16,7 +16,7 @@ import {
   words,
 } from "./field-schemas.ts";
 
-// What operators' views of a running service answer: the console's above all. Figures of the moment, not objects.
+// Answers of operators' views of a running service: figures of the moment, not objects.
 
 export const unread = Type.Optional(
   described("Partitions that could not be read, and why; nothing of them is in the answer.", {

@@ -132,7 +132,7 @@ async function pollUntilEnd(
   }
 }
 
-/** What the upstream says of the task may be transient, but not that it does not have it, or refuses us. */
+/** A state of the task may be transient, but not that the upstream does not have it, or refuses us. */
 function endsPolling(outcome: PollOutcome): boolean {
   switch (outcome.outcome) {
     case "task":
@@ -189,7 +189,7 @@ function httpStatuses() {
 
 const NAME = "generation";
 
-/** What the run of the test generation says of the upstream. After an unknown outcome it never advises to repeat it. */
+/** After an unknown outcome it never advises to repeat the generation. */
 export function generationCheck(run: GenerationRun, host: string): Check {
   const { end, requestId } = run;
   const by = `request ${requestId}`;

@@ -49,7 +49,6 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
   }
 }
 
-/** What REDIS_URL names. */
 interface StoreAddress {
   address: RedisAddress;
   /** Its hosts, as they are written. */
@@ -169,7 +168,7 @@ function layoutChecks(layout: string | undefined): Check[] {
 
 const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");
 
-/** Whether the store has what it confirmed, as far as it is known in the store and in the journal folder here. */
+/** As far as it is known in the store and in the journal folder here. */
 async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promise<Check> {
   const loss = await knownLoss(nodes, folder);
   if (!loss) return good("history", "has all that it is known to have confirmed");
@@ -177,7 +176,6 @@ async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promis
   return failed("history", lossInWords(loss).split(";")[0]!, advice);
 }
 
-/** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
 async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
   try {
     return good("scripts", `all ${await tryScripts(redis, partition)} load, and one that writes has run`);
@@ -189,7 +187,7 @@ async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
   }
 }
 
-/** What an operator may have left behind who moved slots of a Redis Cluster; nothing on one server. */
+/** Leftovers of a move of slots; nothing on one server. */
 async function frozenChecks(nodes: RedisNodes, partitions: number): Promise<Check[]> {
   const views = await listPartitions(nodes, readsOfMost(nodes), partitions);
   if (views[0]?.slot === undefined) return [];
@@ -214,7 +212,7 @@ const TASKS = "open tasks";
 const LOOKED_AT_MAX = 50;
 const UPSTREAMS_NAMED_MAX = 3;
 
-/** Whether the upstreams of open tasks are known to a gateway that starts with this configuration. */
+/** The upstreams of open tasks must be known to a gateway that starts with this configuration. */
 async function tasksCheck(
   nodes: RedisNodes,
   partitions: number,
@@ -242,7 +240,6 @@ async function tasksCheck(
 const TIERS = "tiers";
 const TIERS_NAMED_MAX = 5;
 
-/** Whether the configuration names every tier that keys use. */
 async function tiersCheck(nodes: RedisNodes, { tiers }: Pick<Config, "tiers">): Promise<Check> {
   const counts = await readTierCounts(nodes);
   const missing = missingTiers(counts.keys, tiers);

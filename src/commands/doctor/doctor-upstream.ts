@@ -10,7 +10,7 @@ const TIMEOUT_MS = 3000;
 /** A task that does not exist: to ask for it costs nothing and changes nothing. */
 const NO_TASK = "tollgate-doctor";
 
-/** Whether the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
+/** Checks that the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
 export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check> {
   const { url, apiKey, tlsCa } = upstream;
   const client = createJsonClient({
@@ -52,7 +52,7 @@ const continuing = (host: string): Check =>
 interface Row {
   /** The code of the system, of Node or of OpenSSL. */
   matches: RegExp;
-  /** What is the matter, after the host's name. */
+  /** Follows the host's name. */
   found: string;
   advice: string;
 }
@@ -129,7 +129,7 @@ function withoutEnvelope(host: string, status: number): Check {
   );
 }
 
-/** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
+/** Judges the answer about a task that does not exist. */
 export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
@@ -158,7 +158,7 @@ const NO_POST_PATH = "/api/v1/tasks/tollgate-doctor";
 const BODY = "{}";
 
 /**
- * Whether the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
+ * True if the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
  * for requests with a body before it looks at what is asked, so a POST to a path that takes none shows it. The gateway skips
  * it (decision 0003); advice all the same, since other clients end the connection.
  * @returns false also where there is no answer, which the other check tells

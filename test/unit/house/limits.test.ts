@@ -54,7 +54,7 @@ const SURFACES = `
   import { keyRoutes } from "./src/admin/api/routes/keys.ts";
   import { catalogRoutes } from "./src/admin/api/routes/catalog.ts";
   import { todayRoutes } from "./src/admin/api/routes/today.ts";
-  import { managementOpenApi } from "./src/admin/api/openapi.ts";
+  import { adminOpenApi } from "./src/admin/api/openapi.ts";
   import { pageFile } from "./src/admin/console/files.ts";
   import { accountsCommand } from "./src/commands/accounts.ts";
   import { keysCommand } from "./src/commands/keys.ts";
@@ -65,10 +65,10 @@ const SURFACES = `
   const texts = {
     settings: tiersSchema,
     customers: openApiText(),
-    accounts: managementOpenApi(accountRoutes),
-    keys: managementOpenApi(keyRoutes),
-    tiers: managementOpenApi(catalogRoutes),
-    use: managementOpenApi(todayRoutes),
+    accounts: adminOpenApi(accountRoutes),
+    keys: adminOpenApi(keyRoutes),
+    tiers: adminOpenApi(catalogRoutes),
+    use: adminOpenApi(todayRoutes),
     console: String((await pageFile("console.js")).body),
     "account options": options(accountsCommand()).join().replaceAll("-", "_"),
     "key options": options(keysCommand()).join().replaceAll("-", "_"),

@@ -8,10 +8,10 @@ const FILES_MAX = 8;
 
 /** Prints where the operation of the recipe, `renameAccount`, is. */
 const SURFACES = `
-  import { managementOpenApi } from "./src/admin/api/openapi.ts";
+  import { adminOpenApi } from "./src/admin/api/openapi.ts";
   import { ROUTES } from "./src/admin/api/routes.ts";
   import { commandPath, commandsOf, tollgateProgram } from "./src/commands/program.ts";
-  const described = JSON.stringify(managementOpenApi(ROUTES));
+  const described = JSON.stringify(adminOpenApi(ROUTES));
   const command = commandsOf(tollgateProgram()).find((one) => commandPath(one) === "accounts rename");
   console.log(JSON.stringify({
     http: ROUTES.some(({ name, scope }) => name === "renameAccount" && scope === "accounts:write"),

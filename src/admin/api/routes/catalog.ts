@@ -10,7 +10,6 @@ const MISSING_SHOWN_MAX = 100;
 const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
   object({ data: Type.Array(item), next_cursor: textOrNull("Always null.") });
 
-/** What can be bought, and what it costs: the configuration in force. */
 export const catalogRoutes = [
   route("GET /packages", {
     tag: "Configuration",

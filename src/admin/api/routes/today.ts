@@ -203,5 +203,5 @@ async function keyIdsOf(
   return { keyIds: keys.map((key) => key.keyId), next };
 }
 
-/** What is used and refused at the moment, over all gateways. Reads are bounded, and say where they were cut. */
+/** Over all gateways. Reads are bounded, and say where they were cut. */
 export const todayRoutes = [topKeys, refusalsOfDay, openRequests, useOfLimits, refusalsOfAccount];

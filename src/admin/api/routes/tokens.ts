@@ -18,7 +18,7 @@ import { operation, page, route } from "../route.ts";
 import { NewToken, Token, WhoAmI } from "../schemas.ts";
 import { tokenShown } from "../shown.ts";
 
-/** Whether a token may see and end another one: if that has nothing that it lacks. */
+/** A token may see and end another one that has nothing that it lacks. */
 export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>
   exceededRight(grantee, token) === undefined;
 

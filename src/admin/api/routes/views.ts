@@ -150,5 +150,4 @@ const configuration = route("GET /configuration", {
   },
 });
 
-/** What a running service does and how it is set, for its operators. */
 export const viewRoutes = [live, overview, configuration];

@@ -195,7 +195,7 @@ export const forgetSession = () => {
   known = undefined;
 };
 
-/** Whether an action or a view is to be offered. The gateway checks for itself. @param {Scope} scope */
+/** True if an action or a view is to be offered. The gateway checks for itself. @param {Scope} scope */
 export const may = (scope) => known?.me.scopes.includes(scope) ?? false;
 
 /** Scopes of the token in use: it can make no other with more. */

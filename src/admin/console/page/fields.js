@@ -28,7 +28,7 @@ export function fieldOf(field) {
   return html`<div class="field"><label for=${id}>${label}</label>${controlOf(field, id)}${hinted}</div>`;
 }
 
-/** What it begins with is its default, so that a form that is drawn anew keeps what was typed. @param {Field} field @param {string} id */
+/** The first value is the default, so that a form that is drawn anew keeps what was typed. @param {Field} field @param {string} id */
 function controlOf({ name, type, value = "", hint, options = [] }, id) {
   const props = { id, name, "aria-describedby": hint ? `${id}-hint dialog-error` : "dialog-error" };
   if (type === "select") return html`<select ...${props}>${optionList(options, value)}</select>`;
@@ -47,7 +47,7 @@ const checks = ({ name, value = "", options = [] }, id) =>
   });
 
 /**
- * Whether something was typed that is no value of its field, such as a date without a time. To the form such a field is empty.
+ * True if something was typed that is no value, such as a date without a time. To the form such a field is empty.
  * @param {Field} field
  */
 export function isIncomplete({ name }) {
@@ -55,7 +55,7 @@ export function isIncomplete({ name }) {
   return control instanceof HTMLInputElement && control.validity.badInput;
 }
 
-/** What a form says, by name; of checks those that are ticked, by commas. @param {HTMLFormElement} form */
+/** Values by name; of checks those that are ticked, by commas. @param {HTMLFormElement} form */
 export function valuesOf(form) {
   /** @type {Record<string, string>} */
   const values = {};

@@ -12,7 +12,7 @@ const LATE_CHECKS = 3;
 const LAG_SECONDS = 300;
 
 /**
- * What the gateway needs, one sentence each; what is to be mended says how.
+ * One sentence for each dependency of the gateway; it says how to mend it.
  * @param {Pick<Live, "gateway" | "health">} live
  * @returns {Finding[]}
  */

@@ -24,7 +24,7 @@ export function hrefTo(parts, query = {}) {
 }
 
 /**
- * The same place with another query; a page's cursor belongs to the query it was made for.
+ * This place with another query; a page's cursor belongs to the query it was made for.
  * @param {Record<string, string | number | undefined>} changes
  */
 export function hrefHere(changes) {

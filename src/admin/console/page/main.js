@@ -92,7 +92,7 @@ async function show({ focus = true } = {}) {
     render(h(Fragment, { key: mine }, made), box);
   } catch (error) {
     if (mine !== turn) return;
-    // What stands above the form is all that is in sight.
+    // Only the sign-in form is in sight.
     if (!byId("sign-in").hidden) return void signInFailed(error);
     unlock();
     const { title } = VIEWS[here().view] ?? { title: "Console" };
@@ -102,18 +102,18 @@ async function show({ focus = true } = {}) {
   if (focus) document.getElementById("view-title")?.focus();
 }
 
-/** What the address names; the first view that the token may see where it names none. */
+/** The view that the address names; the first that the token may see where it names none. */
 function shown() {
   const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? [];
   const named = Object.hasOwn(VIEWS, here().view) ? VIEWS[here().view] : undefined;
-  // What a link leads to, such as a task, may be read by a token that is offered no view.
+  // A token that is offered no view may still read what a link leads to, such as a task.
   if (first === undefined && !named?.under) return { place: here(), name: "", view: NOTHING };
   if (named === undefined) history.replaceState(null, "", hrefTo([first ?? "overview"]));
   const place = here();
   return { place, name: place.view, view: /** @type {View} */ (VIEWS[place.view]) };
 }
 
-/** What is in sight is what the address names. @param {Place} place */
+/** @param {Place} place */
 function settle({ view, args }) {
   box.dataset.place = [view, ...args].join("/");
   box.removeAttribute("aria-busy");

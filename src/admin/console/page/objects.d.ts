@@ -2,14 +2,14 @@ import type { Static, TSchema } from "typebox";
 import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
 
-// What the management API answers, from the schemas that validate and describe it.
+// Answers of the management API, from the schemas that validate and describe it.
 
 export interface List<Row> {
   data: Row[];
   next_cursor: string | null;
 }
 
-/** What replicas did not confirm has to be repeated: a failover may lose it. */
+/** A write that replicas did not confirm has to be repeated: a failover may lose it. */
 interface Confirmable {
   confirmed?: boolean;
 }

@@ -151,7 +151,7 @@ const seriesOf = ({ label, color, dash, fill }) => ({
 
 /** @param {Line} line @returns {uPlot.Series} */
 const barsOf = ({ color, dash }) => {
-  // What is drawn dashed stands in front of the others.
+  // Dashed lines are in front of the others.
   const paths = uPlot.paths.bars?.({ size: dash ? [0.3, 40] : [0.7, 80] });
   return { width: 0, fill: colorOf(`var(${color})`), ...(paths ? { paths } : {}) };
 };

@@ -202,7 +202,7 @@ export async function askAdjust(id) {
 }
 
 /**
- * What is wrong with an amount that would leave less than nothing. It is not sent: nobody has seen a balance that allows it.
+ * Refuses an amount that would leave less than nothing. It is not sent: nobody has seen a balance that allows it.
  * @param {Account} account
  * @param {number} amount
  */

@@ -170,7 +170,7 @@ const SPANS = [7, 30, 90];
 const keysPage = ({ query }) => pageOf(query, [], 100);
 
 /**
- * What an account used day by day, and its keys.
+ * Usage of an account by day, and its keys.
  * @param {Account} account
  * @param {Context} context
  * @param {AccountUse} use

@@ -80,7 +80,7 @@ const LATENCY = {
   polls: latencyOf("polls"),
 };
 
-/** What was charged, refunded and bought, and whether the ledger is right. @param {Overview} overview */
+/** @param {Overview} overview */
 function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiting: waiting }) {
   const sums = (/** @type {"charged" | "refunded" | "purchased" | "uncollected"} */ name) =>
     /** @type {[string, string[]]} */ ([count(today[name]), ["today", `${count(month[name])} this month`]]);
@@ -210,7 +210,7 @@ class Figures extends Component {
     if (signal.aborted) return;
     const done = document.hidden ? Promise.resolve() : work();
     void done
-      // What fails after the view was left is no trouble of the next one.
+      // A failure after the view was left is no trouble of the next one.
       .catch((error) => signal.aborted || failed(error))
       .finally(() => setTimeout(() => this.repeat(work, everyMs, failed), everyMs));
   }
