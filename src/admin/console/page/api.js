@@ -75,7 +75,8 @@ async function request(path, init) {
   const headers = new Headers(init.headers);
   headers.set("X-Tollgate-Client", "console");
   const secret = token.get();
-  if (secret) headers.set("Authorization", `Bearer ${secret}`);
+  if (!secret) throw refusal(401, "this needs a token", secret);
+  headers.set("Authorization", `Bearer ${secret}`);
   const signal = AbortSignal.timeout(PATIENCE_MS);
   const response = await fetch(`${API}/${path}`, { ...init, headers, cache: "no-store", signal }).catch(
     () => {
@@ -85,12 +86,16 @@ async function request(path, init) {
   const { status } = response;
   const value = await response.json().catch(() => ({}));
   if (response.ok) return { value, etag: response.headers.get("ETag"), status };
-  const error = new ApiError(status, problemText(value, status));
+  throw refusal(status, problemText(value, status), secret);
+}
+
+/** @param {number} status @param {string} message @param {string | null} secret of the request */
+function refusal(status, message, secret) {
   // Of several answers the first one gives the token up; the others say nothing of one that was given since.
   if (status === 401 && secret === token.get()) {
-    dispatchEvent(new CustomEvent("token-needed", { detail: error.message }));
+    dispatchEvent(new CustomEvent("token-needed", { detail: message }));
   }
-  throw error;
+  return new ApiError(status, message);
 }
 
 /** @typedef {{ detail?: string, title?: string, errors?: { path?: string, message: string }[] }} Problem RFC 9457 */
