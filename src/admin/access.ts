@@ -14,7 +14,7 @@ const MINUTE_MS = 60_000;
 const API_TOKEN = /^tgm_[\w-]{43}$/;
 
 /** `page`: a file of the console, which holds no data. */
-export type Wanted = "page" | "data";
+type AccessKind = "page" | "data";
 
 type AccessDecision = { outcome: "allowed" } | Denied;
 
@@ -118,7 +118,7 @@ export function createAccess(options: {
     closed: isClosed,
     checkSource,
     attempt,
-    check(req: IncomingMessage, wanted: Wanted): AccessDecision {
+    check(req: IncomingMessage, wanted: AccessKind): AccessDecision {
       const refused = checkSource(req);
       if (refused) return refused;
       if (wanted === "page") return { outcome: "allowed" };

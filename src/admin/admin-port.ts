@@ -17,7 +17,7 @@ import { createAdminApi } from "./api/serve.ts";
 import type { GatewayState } from "./api/services.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
-import type { Reading } from "./health.ts";
+import type { MetricsReading } from "./health.ts";
 import { createLive } from "./live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
 import { createRefusalLog } from "./refusal-log.ts";
@@ -35,7 +35,7 @@ export function createAdminPort(options: {
   /** The metrics of all processes as Prometheus reads them. */
   metricsPage(): Promise<string>;
   /** The metrics of each process. */
-  readings(): Promise<readonly Reading[]>;
+  readings(): Promise<readonly MetricsReading[]>;
   /** Puts a log level in force, in all processes. */
   setLevel(level: string): void;
   /** Why the gateway is not ready, in words; undefined when it is. */

@@ -28,15 +28,15 @@ const SHOWN = [
 ] as const satisfies readonly (keyof Metrics)[];
 
 /** The metrics of one process at one moment. */
-export type Reading = Record<(typeof SHOWN)[number], readonly Value[]>;
+export type MetricsReading = Record<(typeof SHOWN)[number], readonly Value[]>;
 
 /** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
-export async function readMetrics(metrics: Metrics): Promise<Reading> {
+export async function readMetrics(metrics: Metrics): Promise<MetricsReading> {
   const read = SHOWN.map(async (name): Promise<[string, readonly Value[]]> => {
     const { values } = await metrics[name].get();
     return [name, values as Value[]];
   });
-  return Object.fromEntries(await Promise.all(read)) as Reading;
+  return Object.fromEntries(await Promise.all(read)) as MetricsReading;
 }
 
 /** Outcomes of an exchange in which the upstream did not answer as it should. */
@@ -105,11 +105,11 @@ export function upstreamBetween(
 }
 
 /** The state of a gateway's dependencies, by the gauges of its processes. */
-export function dependenciesOf(readings: readonly Reading[]) {
-  const values = (name: keyof Reading): number[] => readings.map((one) => sumOf(one[name]));
-  const worst = (name: keyof Reading): number => Math.max(0, ...values(name));
-  const all = (name: keyof Reading): boolean => values(name).every((value) => value === 1);
-  const sum = (name: keyof Reading): number => values(name).reduce((total, value) => total + value, 0);
+export function dependenciesOf(readings: readonly MetricsReading[]) {
+  const values = (name: keyof MetricsReading): number[] => readings.map((one) => sumOf(one[name]));
+  const worst = (name: keyof MetricsReading): number => Math.max(0, ...values(name));
+  const all = (name: keyof MetricsReading): boolean => values(name).every((value) => value === 1);
+  const sum = (name: keyof MetricsReading): number => values(name).reduce((total, value) => total + value, 0);
   return {
     redis: {
       usable: all("storeUp"),

@@ -3,7 +3,7 @@ import { TIER_LIMITS } from "../domain/limits.ts";
 import {
   countExchanges,
   dependenciesOf,
-  type Reading,
+  type MetricsReading,
   type UpstreamCounts,
   upstreamBetween,
   type Value,
@@ -50,7 +50,7 @@ export interface LiveView {
 
 interface LiveSources {
   /** By process of this gateway; their sums are shown. */
-  readings(): Promise<readonly Reading[]>;
+  readings(): Promise<readonly MetricsReading[]>;
   /** Slots taken over all gateways; null while the store is away. */
   slots(): Promise<number | null>;
 }
@@ -71,7 +71,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     if (taken++ % SLOTS_EVERY === 0) slots = await sources.slots().catch(() => null);
     const readings = await sources.readings();
     dependencies = dependenciesOf(readings);
-    const all = (name: keyof Reading): Value[] => readings.flatMap((reading) => reading[name]);
+    const all = (name: keyof MetricsReading): Value[] => readings.flatMap((reading) => reading[name]);
     const exchanges = countExchanges(all("upstreamSeconds"));
     if (exchanges.answered > (samples.at(-1)?.exchanges.answered ?? 0)) lastAnswerMs = nowMs();
     samples.push({

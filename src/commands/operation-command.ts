@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
-import type { Settings } from "../admin/api/services.ts";
+import type { OperationSettings } from "../admin/api/services.ts";
 import { archiveLookUps } from "../archive/archived-money.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
@@ -199,7 +199,7 @@ const callOf = (params: ApiCall["params"], given: Partial<ApiCall>, flags: Actor
 };
 
 /** The configuration and the archive of this machine, where an operation needs them. */
-const SETTINGS: Settings = {
+const SETTINGS: OperationSettings = {
   tiers: () => requireConfig().tiers,
   packages: () => requireConfig().packages,
   bounds: () => ({}),

@@ -1,6 +1,6 @@
 import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BODIES } from "../../src/admin/api/examples.ts";
+import { BODY_EXAMPLES } from "../../src/admin/api/examples.ts";
 import type { Route } from "../../src/admin/api/route.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
 import { adminOpenApi } from "../../tools/management-openapi.ts";
@@ -35,7 +35,7 @@ async function run({ name, method, path, answers, needsIdempotencyKey, query }: 
   const target = path.replaceAll(/\{(\w+)\}/g, (_, part: string) => ids[part] ?? "");
   const search = query.required?.includes("q") ? "?q=acme" : "";
   const reply = await stage.manage(method, target + search, {
-    ...(BODIES[name] && { body: BODIES[name] }),
+    ...(BODY_EXAMPLES[name] && { body: BODY_EXAMPLES[name] }),
     headers: needsIdempotencyKey ? { "Idempotency-Key": name } : {},
   });
   const expected = 201 in answers ? 201 : 200;

@@ -134,7 +134,7 @@ const limitsWith = (set: number) =>
   byLimit(TIER_LIMITS, (limit) => (limit === TIER_LIMITS[set] ? limit.example.limit : null));
 
 /** One example of each object of the API, by the title of its schema. */
-export const EXAMPLES = {
+export const OBJECT_EXAMPLES = {
   ...VIEW_EXAMPLES,
   Account: {
     account_id: "acme",
@@ -265,7 +265,7 @@ export const EXAMPLES = {
 } as const;
 
 /** Bodies of requests, by `operationId`. */
-export const BODIES: Readonly<Record<string, object>> = {
+export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
   createAccount: { account_id: "acme", label: "Acme Films", metadata: { crm_id: "4711" } },
   changeAccount: { status: "suspended", limits: { [FIRST!.name]: FIRST!.example.limit } },
   createKey: {

@@ -74,12 +74,13 @@ export const pageOf = <Item extends TSchema>(item: Item) =>
     next_cursor: textOrNull("For `cursor`, to get the next page; null after the last one."),
   });
 
-/** In lists over all accounts, while a primary is away. */
-export const mayLack = {
-  unread: Type.Optional(
-    described("Nothing of these partitions is in the list.", { partitions: Type.Array(count()), why: text }),
-  ),
-};
+/** In answers about all accounts, while a primary is away. */
+export const unread = Type.Optional(
+  described("Partitions that could not be read, and why; nothing of them is in the answer.", {
+    partitions: Type.Array(count()),
+    why: text,
+  }),
+);
 
 /** How far back a list reaches. */
 export const reaches = {

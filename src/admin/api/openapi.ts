@@ -2,7 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { TObject, TSchema } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
-import { BODIES, EXAMPLES } from "./examples.ts";
+import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
@@ -80,7 +80,7 @@ function operationOf(route: Route): object {
     ...(body && {
       requestBody: {
         required: (body.required ?? []).length > 0,
-        content: jsonContent(plain(body), { example: BODIES[name] ?? {} }),
+        content: jsonContent(plain(body), { example: BODY_EXAMPLES[name] ?? {} }),
       },
     }),
     responses: {
@@ -166,7 +166,7 @@ function problemResponse(status: number): object {
     headers: { "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT } },
     content: jsonContent(
       reference("schemas", "Problem"),
-      { example: { ...EXAMPLES.Problem, ...problemExample(status, codes[0]!) } },
+      { example: { ...OBJECT_EXAMPLES.Problem, ...problemExample(status, codes[0]!) } },
       "application/problem+json",
     ),
   };
@@ -186,7 +186,8 @@ const plain = (schema: TSchema): object => described(schema) as object;
 /** An example of what a schema describes. */
 function exampleOf(schema: TSchema): unknown {
   const { title, properties } = schema as Partial<TObject> & { title?: string };
-  if (title !== undefined && title in EXAMPLES) return EXAMPLES[title as keyof typeof EXAMPLES];
+  if (title !== undefined && title in OBJECT_EXAMPLES)
+    return OBJECT_EXAMPLES[title as keyof typeof OBJECT_EXAMPLES];
   const items = (properties?.data as { items?: TSchema } | undefined)?.items;
   if (items) return { data: [exampleOf(items)], next_cursor: null };
   const fields = Object.entries(properties ?? {}).map(([name, field]) => [

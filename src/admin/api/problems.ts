@@ -34,7 +34,7 @@ export const PROBLEMS = {
 export type ProblemCode = keyof typeof PROBLEMS;
 
 /** The header that names the creation of a key, as `errors` names it. */
-export const IDEMPOTENCY_KEY = "Idempotency-Key";
+export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 
 /** Why a call is refused; `detail` is for the caller. */
 export class Problem extends Error {
@@ -82,7 +82,7 @@ export function problemOf(error: unknown, method: string | undefined): Problem |
 
 /** A place as `errors` names it: a header, a query parameter, or a JSON pointer into the body. */
 function placeOf(path: string, method: string | undefined): string {
-  if (path === IDEMPOTENCY_KEY || path === "") return path;
+  if (path === IDEMPOTENCY_HEADER || path === "") return path;
   return method === "GET" || method === "HEAD" ? `?${path}` : `/${path}`;
 }
 

@@ -4,7 +4,7 @@ import type { Actor } from "../../records/actor.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Grantee } from "./authorize.ts";
 import { object } from "./field-schemas.ts";
-import type { Services, Settings } from "./services.ts";
+import type { OperationSettings, Services } from "./services.ts";
 
 export const TAGS = {
   Accounts: "Customers: before their first key, and for their whole life.",
@@ -78,8 +78,8 @@ export interface Route {
 
 /** A route to the store. The command line calls `operate` in its own process. */
 export interface Operation<Result> extends Route {
-  operate(nodes: RedisNodes, call: ApiCall, settings: Settings): Promise<Result>;
-  answer(result: Result, call: ApiCall, settings: Settings): Answer;
+  operate(nodes: RedisNodes, call: ApiCall, settings: OperationSettings): Promise<Result>;
+  answer(result: Result, call: ApiCall, settings: OperationSettings): Answer;
 }
 
 const NO_QUERY = object({});
@@ -130,9 +130,13 @@ export function operation<Query extends TObject, Body extends TObject, Result>(
     operate(
       nodes: RedisNodes,
       call: ApiCall<Static<Query>, Static<Body>>,
-      settings: Settings,
+      settings: OperationSettings,
     ): Promise<Result>;
-    answer(result: NoInfer<Result>, call: ApiCall<Static<Query>, Static<Body>>, settings: Settings): Answer;
+    answer(
+      result: NoInfer<Result>,
+      call: ApiCall<Static<Query>, Static<Body>>,
+      settings: OperationSettings,
+    ): Answer;
   },
 ): Operation<Result> {
   const { operate, answer } = given as Pick<Operation<Result>, "operate" | "answer">;

@@ -11,7 +11,7 @@ import { json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
 import { createCallLimit, createWriteBudget } from "./call-bounds.ts";
 import { object } from "./field-schemas.ts";
-import { IDEMPOTENCY_KEY, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
+import { IDEMPOTENCY_HEADER, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { etagOf, readJsonBody, readQuery, revisionsOf } from "./request.ts";
 import type { ApiCall, Route } from "./route.ts";
 import { ROUTES } from "./routes.ts";
@@ -154,7 +154,7 @@ async function callOf(
   const idempotencyKey = headerOf(req, "idempotency-key");
   if (route.needsIdempotencyKey && (idempotencyKey === undefined || !KEY_OF_CALL.test(idempotencyKey))) {
     const message = "an Idempotency-Key header is required: 1 to 255 visible ASCII characters";
-    throw new Problem("invalid", message, { errors: [{ path: IDEMPOTENCY_KEY, message }] });
+    throw new Problem("invalid", message, { errors: [{ path: IDEMPOTENCY_HEADER, message }] });
   }
   return {
     params,

@@ -18,8 +18,8 @@ export interface GatewayState {
   primaries: { name: string; usable: boolean }[];
 }
 
-/** The needs of operations beside the store. Settings are those in force when they are asked for. */
-export interface Settings {
+/** The needs of operations beside the store. OperationSettings are those in force when they are asked for. */
+export interface OperationSettings {
   tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
@@ -30,7 +30,7 @@ export interface Settings {
   lookUps: ArchiveLookUps;
 }
 
-export interface Services extends Settings {
+export interface Services extends OperationSettings {
   session: OperatorSession;
   prices(): PriceTable;
   bounds(): Config["admin"]["bounds"];

@@ -13,17 +13,11 @@ import {
   time,
   timeOrNull,
   titled,
+  unread,
   words,
 } from "./field-schemas.ts";
 
 // Answers of operators' views of a running service: figures of the moment, not objects.
-
-export const unread = Type.Optional(
-  described("Partitions that could not be read, and why; nothing of them is in the answer.", {
-    partitions: Type.Array(count()),
-    why: text,
-  }),
-);
 
 const primary = object({ name: text, usable: Type.Boolean() });
 

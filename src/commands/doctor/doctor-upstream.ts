@@ -35,7 +35,7 @@ export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check
     });
     const tookMs = Math.round(performance.now() - startedMs);
     const { host } = new URL(url);
-    const check = judge(exchanged, host, tookMs);
+    const check = judgeUpstream(exchanged, host, tookMs);
     return (await unaskedContinue) && check.status === "ok" ? continuing(host) : check;
   } finally {
     await client.close();
@@ -130,7 +130,7 @@ function withoutEnvelope(host: string, status: number): Check {
 }
 
 /** Judges the answer about a task that does not exist. */
-export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
+export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
     return failed(

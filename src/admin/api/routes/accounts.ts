@@ -8,7 +8,7 @@ import {
   readAccountObject,
 } from "../../../operations/accounts/operator-accounts.ts";
 import { requireAllAccounts, requireOwnAccount } from "../authorize.ts";
-import { LIMIT_DEFAULT, mayLack, object, pageOf, paging } from "../field-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
 import { type Answer, operation, page } from "../route.ts";
 import { Account, AccountChanges, NewAccount } from "../schemas.ts";
 import { accountShown } from "../shown.ts";
@@ -32,7 +32,7 @@ const Query = object({
   status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
 });
 
-const Page = object({ ...pageOf(Account).properties, ...mayLack });
+const Page = object({ ...pageOf(Account).properties, unread });
 
 export const listOfAccounts = operation("GET /accounts", {
   scope: "accounts:read",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Reading, readMetrics } from "../../../../src/admin/health.ts";
+import { type MetricsReading, readMetrics } from "../../../../src/admin/health.ts";
 import { createLive, quantileBetween } from "../../../../src/admin/live-figures.ts";
 import { createMetrics } from "../../../../src/telemetry/metrics.ts";
 
@@ -11,7 +11,7 @@ function givenLive() {
   const metrics = createMetrics();
   const clock = { nowMs: Date.UTC(2031, 0, 1) };
   const store = { slots: 3 as number | null };
-  const others: Reading[] = [];
+  const others: MetricsReading[] = [];
   const live = createLive(
     {
       readings: async () => [await readMetrics(metrics), ...others],
