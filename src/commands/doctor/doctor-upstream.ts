@@ -1,15 +1,16 @@
+import { request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
 import type { Config } from "../../config/config.ts";
 import { parseObject } from "../../domain/json.ts";
 import { createJsonClient, type ExchangeResult } from "../../upstream/json-client.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
-import { sendsUnaskedContinue } from "./doctor-continue.ts";
 
 const NAME = "upstream";
 const TIMEOUT_MS = 3000;
 /** A task that does not exist: to ask for it costs nothing and changes nothing. */
 const NO_TASK = "tollgate-doctor";
 
-/** Whether the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
+/** Checks that the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
 export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check> {
   const { url, apiKey, tlsCa } = upstream;
   const client = createJsonClient({
@@ -34,7 +35,7 @@ export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check
     });
     const tookMs = Math.round(performance.now() - startedMs);
     const { host } = new URL(url);
-    const check = judge(exchanged, host, tookMs);
+    const check = judgeUpstream(exchanged, host, tookMs);
     return (await unaskedContinue) && check.status === "ok" ? continuing(host) : check;
   } finally {
     await client.close();
@@ -51,7 +52,7 @@ const continuing = (host: string): Check =>
 interface Row {
   /** The code of the system, of Node or of OpenSSL. */
   matches: RegExp;
-  /** What is the matter, after the host's name. */
+  /** Follows the host's name. */
   found: string;
   advice: string;
 }
@@ -128,8 +129,8 @@ function withoutEnvelope(host: string, status: number): Check {
   );
 }
 
-/** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
-export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
+/** Judges the answer about a task that does not exist. */
+export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
     return failed(
@@ -150,4 +151,42 @@ export function judge(exchanged: ExchangeResult, host: string, tookMs: number): 
     );
   }
   return good(NAME, `${host} speaks the envelope, in ${tookMs} ms`);
+}
+
+/** A path that takes no POST, so that nothing comes of it: no task is made, nothing is paid. */
+const NO_POST_PATH = "/api/v1/tasks/tollgate-doctor";
+const BODY = "{}";
+
+/**
+ * True if the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
+ * for requests with a body before it looks at what is asked, so a POST to a path that takes none shows it. The gateway skips
+ * it (decision 0003); advice all the same, since other clients end the connection.
+ * @returns false also where there is no answer, which the other check tells
+ */
+function sendsUnaskedContinue(
+  { url, apiKey, tlsCa }: { url: string; apiKey: string | undefined; tlsCa?: string | undefined },
+  timeoutMs: number,
+): Promise<boolean> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "content-length": String(BODY.length),
+    accept: "application/json",
+  };
+  if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
+  return new Promise((resolve) => {
+    const options = { method: "POST", headers, agent: false } as const;
+    const sent = url.startsWith("https:")
+      ? requestHttps(url + NO_POST_PATH, { ...options, ca: tlsCa })
+      : requestHttp(url + NO_POST_PATH, options);
+    const end = (found: boolean): void => {
+      resolve(found);
+      clearTimeout(deadline);
+      sent.destroy();
+    };
+    const deadline = setTimeout(end, timeoutMs, false);
+    sent.on("continue", () => end(true));
+    sent.on("response", () => end(false));
+    sent.on("error", () => end(false));
+    sent.end(BODY);
+  });
 }

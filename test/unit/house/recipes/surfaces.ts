@@ -1,4 +1,4 @@
-import { managementOpenApi } from "../../../../src/admin/api/openapi.ts";
+import { adminOpenApi } from "../../../../src/admin/api/openapi.ts";
 import { accountRoutes } from "../../../../src/admin/api/routes/accounts.ts";
 import { catalogRoutes } from "../../../../src/admin/api/routes/catalog.ts";
 import { keyRoutes } from "../../../../src/admin/api/routes/keys.ts";
@@ -27,11 +27,11 @@ export async function surfacesWithoutLimit(name: string): Promise<string[]> {
   const texts = {
     settings: tiersSchema,
     customers: openApiText(),
-    accounts: managementOpenApi(accountRoutes),
-    keys: managementOpenApi(keyRoutes),
-    tiers: managementOpenApi(catalogRoutes),
-    use: managementOpenApi(todayRoutes),
-    console: String((await pageFile("limits.js"))?.body),
+    accounts: adminOpenApi(accountRoutes),
+    keys: adminOpenApi(keyRoutes),
+    tiers: adminOpenApi(catalogRoutes),
+    use: adminOpenApi(todayRoutes),
+    console: String((await pageFile("console.js"))?.body),
     "account options": options("accounts"),
     "key options": options("keys"),
     "account record": [ACCOUNT_FIELDS],
@@ -48,7 +48,7 @@ export function surfacesOfOperation(name: string, path: string) {
   const command = commandsOf(tollgateProgram()).find((one) => commandPath(one) === path);
   return {
     scope: ROUTES.find((route) => route.name === name)?.scope,
-    isDescribed: JSON.stringify(managementOpenApi(ROUTES)).includes(`"${name}"`),
+    isDescribed: JSON.stringify(adminOpenApi(ROUTES)).includes(`"${name}"`),
     required: command?.options.filter(({ mandatory }) => mandatory).map(({ long }) => long),
     hasActor: command?.options.some(({ long }) => long === "--as"),
   };
