@@ -73,7 +73,7 @@ export function createTerms(
      * connections lead to another primary, as behind a proxy that keeps old ones open.
      * @returns why it must not be used any more
      */
-    async whyNot(primary: Primary): Promise<string | undefined> {
+    async leaveReason(primary: Primary): Promise<string | undefined> {
       ids.show(primary);
       const { id, cluster } = connection.facts() ?? {};
       if (id === undefined) return undefined;

@@ -31,8 +31,8 @@ export interface StoreRules {
 export interface FoundStore {
   /** Undefined while it is empty. */
   id: string | undefined;
-  /** The latest acceptance by an operator; 0 before any. */
-  epoch: number;
+  /** The latest acceptance by an operator, Unix ms; 0 before any. */
+  acceptedAt: number;
 }
 
 /**
@@ -64,8 +64,8 @@ async function requireLayout(redis: Redis): Promise<void> {
 }
 
 async function foundStore(redis: Redis): Promise<FoundStore> {
-  const [id, epoch] = await redis.hmget(META, "id", "epoch");
-  return { id: id ?? undefined, epoch: Number(epoch ?? 0) };
+  const [id, acceptedAt] = await redis.hmget(META, "id", "accepted_at");
+  return { id: id ?? undefined, acceptedAt: Number(acceptedAt ?? 0) };
 }
 
 /** @throws StoreError in words that say what to change, if the server may lose keys */

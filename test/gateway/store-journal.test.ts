@@ -166,7 +166,7 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     proxy.pointTo(other.port);
     // An operator has accepted it.
     await readFacts(oneNode(other.client), RULES);
-    await other.client.hset(META, "epoch", Date.now());
+    await other.client.hset(META, "accepted_at", Date.now());
     await proxy.heal();
     await connection.breaker.closed();
     expect(await bind(running)).toBeUndefined();

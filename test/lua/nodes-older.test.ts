@@ -37,7 +37,7 @@ beforeAll(async () => {
   nodes = two.nodes;
   await issueKey(nodes, {}, cliActor());
 });
-afterEach(() => nodes.ofName(META).hdel(META, "older"));
+afterEach(() => nodes.ofName(META).hdel(META, "loss"));
 afterAll(async () => {
   await two?.stop();
   await rm(dir, { recursive: true, force: true });
@@ -62,7 +62,7 @@ async function reportLoss(redis: Redis): Promise<void> {
   const ledgers = [partitionNames(partitionOn(redis)).ledger];
   await nodes
     .ofName(META)
-    .hset(META, "older", JSON.stringify({ epoch: 0, missing: [], charges: [], ledgers }));
+    .hset(META, "loss", JSON.stringify({ acceptedAt: 0, missing: [], charges: [], ledgers }));
 }
 
 /** All that a server holds. */
@@ -212,7 +212,7 @@ test("new keys and accounts are made on the servers that are writable", async ()
 });
 
 test("a loss of the whole store is one of every server", async () => {
-  await nodes.ofName(META).hset(META, "older", JSON.stringify({ epoch: 0, missing: [], charges: [] }));
+  await nodes.ofName(META).hset(META, "loss", JSON.stringify({ acceptedAt: 0, missing: [], charges: [] }));
   const { requireWritable } = await findWritable(nodes, undefined);
   for (const redis of nodes.all()) expect(() => requireWritable([redis])).toThrow(REFUSED);
 });

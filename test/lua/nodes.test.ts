@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { missingEntries } from "../../src/durability/losses/loss-report.ts";
-import { lostEntries } from "../../src/durability/losses/lost-entries.ts";
+import { listMissing } from "../../src/durability/losses/missing-entries.ts";
 import { exportLedger, formatCursor, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { listAccounts } from "../../src/operations/accounts/account-lists.ts";
@@ -256,7 +256,7 @@ describe("the ledger of two servers", () => {
         { ledger, id: lost.id },
       ]);
       const known = new Map([there, lost].map((one) => [one.id, { ...one, after: undefined }]));
-      const { entries } = await lostEntries(readsOfAll(two.nodes), new Map([[ledger, known]]));
+      const { entries } = await listMissing(readsOfAll(two.nodes), new Map([[ledger, known]]));
       expect(entries.map(({ id }) => id)).toEqual([lost.id]);
     }
   });

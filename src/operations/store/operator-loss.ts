@@ -8,7 +8,7 @@ import {
   missingEntries,
   readLossReport,
 } from "../../durability/losses/loss-report.ts";
-import { type LostEntries, lostEntries } from "../../durability/losses/lost-entries.ts";
+import { listMissing, type MissingList } from "../../durability/losses/missing-entries.ts";
 import { readRecentEntries } from "../../durability/losses/recent-entries.ts";
 import { META, partitionOfLedger } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -21,13 +21,13 @@ import { partitionsOf, storedFacts } from "../../redis/store-facts.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
-  lost: LostEntries;
+  lost: MissingList;
 }
 
 /** What is known to be missing, and where nothing may be written until an operator has accepted it. */
 interface KnownLoss extends Loss {
   /** Names on the servers that are older, at least one of each; undefined if the whole store is. */
-  olderAt: string[] | undefined;
+  staleAt: string[] | undefined;
 }
 
 /**
@@ -43,22 +43,22 @@ export async function knownLoss(
 ): Promise<KnownLoss | undefined> {
   const meta = nodes.ofName(META);
   const id = await meta.hget(META, "id");
-  const { epoch, older } = await readLossReport(meta);
+  const { acceptedAt, loss: reported } = await readLossReport(meta);
   const known = id === null || folder === undefined ? undefined : readLastConfirmed(folder).get(id);
-  const here = known && known.epoch >= epoch ? await missingOn(nodes, known.entries, reads) : [];
-  const isBeforeAcceptance = known !== undefined && known.epoch > epoch;
-  if (!older && here.length === 0 && !isBeforeAcceptance) return undefined;
+  const here = known && known.acceptedAt >= acceptedAt ? await missingOn(nodes, known.entries, reads) : [];
+  const isBeforeAcceptance = known !== undefined && known.acceptedAt > acceptedAt;
+  if (!reported && here.length === 0 && !isBeforeAcceptance) return undefined;
   const missing = new Map<string, MissingEntry>();
-  for (const entry of [...(older?.missing ?? []), ...here]) {
+  for (const entry of [...(reported?.missing ?? []), ...here]) {
     const other = missing.get(entry.ledger);
-    if (!other || entry.olderMs > other.olderMs) missing.set(entry.ledger, entry);
+    if (!other || entry.behindMs > other.behindMs) missing.set(entry.ledger, entry);
   }
   // A lost acceptance is one of the whole store; a report of one names no ledgers.
-  const isWhole = isBeforeAcceptance || (older !== undefined && older.ledgers === undefined);
+  const isWhole = isBeforeAcceptance || (reported !== undefined && reported.ledgers === undefined);
   return {
     missing: [...missing.values()],
-    charges: older?.charges ?? [],
-    olderAt: isWhole ? undefined : [...(older?.ledgers ?? []), ...here.map(({ ledger }) => ledger)],
+    charges: reported?.charges ?? [],
+    staleAt: isWhole ? undefined : [...(reported?.ledgers ?? []), ...here.map(({ ledger }) => ledger)],
   };
 }
 
@@ -93,17 +93,17 @@ export async function listLoss(
   if (!loss) return undefined;
   const meta = nodes.ofName(META);
   const id = (await meta.hget(META, "id")) ?? "";
-  const { epoch } = await readLossReport(meta);
-  const known = folder === undefined ? new Map() : readRecentEntries(folder, id, epoch);
+  const { acceptedAt } = await readLossReport(meta);
+  const known = folder === undefined ? new Map() : readRecentEntries(folder, id, acceptedAt);
   // Entries that are known only as the last confirmed one, or only to a gateway with another folder.
-  for (const { ledger, has: _, olderMs: __, ...entry } of loss.missing) {
+  for (const { ledger, endsAt: _, behindMs: __, ...entry } of loss.missing) {
     const entries = known.get(ledger) ?? new Map();
     known.set(ledger, entries);
     if (!entries.has(entry.id)) entries.set(entry.id, { ...entry, after: undefined });
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
   for (const sent of waiting()) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
-  return { ...loss, charges: [...charges.values()], lost: await lostEntries(reads, known) };
+  return { ...loss, charges: [...charges.values()], lost: await listMissing(reads, known) };
 }
 
 /**
@@ -117,8 +117,8 @@ export async function findWritable(
   folder: string | undefined,
 ): Promise<Required<Pick<RedisNodes, "isWritable" | "requireWritable">>> {
   const loss = await knownLoss(nodes, folder, readsOfMost(nodes));
-  const older = new Set(loss && (loss.olderAt?.map(nodes.ofName) ?? nodes.all()));
-  const isWritable = (redis: Redis): boolean => !older.has(redis);
+  const stale = new Set(loss && (loss.staleAt?.map(nodes.ofName) ?? nodes.all()));
+  const isWritable = (redis: Redis): boolean => !stale.has(redis);
   return {
     isWritable,
     requireWritable(servers) {
@@ -148,7 +148,7 @@ export async function acceptReplaced(
   // Refuses one that must not be used at all.
   await partitionsOf(nodes, partitions);
   const meta = nodes.ofName(META);
-  await meta.hset(META, "epoch", await storeNowMs(meta));
+  await meta.hset(META, "accepted_at", await storeNowMs(meta));
   return true;
 }
 
@@ -176,12 +176,12 @@ export async function acceptStore(
       "this store has all that it is known to have confirmed; there is nothing to accept",
     );
   const meta = nodes.ofName(META);
-  const { epoch, older } = await readLossReport(meta);
+  const { acceptedAt, loss: reported } = await readLossReport(meta);
   const nowMs = await storeNowMs(meta);
   const accepted = meta
     .multi()
-    .hset(META, "epoch", Math.max(nowMs, 1 + Math.max(epoch, older?.epoch ?? 0)))
-    .hdel(META, "older");
+    .hset(META, "accepted_at", Math.max(nowMs, 1 + Math.max(acceptedAt, reported?.acceptedAt ?? 0)))
+    .hdel(META, "loss");
   answersOf(await accepted.exec());
   return loss;
 }
