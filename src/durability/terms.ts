@@ -1,15 +1,17 @@
 import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress, type RedisHost } from "../domain/redis-address.ts";
 import { META, termName } from "../records/names.ts";
-import { clientOf, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
+import { onOwnConnection, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
 import type { Connection } from "../redis/connection.ts";
+import { createDeadlines } from "../redis/deadlines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { StoreError } from "../redis/reasons.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
+import { type PrimaryRun, primaryRunOf } from "../redis/server-info.ts";
 import type { Logger } from "../telemetry/log.ts";
 
 /** Of a connection of its own to a server that may be gone. */
-const DIAL_MS = 1000;
+const DIAL_LIMIT = createDeadlines(1000);
 const LOOK_EVERY_MS = 15_000;
 
 /** Which primary a gateway has used last. */
@@ -25,12 +27,6 @@ export interface Term {
 interface TermFile {
   term(storeId: string, name: string): Term | undefined;
   keepTerm(storeId: string, name: string, term: Term): void;
-}
-
-/** What a server says of itself. */
-interface Server {
-  run: string;
-  replid: string;
 }
 
 type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
@@ -56,7 +52,7 @@ export function createTerms(
     /** Part of each probe. @throws StoreError if this primary must not be used, in words that say what to do */
     async requireLatest(primary: Primary): Promise<void> {
       const { id, cluster } = connection.facts() ?? {};
-      const server = await primary.within(replicationOf(primary.redis));
+      const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return;
       ids.learn(primary, server.replid);
       if (id === undefined || cluster) return;
@@ -85,7 +81,7 @@ export function createTerms(
       if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
       lookedMs.set(primary, nowMs);
       // A primary gets another id, too, when its first replica comes.
-      const server = await primary.within(replicationOf(primary.redis));
+      const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return undefined;
       ids.learn(primary, server.replid);
       if (cluster || primary.endpoint.at !== undefined) return undefined;
@@ -105,7 +101,7 @@ function createSuccession(file: TermFile, log: Logger) {
   /** Says on the primary that was used before that another is used now. */
   async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
     const told = await dial(endpoint, former.at, async (redis) => {
-      if ((await replicationOf(redis))?.replid !== former.replid) return false;
+      if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
       await redis.hset(name, "left", leftText(now));
       return true;
     });
@@ -135,12 +131,12 @@ function createSuccession(file: TermFile, log: Logger) {
 
   async function leadsElsewhere(
     primary: Checked,
-    mine: Server,
+    mine: PrimaryRun,
     storeId: string,
     name: string,
   ): Promise<boolean> {
     const other = await dial(primary.endpoint, hostOf(primary), async (redis) => {
-      const server = await replicationOf(redis);
+      const server = await primaryRunOf(redis);
       const isSameStore = (await redis.hget(META, "id")) === storeId;
       return isSameStore && (await redis.hget(name, "left")) === null ? server : undefined;
     }).catch(() => undefined);
@@ -200,33 +196,13 @@ async function recordIn(redis: Redis, name: string) {
 }
 
 const isStillPrimary = (endpoint: RedisEndpoint, { at, replid }: Term): Promise<boolean> =>
-  dial(endpoint, at, async (redis) => (await replicationOf(redis))?.replid === replid).catch(() => false);
+  dial(endpoint, at, async (redis) => (await primaryRunOf(redis))?.replid === replid).catch(() => false);
 
-/** @returns undefined for a server that is no primary, or does not say */
-async function replicationOf(redis: Redis): Promise<Server | undefined> {
-  const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
-  const run = /^run_id:(\w+)/m.exec(server)?.[1];
-  const replid = /^master_replid:(\w+)/m.exec(replication)?.[1];
-  const isPrimary = /^role:master/m.test(replication);
-  return isPrimary && run !== undefined && replid !== undefined ? { run, replid } : undefined;
-}
-
-async function dial<T>(
-  endpoint: RedisEndpoint,
-  at: RedisHost,
-  work: (redis: Redis) => Promise<T>,
-): Promise<T> {
-  const limits = { connectTimeout: DIAL_MS, commandTimeout: DIAL_MS };
-  const redis = clientOf({ ...endpoint, at }, { ...limits, retryStrategy: () => null });
-  redis.on("error", () => undefined);
-  try {
-    await redis.connect();
+const dial = <T>(endpoint: RedisEndpoint, at: RedisHost, work: (redis: Redis) => Promise<T>): Promise<T> =>
+  onOwnConnection({ ...endpoint, at }, { connecting: DIAL_LIMIT, command: DIAL_LIMIT }, async (redis) => {
     await selectDatabase(redis);
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
-}
+    return work(redis);
+  });
 
 const leftText = ({ term, replid, at }: Term): string => `${term} ${replid} ${hostText(at)}`;
 

@@ -353,3 +353,27 @@ test("a loss on one primary refuses no part of the store that is on another", as
   const { missing } = JSON.parse((await redis.client.hget(META, "loss"))!);
   expect(missing.map(({ requestId }: { requestId: string }) => requestId).sort()).toEqual(["r1", "r2"]);
 });
+
+test("a loss that another gateway has reported refuses its primary, also with replicas, until it is accepted", async () => {
+  const replicas = givenReplicas();
+  const isOn = (partition: number) => (name: string) => name === partitionNames(partition).ledger;
+  const loss = { acceptedAt: 0, missing: [], charges: [], ledgers: [partitionNames(0).ledger] };
+  await redis.client.hset(META, "loss", JSON.stringify(loss));
+  await expect(replicas.compare(isOn(0))).rejects.toThrow(OLDER);
+  await replicas.compare(isOn(1));
+  await redis.client.hset(META, "accepted_at", 1);
+  await replicas.compare(isOn(0));
+});
+
+test("a probe that fails after it has learned of an acceptance does not bring the loss back", async () => {
+  givenLostCharge();
+  await expect(compare()).rejects.toThrow(OLDER);
+  await acceptStore(oneNode(redis.client), undefined, []);
+  let left = 3;
+  const failing = {
+    ...part(),
+    within: <T>(work: Promise<T>): Promise<T> => (left-- > 0 ? work : Promise.reject(new Error("away"))),
+  };
+  await expect(detector.requireComplete(failing, STORE, async () => undefined)).rejects.toThrow("away");
+  await compare();
+});

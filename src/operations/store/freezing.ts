@@ -5,6 +5,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
+import { readInfo } from "../../redis/server-info.ts";
 import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
 import { frozenField, listFrozen } from "../../redis/topology/frozen-list.ts";
 import { isMoving } from "../../redis/topology/moving-slots.ts";
@@ -120,7 +121,7 @@ async function requirePartitions(nodes: RedisNodes, partitions: readonly number[
 async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
   const places: string[] = [];
   for (const redis of new Set(servers)) {
-    const replicas = Number(/^connected_slaves:(\d+)/m.exec(await redis.info("replication"))?.[1] ?? 0);
+    const replicas = Number(readInfo(await redis.info("replication")).get("connected_slaves") ?? 0);
     if (replicas > 0 && (await redis.wait(1, REPLICA_MS)) < 1) places.push(placeOf(redis));
   }
   return places.length === 0 ? undefined : `no replica of ${places.join(", ")} has it`;
