@@ -13,7 +13,7 @@ import { createReplayBarrier } from "./replay-barrier.ts";
 import { createTerms, type Terms } from "./terms.ts";
 
 const READ_EVERY_MS = 1000;
-/** Missing charges that are put into the outbox at a time, so that they do not push other settlements out of it. */
+/** So that they do not push other settlements out of the outbox. */
 const PORTION = 2000;
 /** A failover loses up to 30 s of charges: this is 30 s of 1,250 a second. */
 const WITH_REPLICAS: LossPolicy = { survivesFailover: true, othersWithinMs: 30_000, chargesMax: 50_000 };

@@ -10,20 +10,17 @@ import { isRefusedByStore } from "../redis/script-errors.ts";
 import { type PrimaryRun, primaryRunOf } from "../redis/server-info.ts";
 import type { Logger } from "../telemetry/log.ts";
 
-/** Of a connection of its own to a server that may be gone. */
 const DIAL_LIMIT = createDeadlines(1000);
 const LOOK_EVERY_MS = 15_000;
 
-/** Which primary a gateway has used last. */
 export interface Term {
-  /** Grows whenever a primary is followed by another, or starts anew. */
+  /** Grows with each change of primary. */
   term: number;
   /** `master_replid` of the server. */
   replid: string;
   at: RedisHost;
 }
 
-/** Keeps the latest term of each primary beyond this process. */
 interface TermFile {
   term(storeId: string, name: string): Term | undefined;
   keepTerm(storeId: string, name: string, term: Term): void;
@@ -32,11 +29,10 @@ interface TermFile {
 type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
 
 /**
- * Makes sure that of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is
- * used. Each primary carries a term, which the first gateway that meets a new replication id raises. A gateway that comes
- * to another primary tells the one before, if it still answers; gateways that read that stop using it. A Redis Cluster
- * has epochs of its own. Decision 0045.
- * @param options.lookEveryMs for tests
+ * Of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is used.
+ * The first gateway that meets a new replication id raises the term of the primary and tells the former one, if it
+ * still answers; gateways that read that stop using it. A Redis Cluster has epochs of its own. Decision 0045. @param
+ * options.lookEveryMs for tests
  */
 export function createTerms(
   connection: Pick<Connection, "facts" | "partitionOn" | "metrics" | "primaries">,
@@ -49,7 +45,7 @@ export function createTerms(
   const nameFor = (primary: Primary): string => termName(connection.partitionOn(primary));
 
   return {
-    /** Part of each probe. @throws StoreError if this primary must not be used, in words that say what to do */
+    /** Part of each probe. @throws StoreError if this primary must not be used */
     async requireLatest(primary: Primary): Promise<void> {
       const { id, cluster } = connection.facts() ?? {};
       const server = await primary.within(primaryRunOf(primary.redis));
@@ -65,9 +61,8 @@ export function createTerms(
       file.keepTerm(id, name, { term, replid, at: hostOf(primary) });
     },
     /**
-     * Looks again while the primary is used, once a second: whether another gateway has left it, and now and then whether new
-     * connections lead to another primary, as behind a proxy that keeps old ones open.
-     * @returns why it must not be used any more
+     * Called once a second: another gateway may have left the primary, or new connections may lead to another one, as
+     * behind a proxy that keeps old ones open. @returns why it must not be used any more
      */
     async leaveReason(primary: Primary): Promise<string | undefined> {
       ids.show(primary);
@@ -80,7 +75,7 @@ export function createTerms(
       if (!lookedMs.has(primary)) lookedMs.set(primary, nowMs);
       if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
       lookedMs.set(primary, nowMs);
-      // A primary gets another id, too, when its first replica comes.
+      // It also changes when the first replica connects.
       const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return undefined;
       ids.learn(primary, server.replid);
@@ -89,16 +84,13 @@ export function createTerms(
       primary.redis.disconnect(true);
       return "new connections lead to another primary";
     },
-    /** The primary is not used at present. */
     unused: ids.hide,
   };
 }
 
 export type Terms = ReturnType<typeof createTerms>;
 
-/** How a primary gets a later term, and the one before is told. */
 function createSuccession(file: TermFile, log: Logger) {
-  /** Says on the primary that was used before that another is used now. */
   async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
     const told = await dial(endpoint, former.at, async (redis) => {
       if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
@@ -153,7 +145,7 @@ function createSuccession(file: TermFile, log: Logger) {
   return { nextTerm, leadsElsewhere };
 }
 
-/** The metric of the replication ids of the primaries that are used. */
+/** The metric of the replication ids in use. */
 function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "primaries">) {
   const known = new WeakMap<Checked, string>();
   const shown = new Map<string, string>();
@@ -169,7 +161,7 @@ function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "pr
   function show(primary: Checked): void {
     const [label, replication_id] = [labelOf(primary), known.get(primary)];
     if (replication_id === undefined || shown.get(label) === replication_id) return;
-    // Nobody looks at primaries that were left.
+    // Former primaries are not checked any more.
     const present = new Set(primaries().map(labelOf));
     for (const other of shown.keys()) if (!present.has(other)) remove(other);
     remove(label);
@@ -184,7 +176,7 @@ function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "pr
   };
 }
 
-/** The server of a primary, by the address that leads to it. */
+/** By its address. */
 const hostOf = ({ endpoint: { at, redisUrl } }: Pick<Checked, "endpoint">): RedisHost => {
   const { host, port } = at ?? parseRedisAddress(redisUrl).hosts[0]!;
   return { host, port };

@@ -8,8 +8,7 @@ import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "..
 import { createCharges, partsOf } from "./charges.ts";
 import { type AccountFold, emptyAccount, goOnFrom, type Invariant, isCharged } from "./fold.ts";
 import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";
-import { readStill } from "./read-still.ts";
-import type { Run } from "./verify-run.ts";
+import { type Run, readConsistently } from "./verify-run.ts";
 
 const PAGE = 500;
 /** Then only the number of references is compared. */
@@ -231,7 +230,7 @@ async function checkAccountSlots(
       pipe.hget(requestName(partition, id), "key_id"),
     );
     const items = ids.map((id, at) => ({ id, keyId: keyIds[at] ?? "" }));
-    const found = await readStill<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
+    const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
       redis,
       items,
       ({ id }) => requestName(partition, id),
@@ -255,7 +254,7 @@ async function stillMissing({ redis, partition, accountId }: AccountPlace, missi
   const { account, slots } = accountNames(partition, accountId);
   let left = missing;
   for (let tries = 1; left.length > 0 && tries <= GATHER_TRIES_MAX; tries++) {
-    const found = await readStill<[0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
+    const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
       redis,
       left,
       ({ id }) => requestName(partition, id),

@@ -113,6 +113,8 @@ export async function connectOnce(
     answered ?? (isUnreachable(error) ? (latest ?? error) : error);
   try {
     await limit.within(redis.connect());
+    // A database that cannot be selected is only an event: the client stays in another.
+    if (answered !== undefined) throw answered;
     return reasonOf;
   } catch (error) {
     const isLate = error instanceof Error && error.message === TIMED_OUT;

@@ -171,7 +171,7 @@ test("a ledger that ends before what is known of it is seen at the next look", a
   expect(await detector.readNewEntries(part(), STORE, 2)).toBe(true);
   expect(await detector.readNewEntries(part(), STORE, 2)).toBe(true);
   await redis.client.del(ledger);
-  expect(await detector.readNewEntries(part(), STORE, 2)).toBe(false);
+  for (let reads = 0; reads < 3; reads++) expect(await detector.readNewEntries(part(), STORE, 2)).toBe(false);
   await redis.client.xadd(ledger, "4-9", "account_id", "a1", "type", "consume", "amount", "-10");
   expect(await detector.readNewEntries(part(), STORE, 2)).toBe(false);
   await expect(compare()).rejects.toThrow(OLDER);

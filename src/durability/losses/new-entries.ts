@@ -27,7 +27,7 @@ type View = Pick<PrimaryView, "redis" | "has" | "confirmed">;
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
   const read = createReads(lastConfirmed, recent);
   const watch = createWriteWatch();
-  /** Servers that had new entries at the last read: they most likely have some now. */
+  /** Servers whose last read found new entries, or a missing one: they are read without asking for news. */
   const busy = new WeakSet<Redis>();
   let forgotten = 0;
   return {
@@ -48,10 +48,12 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
         }
         isRead = news;
       }
-      const { isWhole, isKept, hasNew } = await read.from(view, storeId, ledgers, partitions);
-      if (hasNew) busy.add(redis);
-      else busy.delete(redis);
-      if (isWhole && isKept) isRead();
+      const { isWhole, hasNew } = await read.from(view, storeId, ledgers, partitions);
+      if (!isWhole || hasNew) busy.add(redis);
+      else {
+        busy.delete(redis);
+        isRead();
+      }
       return isWhole;
     },
     forget(storeId: string, ledger: string): void {
@@ -81,8 +83,7 @@ function createReads(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
         : pipe.xrevrange(ledger, "+", after, "COUNT", most + 1),
     );
     // An acceptance meanwhile: the last confirmed entries start anew.
-    if (lastConfirmed.of(storeId).acceptedAt !== acceptedAt)
-      return { isWhole: true, isKept: false, hasNew: true };
+    if (lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return { isWhole: true, hasNew: true };
     const pages: LedgerPage[] = [];
     const compared = await compareWithLedgers(redis, positions, answers, most);
     for (const [at, { ledger, after }] of positions.entries()) {
@@ -92,8 +93,8 @@ function createReads(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
       else if (after === undefined) empty.add(ledger);
       allowance -= found?.entries.length ?? 0;
     }
-    const isKept = confirmed ? await keepConfirmed(pages, readUntil, confirmed) : await keepAll(pages);
-    return { isWhole: !compared.includes(undefined), isKept, hasNew: pages.length > 0 };
+    await (confirmed ? keepConfirmed(pages, readUntil, confirmed) : keepAll(pages));
+    return { isWhole: !compared.includes(undefined), hasNew: pages.length > 0 };
   }
 
   /** Kept once replicas have them; else they are read again. */
@@ -101,29 +102,26 @@ function createReads(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
     pages: readonly LedgerPage[],
     readUntil: Map<string, string>,
     confirmed: () => Promise<boolean>,
-  ): Promise<boolean> {
-    if (pages.length === 0) return true;
-    if (!(await confirmed())) return false;
+  ): Promise<void> {
+    if (pages.length === 0 || !(await confirmed())) return;
     const kept = pages.map((page) => ({
       ...page,
       entries: page.entries.map((entry) => ({ ...entry, onReplicas: true as const })),
     }));
     for (const { storeId, acceptedAt, ledger, entries } of kept) {
-      if (lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return false;
+      if (lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return;
       readUntil.set(ledger, entries.at(-1)!.id);
       const last = entries.findLast(mustSurvive);
       if (last) lastConfirmed.keep(storeId, ledger, last);
     }
     await recent.keep(kept);
     await lastConfirmed.save();
-    return true;
   }
 
-  async function keepAll(pages: readonly LedgerPage[]): Promise<boolean> {
+  async function keepAll(pages: readonly LedgerPage[]): Promise<void> {
     for (const { storeId, ledger, entries } of pages) lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
     await recent.keep(pages);
     await lastConfirmed.save();
-    return true;
   }
 
   return {

@@ -15,23 +15,16 @@ const REPLICA_MS = 1000;
 
 export interface PartitionView {
   partition: number;
-  /** Its slot in a Redis Cluster; undefined on one server. */
+  /** Undefined on one server. */
   slot: number | undefined;
-  /** The server that has it, as "host:port". */
   server: string;
-  /** Since when it is listed as frozen, Unix ms. */
+  /** Unix ms. */
   frozenSinceMs: number | undefined;
-  /** Whether its mark is there, which stops all scripts. Undefined if that could not be read. */
-  isMarked: boolean | undefined;
-  /** Its slot is on its way to another node. */
+  /** The flag that stops all scripts; undefined if it could not be read. */
+  hasFreezeFlag: boolean | undefined;
   isMoving: boolean;
 }
 
-/**
- * All partitions.
- * @param reads may go on without the servers that are away
- * @param count how many there are, if that is known
- */
 export async function listPartitions(
   nodes: RedisNodes,
   reads = readsOfAll(nodes),
@@ -51,20 +44,20 @@ export async function listPartitions(
         slot,
         server: placeOf(nodes.of(partition)),
         frozenSinceMs: listed.get(partition),
-        isMarked: isMoving ? undefined : await isMarked(reads, partition),
+        hasFreezeFlag: isMoving ? undefined : await hasFreezeFlag(reads, partition),
         isMoving,
       };
     }),
   );
 }
 
-const isMarked = (reads: PartitionReads, partition: number): Promise<boolean | undefined> =>
+const hasFreezeFlag = (reads: PartitionReads, partition: number): Promise<boolean | undefined> =>
   reads.at(partition, async (redis) => (await redis.exists(frozenName(partition))) === 1);
 
 /**
- * Freezes partitions: from then on no script changes them, whoever runs it. The list in `tg:meta` comes first, so that what
- * is frozen is seen; the mark in the partition is what counts. It can be repeated.
- * @throws OperatorError for a store on one server, for a partition that there is not, and when no replica has it
+ * From then on no script changes them. The list in `tg:meta` comes first, so that a frozen partition is always
+ * listed; the flag in the partition stops scripts. Can be repeated. @throws OperatorError on one server, for an
+ * unknown partition, and if no replica has it
  */
 export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
@@ -83,8 +76,8 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
 }
 
 /**
- * Ends a freeze. The mark goes first: what is listed is left alone by gateways, so none uses a partition that is half thawed.
- * @throws OperatorError while a slot of theirs is between two nodes, and when no replica has it
+ * Removes the flags first: gateways leave listed partitions alone, so none uses a half-thawed one. @throws
+ * OperatorError while a slot moves, and if no replica has it
  */
 export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
@@ -94,7 +87,7 @@ export async function thawPartitions(nodes: RedisNodes, partitions: readonly num
   for (const partition of partitions) if (moving.has(slotOfPartition(partition))) throw onItsWay(partition);
   for (const partition of partitions) {
     const redis = nodes.of(partition);
-    // A repeat must write, too: WAIT counts what this connection has written.
+    // A repeat must write, too: WAIT counts the writes of this connection.
     await unlessMoving(partition, redis.set(frozenName(partition), "thawed"));
     await unlessMoving(partition, redis.del(frozenName(partition)));
   }
@@ -117,7 +110,7 @@ async function requirePartitions(nodes: RedisNodes, partitions: readonly number[
     throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
 }
 
-/** Says which of these servers have replicas, and none that has what was written last. */
+/** Servers that have replicas, none of which has the last write. */
 async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
   const places: string[] = [];
   for (const redis of new Set(servers)) {
@@ -127,7 +120,7 @@ async function unknownToReplicas(servers: readonly Redis[]): Promise<string | un
   return places.length === 0 ? undefined : `no replica of ${places.join(", ")} has it`;
 }
 
-/** A node that gives a slot away has no new names of it. */
+/** A node that gives a slot away accepts no new names in it. */
 async function unlessMoving<T>(partition: number, write: Promise<T>): Promise<T> {
   try {
     return await write;
@@ -143,7 +136,6 @@ const onItsWay = (partition: number): OperatorError =>
       "`redis-cli --cluster fix`, then run this again",
   );
 
-/** The slots that any node gives away or takes, as it says itself. */
 async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Set<number>> {
   const moving = new Set<number>();
   if (!(await isCluster(nodes.ofName(META)))) return moving;

@@ -19,22 +19,19 @@ import { answersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { partitionsOf, storedFacts } from "../../redis/store-facts.ts";
 
-/** What a store lacks, entry by entry. `charges` are those that gateways send again. */
+/** `charges` are sent again by gateways. */
 export interface LossList extends Loss {
   lost: MissingList;
 }
 
-/** What is known to be missing, and where nothing may be written until an operator has accepted it. */
 interface KnownLoss extends Loss {
-  /** Names on the servers that are older, at least one of each; undefined if the whole store is. */
+  /** At least one name on each stale server; undefined if the whole store is stale. */
   staleAt: string[] | undefined;
 }
 
 /**
- * What a store is known to lack: what a gateway has found, and what the files in a folder say.
- * @param folder the journal's, on this machine; undefined if it is not known
- * @param reads may go on without the servers that are away: nothing is known of what those lack
- * @returns undefined if the store lacks nothing that is known here
+ * Losses known from gateways' reports and from the files in the journal folder. @param reads may skip unavailable
+ * servers @returns undefined without any
  */
 export async function knownLoss(
   nodes: RedisNodes,
@@ -53,7 +50,7 @@ export async function knownLoss(
     const other = missing.get(entry.ledger);
     if (!other || entry.behindMs > other.behindMs) missing.set(entry.ledger, entry);
   }
-  // A lost acceptance is one of the whole store; a report of one names no ledgers.
+  // A lost acceptance concerns the whole store.
   const isWhole = isBeforeAcceptance || (reported !== undefined && reported.ledgers === undefined);
   return {
     missing: [...missing.values()],
@@ -78,10 +75,8 @@ async function missingOn(
 }
 
 /**
- * The same with all entries that are known to be lost, and the charges that gateways on this folder send again.
- * @param waiting charges in that folder's journal, to whichever store they are owed
- * @param reads as of `knownLoss`
- * @returns undefined if the store lacks nothing that is known here
+ * Adds all missing entries, and the charges that gateways on this folder send again. @param waiting charges in the
+ * folder's journal, of any store
  */
 export async function listLoss(
   nodes: RedisNodes,
@@ -95,7 +90,7 @@ export async function listLoss(
   const id = (await meta.hget(META, "id")) ?? "";
   const { acceptedAt } = await readLossReport(meta);
   const known = folder === undefined ? new Map() : readRecentEntries(folder, id, acceptedAt);
-  // Entries that are known only as the last confirmed one, or only to a gateway with another folder.
+  // Some are known only as a last confirmed entry, or only to a gateway with another folder.
   for (const { ledger, endsAt: _, behindMs: __, ...entry } of loss.missing) {
     const entries = known.get(ledger) ?? new Map();
     known.set(ledger, entries);
@@ -106,12 +101,7 @@ export async function listLoss(
   return { ...loss, charges: [...charges.values()], lost: await listMissing(reads, known) };
 }
 
-/**
- * Looks which servers are older than what they confirmed. Nothing is written to those: they may yet be replaced by a newer
- * copy, and what is written to them would be lost with them. A server that is away is not judged, and neither it nor an older
- * one stops a write to the others.
- * @param folder as of `knownLoss`
- */
+/** A stale server may be replaced by a newer copy, so nothing is written to it. Writes to other servers go on. */
 export async function findWritable(
   nodes: RedisNodes,
   folder: string | undefined,
@@ -134,9 +124,8 @@ export async function findWritable(
 }
 
 /**
- * Accepts an empty Redis as a new store, or another store, where the files in a folder know one that it is in the place of.
- * @param partitions of a new store
- * @returns false where nobody has refused this store for that
+ * Accepts an empty or another store in place of one that the folder knows. @returns false if nobody refuses this
+ * store
  */
 export async function acceptReplaced(
   nodes: RedisNodes,
@@ -145,7 +134,6 @@ export async function acceptReplaced(
 ): Promise<boolean> {
   const found = await storedFacts(nodes);
   if (found.id !== undefined && isMeantBy(folder, found)) return false;
-  // Refuses one that must not be used at all.
   await partitionsOf(nodes, partitions);
   const meta = nodes.ofName(META);
   await meta.hset(META, "accepted_at", await storeNowMs(meta));
@@ -153,10 +141,8 @@ export async function acceptReplaced(
 }
 
 /**
- * Accepts a store that is older than what it confirmed: all gateways use it again, send it what they hold, and forget
- * what it confirmed before.
- * @returns what is known to be missing
- * @throws OperatorError when nothing is, or a server is away: what that one lacks would be accepted unseen
+ * Accepts a stale store: gateways use it again, send their charges, and forget what it confirmed. @throws
+ * OperatorError without a loss, and while a server is away: its losses would be accepted unseen
  */
 export async function acceptStore(
   nodes: RedisNodes,
