@@ -51,11 +51,11 @@ export const createArchivedHistory =
       limit,
     ]);
     const entries = rows.flatMap((row) => (row.id === null ? [] : [entryOf(row)]));
-    const after = goesOnAfter(rows[0], entries, limit);
+    const after = nextCursor(rows[0], entries, limit);
     return { entries, next: after && `${kind} ${ms}-${number} ${after}` };
   };
 
-function goesOnAfter(
+function nextCursor(
   looked: PageRow | undefined,
   entries: HistoryPage["entries"],
   limit: number,

@@ -31,7 +31,6 @@ export class ClaimError extends Error {
 
 /** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
 export function createClaims(store: TaskStore) {
-  /** One write per server and tick. */
   const take = pipelineOfTick<BindCall, string | null>(
     ({ task }) => store.ofName(claimName(task.taskId)),
     (pipe, { task, requestId, key }) =>

@@ -35,7 +35,6 @@ export interface SettlementOptions {
   confirmedFolder?: string;
   /** Later the store may have forgotten the request; 30 minutes by default. */
   settleWithinMs?: () => number;
-  /** For tests. */
   othersWithinMs?: number;
   log: Logger;
 }
@@ -56,7 +55,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   /** Answered by the store, for this gateway or for one that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
-    if (charge.isCounted) replayed(charge, outcome);
+    if (charge.replay) replayed(charge, outcome);
     else {
       counts.charged(charge, outcome);
       if (outcome === "forgotten") reportForgotten(log, charge);
@@ -65,7 +64,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
 
   /** Was answered before, and sent again because a primary changed or its gateway ended. */
   function replayed(charge: Charge, outcome: Binding): void {
-    if (!connection.confirms || (charge.isUncollected && outcome === "uncollected")) return;
+    if (!connection.confirms || (charge.unpaid && outcome === "uncollected")) return;
     metrics.replayedCharges.inc({ outcome });
     if (outcome !== "bound" && outcome !== "late")
       log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
@@ -204,7 +203,7 @@ const settledBy =
   (settlement: Settlement): boolean => {
     const { partition } = settlement.call.key;
     if (connection.of(partition) !== primary || connection.isFrozen(partition)) return false;
-    if (settlement.script !== "bind" || settlement.isCounted || !connection.facts()?.cluster) return true;
+    if (settlement.script !== "bind" || settlement.replay || !connection.facts()?.cluster) return true;
     const claimed = connection.ofName(claimName(settlement.call.task.taskId));
     return claimed === primary || !claimed.breaker.isOpen();
   };

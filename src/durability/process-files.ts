@@ -11,7 +11,6 @@ export const SILENT_MS = 45_000;
 export const newFileName = (suffix: string): string =>
   `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}${suffix}`;
 
-/** None if the folder cannot be read. */
 export function fileNamesIn(folder: string, suffix: string): string[] {
   try {
     return readdirSync(folder).filter((name) => name.endsWith(suffix));
@@ -36,7 +35,6 @@ export function readRegularFile(path: string, bytesMax: number): string {
   }
 }
 
-/** Also for processes of other users. */
 export function isRunning(pid: number): boolean {
   try {
     // 0 would mean this process.

@@ -41,7 +41,7 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
     lastConfirmed,
     recent: openRecentEntries(folder, log),
     folder,
-    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", isCounted: true }),
+    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", replay: true }),
     changed: (isStale) => storeOlder.set(isStale ? 1 : 0),
     log,
   });

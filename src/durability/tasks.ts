@@ -41,7 +41,6 @@ export function createTasks(store: TaskStore) {
       return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
     },
 
-    /** For any account. */
     async isBound(taskId: string): Promise<boolean> {
       const name = claimName(taskId);
       return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
@@ -49,7 +48,6 @@ export function createTasks(store: TaskStore) {
   };
 }
 
-/** For operators. */
 export async function tasksOf(nodes: RedisNodes): Promise<Tasks> {
   const facts = {
     partitions: await partitionsOf(nodes),

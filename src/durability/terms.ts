@@ -14,7 +14,6 @@ const DIAL_LIMIT = createDeadlines(1000);
 const LOOK_EVERY_MS = 15_000;
 
 export interface Term {
-  /** Grows with each change of primary. */
   term: number;
   /** `master_replid` of the server. */
   replid: string;
@@ -105,12 +104,18 @@ function createSuccession(file: TermFile, log: Logger) {
   }
 
   /** @throws StoreError if another primary has a later term and still answers */
-  async function nextTerm(primary: Checked, storeId: string, name: string, replid: string, noted: number) {
+  async function nextTerm(
+    primary: Checked,
+    storeId: string,
+    name: string,
+    replid: string,
+    storedTerm: number,
+  ) {
     const known = file.term(storeId, name);
     const isOther = known !== undefined && known.replid !== replid;
-    if (isOther && known.term > noted && (await isStillPrimary(primary.endpoint, known)))
-      throw smallerTerm(known, noted);
-    const next: Term = { term: Math.max(noted, known?.term ?? 0) + 1, replid, at: hostOf(primary) };
+    if (isOther && known.term > storedTerm && (await isStillPrimary(primary.endpoint, known)))
+      throw smallerTerm(known, storedTerm);
+    const next: Term = { term: Math.max(storedTerm, known?.term ?? 0) + 1, replid, at: hostOf(primary) };
     await primary
       .within(primary.redis.hset(name, "term", next.term, "replid", replid))
       .catch((error: unknown) => {
@@ -176,7 +181,6 @@ function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "pr
   };
 }
 
-/** By its address. */
 const hostOf = ({ endpoint: { at, redisUrl } }: Pick<Checked, "endpoint">): RedisHost => {
   const { host, port } = at ?? parseRedisAddress(redisUrl).hosts[0]!;
   return { host, port };
@@ -206,9 +210,9 @@ function replaced(left: string): StoreError {
   );
 }
 
-function smallerTerm({ term, replid, at }: Term, noted: number): StoreError {
+function smallerTerm({ term, replid, at }: Term, storedTerm: number): StoreError {
   return new StoreError(
-    `this primary is of an earlier time (term ${noted}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
+    `this primary is of an earlier time (term ${storedTerm}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
     "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations/alerts-redis.md",
   );
 }

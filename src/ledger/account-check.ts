@@ -6,7 +6,7 @@ import type { LedgerPart } from "../scripts/entries.ts";
 import { holding } from "../scripts/holding.ts";
 import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../scripts/snapshot.ts";
 import { createCharges, partsOf } from "./charges.ts";
-import { type AccountFold, emptyAccount, goOnFrom, type Invariant, isCharged } from "./fold.ts";
+import { type AccountFold, emptyAccount, type Invariant, isCharged, resumeAt } from "./fold.ts";
 import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";
 import { type Run, readConsistently } from "./verify-run.ts";
 
@@ -28,7 +28,7 @@ type Add = (part: LedgerPart) => Promise<void>;
 export async function checkAccount(run: Run, place: AccountPlace, add: Add): Promise<void> {
   const { fold, accountId, report } = place;
   const { first, referenced } = await readFirst(run, place, add);
-  if (first.checkpoint) goOnFrom(fold, accountId, first.checkpoint, report);
+  if (first.checkpoint) resumeAt(fold, accountId, first.checkpoint, report);
   checkNumbers(place, first, referenced, fold.accounts.get(accountId) ?? emptyAccount());
   const checkKeys = createKeyCheck(place);
   const holds: SliceHolds = { held: 0, stray: 0 };

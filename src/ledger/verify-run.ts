@@ -8,7 +8,7 @@ import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/entries.ts";
-import { addEntry, compareRecord, type Findings, goOnFrom, type LedgerFold, type Report } from "./fold.ts";
+import { addEntry, compareRecord, type Findings, type LedgerFold, type Report, resumeAt } from "./fold.ts";
 
 export interface Verification extends Findings {
   /** Trimmed entries count by their checkpoints. */
@@ -52,7 +52,7 @@ export async function addEntries(
   const comparable = entries.filter((entry) => {
     const { accountId, streamId, previous } = entry;
     const checkpoint = before.get(accountId);
-    if (checkpoint?.entry === previous) goOnFrom(fold, accountId, checkpoint, report);
+    if (checkpoint?.entry === previous) resumeAt(fold, accountId, checkpoint, report);
     if (fold.isFirst && !isLater(streamId, cut))
       report("chain", accountId, `entry ${streamId} is there, but ${cut} has left`);
     return addEntry(fold, entry, report);

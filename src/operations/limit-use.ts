@@ -47,7 +47,6 @@ export const useNow = ({ limit, remaining, concurrentLimit, active }: LimitState
   );
 
 const WINDOW_MS = 60_000;
-/** A fraction of a millisecond of Redis. */
 const LOOKED_AT_MAX = 5000;
 
 /** Undefined for an account without limits of its own: nothing is counted. */

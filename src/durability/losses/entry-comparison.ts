@@ -43,7 +43,6 @@ export async function absentEntries<E extends ConfirmedEntry>(
   return absent.filter((entry) => isLater(entry.id, trimmed.get(ledgerOf(entry))!));
 }
 
-/** The last trimmed entry of each ledger. */
 export async function trimmedTo(redis: Redis, ledgers: readonly string[]): Promise<Map<string, string>> {
   const names = [...new Set(ledgers)];
   const ids = await many<string | null, string>(redis, names, (pipe, ledger) =>

@@ -76,7 +76,6 @@ export const replacedStore = (id: string | undefined): StoreError =>
     "bring back that Redis with its data; if this one is meant, run `tollgate store accept`, or start with an empty journal folder",
   );
 
-/** Files that cannot be read are skipped. */
 export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
 
 function readFolder(
@@ -190,7 +189,6 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
       stores.set(storeId, { acceptedAt, entries: new Map() });
       hasChanged = true;
     },
-    /** A failure is logged, and the next call tries again. */
     save(): Promise<void> {
       if (folder === undefined) return Promise.resolve();
       saving = saving

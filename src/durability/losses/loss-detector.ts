@@ -27,7 +27,6 @@ export interface LossPolicy {
   survivesFailover: boolean;
   /** How long other gateways have to send missing charges again. */
   othersWithinMs: number;
-  /** About 1 KB each. */
   chargesMax: number;
 }
 
@@ -35,7 +34,6 @@ interface LossOptions {
   policy: LossPolicy;
   lastConfirmed: LastConfirmedFile;
   recent: RecentEntries;
-  /** Where all processes keep recent entries. */
   folder: string | undefined;
   sendAgain(charge: SentCharge): Promise<void>;
   changed(isStale: boolean): void;

@@ -13,7 +13,6 @@ export interface PrimaryView {
   within<T>(work: Promise<T>): Promise<T>;
   has(name: string): boolean;
   nowMs(): number;
-  /** Undefined where confirmation is off. */
   confirmed?: (() => Promise<boolean>) | undefined;
   meta: {
     redis: Redis;

@@ -17,7 +17,6 @@ export interface ListedEntry extends ConfirmedEntry {
 /** Missing entries for an operator, as far as gateways know. */
 export interface MissingList {
   entries: ListedEntry[];
-  /** Later entries are unknown; 0 for none. */
   knownUntilMs: number;
   /** Ledgers with unlisted losses: time of the first listed one, Unix ms. */
   unknownBeforeMs: Map<string, number>;

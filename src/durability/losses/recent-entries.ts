@@ -8,7 +8,6 @@ import type { ConfirmedEntry } from "./last-confirmed.ts";
 const FORMAT = 1;
 /** Not `.ndjson`, which gateways take over as journals. */
 const SUFFIX = ".entries.jsonl";
-/** Rotated with one predecessor. */
 const FILE_BYTES_MAX = 8 * 2 ** 20;
 const FOLDER_BYTES_MAX = 64 * 2 ** 20;
 
@@ -16,7 +15,6 @@ export interface LedgerPage {
   storeId: string;
   acceptedAt: number;
   ledger: string;
-  /** Undefined if unknown. */
   after: string | undefined;
   entries: readonly ConfirmedEntry[];
 }

@@ -19,7 +19,6 @@ export interface AuditRecord {
   /** `<token id> <label>`, `admin_token`, `console` or `cli <name>`. */
   by: string;
   action: string;
-  /** Empty for changes without an account. */
   accountId: string;
   target: string;
   /** Changed fields; null: was not set. Times are ISO 8601. */
@@ -86,11 +85,9 @@ export async function findAuditRecord(nodes: RedisNodes, id: string): Promise<Au
   return found && auditRecord(partition, found);
 }
 
-/** Unread records of one partition. */
 interface Lane {
   partition: number;
   buffer: StreamEntry[];
-  /** The next end of XREVRANGE. */
   from: string;
   done: boolean;
 }

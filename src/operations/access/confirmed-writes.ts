@@ -23,19 +23,18 @@ export function confirmedByReplicas(nodes: RedisNodes, replicas: number): RedisN
       timeoutMs: WAIT_MS,
     });
   const used = new Set<Redis>();
-  const noted = (redis: Redis): Redis => {
+  const recordUse = (redis: Redis): Redis => {
     used.add(redis);
     return redis;
   };
-  // Imported keys share rounds.
   const rounds = createRounds(async () => {
     const answers = await Promise.all([...used].map(isOnReplicas));
     return answers.every((isThere) => isThere) ? "replicas" : "none";
   });
   return {
     all: nodes.all,
-    of: (partition) => noted(nodes.of(partition)),
-    ofName: (name) => noted(nodes.ofName(name)),
+    of: (partition) => recordUse(nodes.of(partition)),
+    ofName: (name) => recordUse(nodes.ofName(name)),
     confirmed: async () => (await rounds.join()) === "replicas",
   };
 }

@@ -17,7 +17,6 @@ import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator
 /** Per family of tokens that operators made, and in total. TOKEN removes those that have ended. */
 const TOKENS_MAX = 10_000;
 const ACCOUNTS_MAX = 100;
-/** Several times the largest family. */
 const REVOKING_CALLS_MAX = 50;
 /** 32 random bytes. */
 const TOKEN = /^tgm_[\w-]{43}$/;

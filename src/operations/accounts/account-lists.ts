@@ -104,7 +104,6 @@ function sourceOf(prefix: string, label: string | undefined, status: AccountStat
   return { nameOf: (partition: number) => partitionNames(partition).accounts, prefix };
 }
 
-/** Undefined for deleted or unread accounts. */
 async function readAccounts(
   reads: PartitionReads,
   listed: readonly Listed[],

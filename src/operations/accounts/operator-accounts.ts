@@ -21,7 +21,6 @@ import { accountRow, randomAccountId } from "./accounts.ts";
 
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
 
-/** Null: none. */
 type AccountLimits = { [Name in keyof Limits]: number | null };
 
 export interface AccountObject {
@@ -84,7 +83,6 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
 }
 
 interface ChangeRules {
-  /** Undefined: any. */
   ifRevisions?: readonly number[] | undefined;
   /** May lift a suspension or reopen an account. */
   mayReinstate?: boolean;

@@ -12,7 +12,6 @@ import { compareBytes } from "./sorted-lists.ts";
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const SHOWN_MS = 8 * DAY_MS;
-/** A fraction of a millisecond of Redis. */
 const PAGE = 500;
 const LIFETIME_SECONDS = 2 * 86_400;
 const MEMBERS_MAX = 10_000;
@@ -25,7 +24,6 @@ interface RefusalCount {
   count: number;
 }
 
-/** `atMs` is within the hour. */
 export interface HourlyRefusals extends RefusalCount {
   atMs: number;
 }
@@ -161,7 +159,6 @@ function placeOf(position: string): Place {
 const byPlace = (a: Place, b: Place): number =>
   b.atMs - a.atMs || compareBytes(a.keyId, b.keyId) || compareBytes(a.outcome, b.outcome);
 
-/** A field may come twice. */
 async function* fieldsOf(
   redis: Redis,
   name: string,

@@ -18,7 +18,6 @@ const CLOCK_SLACK_MS = 5 * 60_000;
 
 export interface HistoryPage {
   entries: LedgerEntry[];
-  /** Undefined after the last page. */
   next: string | undefined;
   /** The oldest entry, if Redis has no older ones and there is no archive, Unix ms. */
   reachesBackToMs?: number | undefined;
@@ -39,7 +38,6 @@ interface HistoryOptions {
   partition: number;
   accountId: string;
   filter: HistoryFilter;
-  /** `next` of the page before. */
   position: string | undefined;
   limit: number;
   archive: ArchivedHistory | undefined;
@@ -153,20 +151,12 @@ export async function latestEntries(
   const entries: LedgerEntry[] = [];
   for (let at = last; at !== "" && entries.length < most; at = entries.at(-1)!.previous) {
     const [found] = await redis.xrange(ledger, at, at);
-    if (!found) return [...entries, ...(await leftFrom(redis, partition, accountId, at))].slice(0, most);
+    if (!found) {
+      const { entries: older } = await tailFrom(redis, partition, accountId, at);
+      const linked = older.map((entry, of) => ({ ...entry, previous: older[of + 1]?.streamId ?? "" }));
+      return [...entries, ...linked].slice(0, most);
+    }
     entries.push(ledgerEntry(partition, found));
   }
   return entries;
-}
-
-async function leftFrom(
-  redis: Redis,
-  partition: number,
-  accountId: string,
-  from: string,
-): Promise<LedgerEntry[]> {
-  const tail = (await readCheckpoint(redis, partition, accountId))?.tail ?? [];
-  const first = tail.findIndex(({ streamId }) => streamId === from);
-  const entries = first < 0 ? [] : tail.slice(first).map((entry) => entryOfTail(partition, accountId, entry));
-  return entries.map((entry, at) => ({ ...entry, previous: entries[at + 1]?.streamId ?? "" }));
 }

@@ -11,6 +11,7 @@ import { requireAccountId } from "../access/operator-values.ts";
 import {
   entryOfReference,
   oncePerReference,
+  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -65,11 +66,7 @@ export async function adjustCredits(
         ),
       };
     case "mismatch":
-      throw new OperatorError(
-        `the reference ${reference} stands for something else; nothing is changed`,
-        "conflict",
-        "reference",
-      );
+      throw otherUse(reference);
     case "too_low":
       throw new OperatorError(
         `the account can spend ${adjusted.balance} credits, so ${-amount} cannot be taken; nothing is changed`,

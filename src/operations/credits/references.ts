@@ -37,6 +37,13 @@ export function requireReason(reason: string): string {
   throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
 }
 
+export const otherUse = (reference: string): OperatorError =>
+  new OperatorError(
+    `the reference ${reference} stands for something else; nothing is changed`,
+    "conflict",
+    "reference",
+  );
+
 type WithReference = { outcome: string };
 type Forgotten = { outcome: "forgotten"; balance: number; references: number };
 export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
@@ -148,7 +155,6 @@ async function amongLatest(
 ): Promise<LedgerEntry | undefined> {
   const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
   for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
-    // A new entry is among the newest.
     const size = slices === 0 ? 2 : SLICE;
     const call = { partition, accountId, from, lookedAtMax: size, answeredMax: size };
     const page = await scriptsOf(redis).run(history, call);

@@ -20,12 +20,12 @@ import type { FindArchivedEntry } from "./named-entries.ts";
 import {
   entryOfReference,
   oncePerReference,
+  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
 } from "./references.ts";
 
-/** A few seconds. */
 const SEARCHED_MAX = 500_000;
 
 interface ArchivedCharge {
@@ -110,11 +110,7 @@ type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotte
 function refusalOf(outcome: Refusal, id: string, reference: string, accountId: string): OperatorError {
   switch (outcome) {
     case "mismatch":
-      return new OperatorError(
-        `the reference ${reference} stands for something else; nothing is changed`,
-        "conflict",
-        "reference",
-      );
+      return otherUse(reference);
     case "refunded_before":
     case "search":
       return refundedBefore(id);
@@ -144,7 +140,6 @@ interface Place {
   accountId: string;
   requestId: string;
   partition: number;
-  /** Undefined while Redis has the record. */
   found: FoundCharge | undefined;
 }
 

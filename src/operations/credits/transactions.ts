@@ -70,7 +70,6 @@ export async function namedTransactions(
   return { entries: isAsked ? [entry] : [], next: undefined };
 }
 
-/** Undefined for all. */
 function wantedOf(type: TransactionQuery["type"], kind: TransactionQuery["kind"]): string[] | undefined {
   if (type === undefined && kind === undefined) return undefined;
   const types = type === undefined ? TYPES : [type];

@@ -17,7 +17,6 @@ export interface KeyUse {
   accountId: string;
   tier: string;
   partition: number;
-  /** Of the UTC day. */
   use: Use;
   /** Of window and slots; undefined for an ended or unread key. */
   now: Use | undefined;
@@ -68,7 +67,6 @@ export async function usesOfKeys(
 
 const usedToday = ({ use }: Pick<KeyUse, "use">): number => use.day_count ?? 0;
 
-/** Unknown keys are left out. */
 async function usesOfPeriods(
   redis: Redis,
   partition: number,
@@ -88,7 +86,6 @@ async function usesOfPeriods(
   });
 }
 
-/** One read-only script call each. */
 export async function withUseNow<Key extends { keyId: string; accountId: string; partition: number }>(
   nodes: RedisNodes,
   keys: readonly Key[],

@@ -22,7 +22,7 @@ export async function rotateKey(
   keysMax?: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
   // A rotation without overlap has revoked it.
-  if (old.rotatedTo !== undefined) throw await whyRotated(nodes, old, old.rotatedTo);
+  if (old.rotatedTo !== undefined) throw await rotatedError(nodes, old, old.rotatedTo);
   requireUnrevoked(old);
   const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
@@ -55,7 +55,7 @@ export async function rotateKey(
 }
 
 /** A repeat after an unconfirmed rotation must be confirmed, too. */
-async function whyRotated(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
+async function rotatedError(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
   if ((await nodes.confirmed?.()) !== false) return rotatedBefore(old, newKeyId);
   return new OperatorError(
     `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; repeat this when they are back`,

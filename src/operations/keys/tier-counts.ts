@@ -13,7 +13,6 @@ const SUM_LIFETIME_MS = 60_000;
 /** Expired keys count: their expiry can be moved. Revoked ones do not. */
 export interface TierCounts {
   keys: Readonly<Record<string, number>>;
-  /** Without earlier figures. */
   unread: number;
 }
 
@@ -70,7 +69,6 @@ export function createTierCounter(connection: Connection) {
   };
 }
 
-/** Writes nothing. */
 export async function readTierCounts(
   nodes: RedisNodes,
   reads: PartitionReads = readsOfMost(nodes),

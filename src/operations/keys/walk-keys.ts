@@ -26,7 +26,6 @@ export async function* eachKey(
   }
 }
 
-/** An id may come twice. */
 export async function* keyIdPages(
   nodes: RedisNodes,
   accountId?: string,

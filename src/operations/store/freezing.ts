@@ -15,7 +15,6 @@ const REPLICA_MS = 1000;
 
 export interface PartitionView {
   partition: number;
-  /** Undefined on one server. */
   slot: number | undefined;
   server: string;
   /** Unix ms. */

@@ -3,7 +3,6 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 
 const REPORTS = "tg:gateways";
 const SHOWN_MS = 20_000;
-/** Removed by other gateways. */
 const FORGOTTEN_MS = 5 * 60_000;
 const GATEWAYS_MAX = 500;
 
@@ -15,7 +14,6 @@ export interface GatewayReport {
   startedAtMs: number;
   seenAtMs: number;
   configHash: string;
-  /** Undefined when ready. */
   notReady?: string | undefined;
   requestsPerSecond: number;
   refusedPerSecond: number;
@@ -43,7 +41,6 @@ export async function removeReports(connection: Connection, gatewayId?: string):
   });
 }
 
-/** By host and process. */
 export async function readReports(nodes: RedisNodes, nowMs: number): Promise<GatewayReport[]> {
   const reports = reportsIn(await nodes.ofName(REPORTS).hgetall(REPORTS));
   return reports

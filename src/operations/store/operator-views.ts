@@ -7,7 +7,6 @@ import { many, manyByNode } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-clock.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
-/** About a millisecond of Redis. */
 const PAGE = 500;
 export const OPEN_LOOKED_AT_MAX = 20_000;
 
@@ -24,13 +23,11 @@ interface OpenView {
   dueAtMs: number;
   /** By its server's clock, as all of these times. */
   seenAtMs: number;
-  /** Empty before the first poll. */
   status: string;
 }
 
 export interface OpenRequests {
   requests: OpenView[];
-  /** Among those that were read. */
   old: number;
   open: number;
   complete: boolean;

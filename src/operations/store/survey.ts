@@ -22,7 +22,6 @@ const AT_A_TIME = 50;
 
 interface OpenRequests {
   atMs: number;
-  /** In the order of AGES. */
   open: Record<OpenState, number[]>;
   oldestMs: Record<OpenState, number>;
   /** 0 when nothing is overdue. */
@@ -37,7 +36,6 @@ export interface Survey extends OpenRequests {
 export interface LedgerReport {
   atMs: number;
   violations: number;
-  /** All positive. */
   credits: { recharged: number; consumed: number; refunded: number };
   /** Undefined without a comparison. */
   archiveViolations?: number;

@@ -38,7 +38,6 @@ export interface TaskPage {
   reachesBackToMs?: number | undefined;
 }
 
-/** By request id. */
 export type ArchivedRequests = (
   requestIds: readonly string[],
 ) => Promise<
@@ -46,7 +45,6 @@ export type ArchivedRequests = (
 >;
 
 const LOOKED_AT_MAX = 2000;
-/** A millisecond of Redis. */
 const SLICE = 200;
 const CHARGE_PAGES_MAX = 10;
 
@@ -115,7 +113,6 @@ interface Source {
   archive: { history: ArchivedHistory; requests: ArchivedRequests } | undefined;
 }
 
-/** In the order of their scores. */
 async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {
   const { redis, partition, accountId, query } = source;
   const name = partitionNames(partition)[from.of];

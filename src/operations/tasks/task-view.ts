@@ -19,7 +19,6 @@ export interface TaskView {
   refunded: boolean;
 }
 
-/** Undefined for a forgotten request. */
 export function taskView(requestId: string, record: RequestRecord = {}): TaskView | undefined {
   const { state, account_id: accountId, status } = record;
   if (state === undefined || accountId === undefined) return undefined;
