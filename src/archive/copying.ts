@@ -272,7 +272,7 @@ const notesOf = ({ position, next, requests, changed }: ArchivePage) => ({
 const PAGE = 200;
 
 /** The newest entry that archive and store have in common; undefined if none. */
-export async function findForkPoint(
+async function findForkPoint(
   tables: Pick<ArchiveTables, "entriesBefore">,
   newest: LedgerEntry,
   cut: string,

@@ -18,8 +18,6 @@ interface Sign {
   runId: string;
 }
 
-export type ReplayBarrier = ReturnType<typeof createReplayBarrier>;
-
 /**
  * Lets gateways wait for each other until all have sent again what a changed primary may lack. A gateway that served before that
  * could admit requests on a balance that an answered charge needs. Decision 0047.

@@ -280,7 +280,7 @@ const isHandle = (sent: unknown): sent is Handle =>
  * Closes the connection that a worker had not accepted when it ended: node:cluster keeps it open in the supervisor until the
  * worker confirms it. Call before the worker is sent a connection.
  */
-export function endConnectionsLeftBy(worker: Worker): void {
+function endConnectionsLeftBy(worker: Worker): void {
   let latest: Handle | undefined;
   const send = worker.process.send?.bind(worker.process) as (...args: unknown[]) => boolean;
   worker.process.send = (...args: unknown[]): boolean => {

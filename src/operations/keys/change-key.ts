@@ -92,7 +92,7 @@ export function requireUnrevoked(key: KeyRecord): void {
   if (key.revokedAtMs !== undefined) throw alreadyRevoked(key);
 }
 
-export const alreadyRevoked = (key: KeyRecord): OperatorError =>
+const alreadyRevoked = (key: KeyRecord): OperatorError =>
   new OperatorError(
     `key ${key.keyId} is revoked for good; create a new one`,
     "conflict",
