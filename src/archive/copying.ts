@@ -1,13 +1,18 @@
 import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../domain/errors.ts";
 import { compareIds } from "../records/entry-ids.ts";
-import { LEDGER_START } from "../records/ledger-entries.ts";
+import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import type { Primary } from "../redis/primary.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { type ArchivedState, type ArchivePage, type ArchivePosition, hasRows } from "./archive-pages.ts";
+import {
+  type ArchivedState,
+  type ArchivePage,
+  type ArchivePosition,
+  hasRows,
+  isSameEntry,
+} from "./archive-pages.ts";
 import type { ArchiveSource } from "./archive-source.ts";
-import { findForkPoint } from "./forks.ts";
 import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
 
 const BATCH = 500;
@@ -263,3 +268,30 @@ const notesOf = ({ position, next, requests, changed }: ArchivePage) => ({
   requests: requests.map(({ requestId, record }) => ({ requestId, state: record.state ?? "" })),
   changed: changed.map(({ what, changes }) => ({ what, changes })),
 });
+
+const PAGE = 200;
+
+/** The newest entry that archive and store have in common; undefined if none. */
+async function findForkPoint(
+  tables: Pick<ArchiveTables, "entriesBefore">,
+  newest: LedgerEntry,
+  cut: string,
+  read: (ids: readonly string[]) => Promise<LedgerEntry[]>,
+): Promise<LedgerEntry | undefined> {
+  let before = newest;
+  for (;;) {
+    const page = await tables.entriesBefore(before.partition, before.streamId, PAGE);
+    const stored = new Map(
+      (await read(page.map(({ streamId }) => streamId))).map((entry) => [entry.streamId, entry]),
+    );
+    const found = page.find((entry) => {
+      if (compareIds(entry.streamId, cut) <= 0) return true;
+      const same = stored.get(entry.streamId);
+      return same !== undefined && isSameEntry(same, entry);
+    });
+    if (found) return found;
+    const last = page.at(-1);
+    if (page.length < PAGE || !last) return undefined;
+    before = last;
+  }
+}

@@ -1,4 +1,6 @@
 import type { ArchivedHistory, HistoryPage } from "../operations/credits/account-history.ts";
+import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
+import type { TaskView } from "../operations/tasks/task-view.ts";
 import { badCursor } from "../records/cursors.ts";
 import type { LedgerEntry } from "../records/ledger-entries.ts";
 import type { HistoryFilter } from "../scripts/history.ts";
@@ -49,11 +51,11 @@ export const createArchivedHistory =
       limit,
     ]);
     const entries = rows.flatMap((row) => (row.id === null ? [] : [entryOf(row)]));
-    const after = goesOnAfter(rows[0], entries, limit);
+    const after = nextCursor(rows[0], entries, limit);
     return { entries, next: after && `${kind} ${ms}-${number} ${after}` };
   };
 
-function goesOnAfter(
+function nextCursor(
   looked: PageRow | undefined,
   entries: HistoryPage["entries"],
   limit: number,
@@ -75,3 +77,33 @@ const filterValues = ({ fromMs, toMs, wanted, endpoint, refundsToMs }: HistoryFi
 
 const timeOf = (ms: number | string | undefined): string | null =>
   ms === undefined ? null : new Date(Number(ms)).toISOString();
+
+const REQUESTS = `
+  SELECT request_id, status, admitted_at, bound_at, finished_at, EXISTS (
+    SELECT FROM tollgate.ledger_entries entry WHERE entry.request_id = request.request_id AND entry.type = 'recharge'
+  ) AS refunded
+  FROM tollgate.requests request WHERE request_id = ANY ($1::text[])`;
+
+interface RequestRow {
+  request_id: string;
+  status: string;
+  admitted_at: Date | null;
+  bound_at: Date | null;
+  finished_at: Date | null;
+  refunded: boolean;
+}
+
+export const createArchivedRequests =
+  (query: ArchiveQuery): ArchivedRequests =>
+  async (requestIds) => {
+    const rows = await query<RequestRow>(REQUESTS, [requestIds]);
+    return new Map(rows.map((row) => [row.request_id, ended(row)]));
+  };
+
+const ended = (row: RequestRow) => ({
+  status: row.status as TaskView["status"],
+  createdAtMs: row.admitted_at?.getTime(),
+  boundAtMs: row.bound_at?.getTime(),
+  finishedAtMs: row.finished_at?.getTime(),
+  refunded: row.refunded,
+});

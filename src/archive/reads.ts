@@ -4,10 +4,9 @@ import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { connectArchive } from "./connection.ts";
-import { createArchivedHistory } from "./history.ts";
+import { createArchivedHistory, createArchivedRequests } from "./history.ts";
 import { identifyFor } from "./identity.ts";
 import { archiveReason } from "./reasons.ts";
-import { createArchivedRequests } from "./requests.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { archivedUsage, copiedUntilMs } from "./usage.ts";
 

@@ -17,8 +17,7 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
 import { listPages } from "../redis/sorted-set-pages.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { archivableText } from "./archivable.ts";
-import { type EntryRow, entryOf } from "./rows.ts";
+import { archivableText, type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
 

@@ -5,8 +5,7 @@ import { accountNames, archiveNames, keyNames, partitionNames } from "../records
 import type { KeyFields } from "../records/records.ts";
 import { many } from "../redis/pipelines.ts";
 import { listPages } from "../redis/sorted-set-pages.ts";
-import { archivableMs, archivableText } from "./archivable.ts";
-import type { KeyRow } from "./rows.ts";
+import { archivableMs, archivableText, type KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 const PAGE = 500;

@@ -74,10 +74,10 @@ function numbersIn(text: string): number[] {
 }
 
 /** Empty for a partition that is in use. */
-function stateOf({ frozenSinceMs, isMarked, isMoving }: PartitionView): string {
+function stateOf({ frozenSinceMs, hasFreezeFlag, isMoving }: PartitionView): string {
   if (isMoving) return frozenSinceMs === undefined ? "moving" : "moving, frozen";
-  if (frozenSinceMs === undefined) return isMarked ? "frozen, not listed" : "";
-  return isMarked === false ? "listed, not frozen" : "frozen";
+  if (frozenSinceMs === undefined) return hasFreezeFlag ? "frozen, not listed" : "";
+  return hasFreezeFlag === false ? "listed, not frozen" : "frozen";
 }
 
 const rowOf = (view: PartitionView): (string | number | undefined)[] => [

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
-import type { LostEntry } from "../durability/losses/lost-entries.ts";
+import type { ListedEntry } from "../durability/losses/missing-entries.ts";
 import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
 import { acceptReplaced, acceptStore, type LossList, listLoss } from "../operations/store/operator-loss.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
@@ -83,11 +83,11 @@ const NOTHING: LossList = {
 function shown({ missing, charges, lost } = NOTHING): Record<string, unknown> {
   const resent = new Set(charges.map(({ requestId }) => requestId));
   return {
-    missing: missing.map(({ ledger, id, has, olderMs, accountId, kind, credits, reference }) => ({
+    missing: missing.map(({ ledger, id, endsAt, behindMs, accountId, kind, credits, reference }) => ({
       ledger,
       last_known: id,
-      has,
-      older_ms: olderMs,
+      has: endsAt,
+      older_ms: behindMs,
       kind,
       account_id: accountId,
       credits,
@@ -117,16 +117,16 @@ function shown({ missing, charges, lost } = NOTHING): Record<string, unknown> {
   };
 }
 
-const isSentAgain = ({ kind, requestId = "" }: LostEntry, resent: ReadonlySet<string>): boolean =>
+const isSentAgain = ({ kind, requestId = "" }: ListedEntry, resent: ReadonlySet<string>): boolean =>
   kind === "charge" && resent.has(requestId);
 
 function inWords(loss: LossList, limit: number): string {
   const { missing, charges } = loss;
   const resent = new Set(charges.map(({ requestId }) => requestId));
   const rest = loss.lost.entries.filter((entry) => !isSentAgain(entry, resent));
-  const ledgers = missing.map(({ ledger, id, has, olderMs }) => {
-    const older = has === "" ? "all of it" : `${olderMs} ms`;
-    return [ledger, id, has || "nothing", older, iso(loss.lost.unknownBeforeMs.get(ledger)) ?? ""];
+  const ledgers = missing.map(({ ledger, id, endsAt, behindMs }) => {
+    const behind = endsAt === "" ? "all of it" : `${behindMs} ms`;
+    return [ledger, id, endsAt || "nothing", behind, iso(loss.lost.unknownBeforeMs.get(ledger)) ?? ""];
   });
   const lost = (wanted: (kind: string) => boolean): string[][] =>
     rest.filter(({ kind }) => wanted(kind)).map(rowOf);
@@ -159,7 +159,7 @@ function inWords(loss: LossList, limit: number): string {
 const LEDGER_HEADS = ["LEDGER", "LAST KNOWN", "THE STORE HAS", "OLDER BY", "NOT KNOWN BEFORE"];
 const ENTRY_HEADS = ["TIME", "KIND", "ACCOUNT", "CREDITS", "REFERENCE", "REQUEST"];
 
-const rowOf = ({ atMs, kind, accountId, credits, reference, requestId = "" }: LostEntry): string[] => [
+const rowOf = ({ atMs, kind, accountId, credits, reference, requestId = "" }: ListedEntry): string[] => [
   iso(atMs) ?? "",
   kind,
   accountId,

@@ -3,7 +3,7 @@ import type { ConfigProblem } from "../config/problems.ts";
 import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { hostsIn } from "../domain/redis-address.ts";
 import { readTierCounts, type TierCounts } from "../operations/keys/tier-counts.ts";
-import { openNodes } from "../redis/open-nodes.ts";
+import { onOwnNodes } from "../redis/open-nodes.ts";
 import { storeReason } from "../redis/reasons.ts";
 
 const COMMAND_TIMEOUT_MS = 2000;
@@ -18,16 +18,11 @@ interface TiersInUse {
 export async function tiersInUse({ tiers, store }: Config, file: string): Promise<TiersInUse> {
   const place = hostsIn(store.redisUrl);
   try {
-    const { nodes, close } = await openNodes(store, COMMAND_TIMEOUT_MS);
-    try {
-      const counts = await readTierCounts(nodes);
-      const { keys: keysByTier } = counts;
-      const problems = tierProblems(missingTiers(keysByTier, tiers), { keysByTier, tiers, file });
-      const gaps = gapsInWords(counts);
-      return gaps === undefined ? { problems } : { problems, notChecked: gaps };
-    } finally {
-      close();
-    }
+    const counts = await onOwnNodes(store, COMMAND_TIMEOUT_MS, readTierCounts);
+    const { keys: keysByTier } = counts;
+    const problems = tierProblems(missingTiers(keysByTier, tiers), { keysByTier, tiers, file });
+    const gaps = gapsInWords(counts);
+    return gaps === undefined ? { problems } : { problems, notChecked: gaps };
   } catch (error) {
     const notChecked = `whether keys use other tiers is not known: Redis at ${place} cannot be asked (${storeReason(error).why})`;
     return { problems: [], notChecked };

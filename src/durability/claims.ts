@@ -1,18 +1,27 @@
+import type { Redis } from "ioredis";
 import { claimName, claimText, readClaim } from "../records/names.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
+import type { StoreFacts } from "../redis/store-facts.ts";
 import { type BindCall, type Binding, bindClaimed } from "../scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
 import { dispute } from "../scripts/dispute.ts";
-import type { TaskStore } from "./task-store.ts";
+import type { Run } from "../scripts/script-definition.ts";
 
-/** How long the mark of a disputed task id waits for the BIND of the request that owns it. */
+/** The connection's, the outbox's past the breakers, or an operator's. */
+export interface TaskStore {
+  of(partition: number): { run: Run };
+  ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
+  /** Undefined until the store was reached. */
+  facts(): Omit<StoreFacts, "id"> | undefined;
+}
+
+/** The dispute flag of a task id waits so long for the BIND of its owner. */
 const NOTED_MS = 3_600_000;
-/** Longer than the settings let a task and its record live: a claim does not stay for ever if its owner was lost. */
+/** Longer than any task and its record live: a claim whose owner was lost expires. */
 const CLAIM_MS = 500 * 86_400_000;
 
 /**
- * What a charge needs on another primary than its account's cannot be had now. Nothing was charged, and its account's primary
- * has not failed.
+ * The primary of the task id's claim is unavailable. Nothing was charged, and the account's primary has not failed.
  */
 export class ClaimError extends Error {
   constructor(cause: unknown) {
@@ -20,9 +29,8 @@ export class ClaimError extends Error {
   }
 }
 
-/** BIND and COLLECT on a Redis Cluster, where they do not reach the claim of the task id: the gateway takes and deletes it. */
+/** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
 export function createClaims(store: TaskStore) {
-  /** All of a tick go to a server in one write. */
   const take = pipelineOfTick<BindCall, string | null>(
     ({ task }) => store.ofName(claimName(task.taskId)),
     (pipe, { task, requestId, key }) =>
@@ -35,7 +43,7 @@ export function createClaims(store: TaskStore) {
   const remove = (name: string): Promise<number> => store.ofName(name).command((redis) => redis.del(name));
   const leftClaims = createLeftClaims(read, remove);
 
-  /** What does not concern the primary of the account. @throws ClaimError */
+  /** Failures of another primary. @throws ClaimError */
   async function elsewhere<T>(account: { partition: number }, server: unknown, work: Promise<T>): Promise<T> {
     try {
       return await work;
@@ -45,10 +53,7 @@ export function createClaims(store: TaskStore) {
   }
 
   return {
-    /**
-     * @param isRepeat whether the store has answered it before: then it had its claim, and does not wait for the claim's primary
-     * @throws ClaimError
-     */
+    /** @param isRepeat the store has answered it before, so its claim is not waited for @throws ClaimError */
     async bind(call: BindCall, isRepeat = false): Promise<Binding> {
       const { requestId, key } = call;
       const { taskId } = call.task;
@@ -64,16 +69,13 @@ export function createClaims(store: TaskStore) {
         return "conflict";
       }
       const { outcome } = await store.of(key.partition).run(bindClaimed, call);
-      // This request is not charged for the task id, so nobody else could use it. What fails here is tried again with the charge.
+      // Without a charge nobody else could use the task id. A failure is repeated with the charge.
       if (taken !== undefined && (outcome === "forgotten" || outcome === "conflict"))
         await elsewhere(key, store.ofName(name), remove(name));
       return outcome;
     },
 
-    /**
-     * The claim is read first: while its server is away, nothing is collected. Only who collects the request deletes it.
-     * @throws ClaimError while the claim's primary is away
-     */
+    /** Reads the claim first, so that nothing is collected while its primary is unavailable. @throws ClaimError */
     async collect(call: CollectCall & { taskId: string }): Promise<Collected> {
       const name = claimName(call.taskId);
       await leftClaims.remove();
@@ -86,12 +88,11 @@ export function createClaims(store: TaskStore) {
   };
 }
 
-/** More are forgotten, and expire. */
+/** More expire on their own. */
 const LEFT_MAX = 10_000;
-/** Tried again at a time. */
 const LEFT_BATCH = 20;
 
-/** Claims of collected requests that could not be deleted, since their primary went away just then. */
+/** Claims of collected requests whose primary became unavailable. */
 function createLeftClaims(
   read: (name: string) => Promise<string | undefined>,
   remove: (name: string) => Promise<unknown>,
@@ -104,7 +105,7 @@ function createLeftClaims(
 
   return {
     add,
-    /** Tries some again. The first DEL may have come, and another request may have claimed the task id since. */
+    /** Another request may have claimed the task id since. */
     async remove(): Promise<void> {
       for (const [name, requestId] of [...requestIds].slice(0, LEFT_BATCH)) {
         requestIds.delete(name);
@@ -118,7 +119,6 @@ function createLeftClaims(
   };
 }
 
-/** @throws any other error than ClaimError */
 export function withoutClaim(error: unknown): undefined {
   if (error instanceof ClaimError) return undefined;
   throw error;

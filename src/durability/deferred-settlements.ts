@@ -19,7 +19,7 @@ const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
 
-/** Between two tries of charges whose claims were refused. */
+/** Of charges whose claims were refused. */
 const RETRY_EVERY_MS = 1000;
 
 const UNANSWERED = "a settlement is unanswered";
@@ -29,13 +29,12 @@ const UNCONFIRMED_DROPPED =
   "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
 
 export interface SettlementOptions {
-  /** Without one, settlements that wait are lost with the process. */
+  /** Without one, waiting settlements are lost with the process. */
   journal?: Journal;
-  /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
+  /** For confirmed ledger entries; without one, only the last of each ledger is kept, in memory. */
   confirmedFolder?: string;
-  /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
+  /** Later the store may have forgotten the request; 30 minutes by default. */
   settleWithinMs?: () => number;
-  /** How long other gateways may take to send again what a changed primary lacks; for tests. */
   othersWithinMs?: number;
   log: Logger;
 }
@@ -43,30 +42,29 @@ export interface SettlementOptions {
 export type Settlements = ReturnType<typeof createSettlements>;
 
 /**
- * What waits for the store, and what it has confirmed, on top of a connection: each probe compares the store with what it
- * has confirmed and sends it what waits, before the breaker closes.
+ * Settlements that wait for the store. Each probe compares the store with what it confirmed and sends it what waits,
+ * before the breaker closes.
  */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
   const { metrics, facts } = connection;
   const counts = createSettlementCounts(metrics);
   const { outbox, unconfirmed } = createWaiting(connection, options);
-  /** Whether settlements wait for this primary alone. */
   const isUnanswered = (primary: Primary): boolean =>
     outbox.hasFor({ storeId: facts()?.id, has: settledBy(connection, primary) });
-  /** A charge that the store has answered, here or for a gateway that ended. */
+  /** Answered by the store, for this gateway or for one that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
-    if (charge.isCounted) replayed(charge, outcome);
+    if (charge.replay) replayed(charge, outcome);
     else {
       counts.charged(charge, outcome);
       if (outcome === "forgotten") reportForgotten(log, charge);
     }
   }
 
-  /** A charge that was answered before, sent again because a primary changed or its gateway ended. */
+  /** Was answered before, and sent again because a primary changed or its gateway ended. */
   function replayed(charge: Charge, outcome: Binding): void {
-    if (!connection.confirms || (charge.isUncollected && outcome === "uncollected")) return;
+    if (!connection.confirms || (charge.unpaid && outcome === "uncollected")) return;
     metrics.replayedCharges.inc({ outcome });
     if (outcome !== "bound" && outcome !== "late")
       log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
@@ -95,11 +93,11 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     requireMeant: losses.requireMeant,
     async identified(storeId) {
       await losses.identified(storeId);
-      // By the id the journal knows which files are of this store.
+      // The journal finds its files by the id.
       await journal.attach(storeId);
     },
     beforeUse: losses.beforeUse,
-    // A settlement that was put there after the flush must not wait for the next outage.
+    // A settlement that came after the flush.
     unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
     released: () => sendReleased(connection.primaries(), outbox, targetOf),
   });
@@ -112,12 +110,9 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     outbox,
     charged,
     voided: counts.voided,
-    /** Resolves once an answered charge is in a second place; undefined where that is not asked for. */
+    /** Resolves once an answered charge is in a second place; undefined if that is not configured. */
     confirm: confirming?.confirm,
-    /**
-     * Keeps a settlement until the store has answered it. Resolves once it is on disk.
-     * @param error why the store has not answered it
-     */
+    /** Resolves once it is on disk. @param error why the store has not answered it */
     async defer(settlement: Settlement, error?: unknown): Promise<void> {
       const kept = outbox.put(settlement, error instanceof ClaimError);
       const primary = connection.of(settlement.call.key.partition);
@@ -134,7 +129,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   };
 }
 
-/** What waits for the store, and, where it is asked for, what waits for replicas. */
 function createWaiting({ metrics, confirms }: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
   const unconfirmed = confirms
@@ -156,10 +150,7 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
   return { outbox, unconfirmed };
 }
 
-/**
- * The scripts and commands of tasks for what is sent to a primary past its breaker, which is open meanwhile. Another primary
- * that is away fails at once.
- */
+/** Sends to a primary past its open breaker; another unavailable primary fails at once. */
 function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof createTasks> {
   const reach = (other: Primary) => (other === primary ? other.direct : other);
   return createTasks({
@@ -169,7 +160,7 @@ function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof 
   });
 }
 
-/** Sends what has waited for partitions or claims that are in use again. Past the breaker: nothing else has to wait for it. */
+/** Sends settlements whose partitions or claims are usable again, past the breaker. */
 function sendReleased(
   primaries: readonly Primary[],
   outbox: ReturnType<typeof createOutbox>,
@@ -182,8 +173,8 @@ function sendReleased(
 }
 
 /**
- * Tries charges again that were set aside, since the primaries of the claims of their task ids refused these: one that is out of
- * memory is not away, and nothing says when it has memory again.
+ * A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory
+ * again.
  */
 function retryWaitingForClaim(
   connection: Connection,
@@ -204,21 +195,19 @@ function retryWaitingForClaim(
 }
 
 /**
- * Whether this primary can settle something now: it has the partition, which is not frozen; and on a cluster, where another
- * primary may have the claim of the task id, that one is not away. While that one is away, this primary's breaker stays closed. A charge that
- * was answered before already has its claim.
+ * True if the primary has the partition, which is not frozen, and the primary of the claim is not another unavailable
+ * one. A repeated charge already has its claim.
  */
 const settledBy =
   (connection: Connection, primary: Primary) =>
   (settlement: Settlement): boolean => {
     const { partition } = settlement.call.key;
     if (connection.of(partition) !== primary || connection.isFrozen(partition)) return false;
-    if (settlement.script !== "bind" || settlement.isCounted || !connection.facts()?.cluster) return true;
+    if (settlement.script !== "bind" || settlement.replay || !connection.facts()?.cluster) return true;
     const claimed = connection.ofName(claimName(settlement.call.task.taskId));
     return claimed === primary || !claimed.breaker.isOpen();
   };
 
-/** Counts what the store has answered to settlements. */
 export function createSettlementCounts(metrics: Connection["metrics"]) {
   const settlements = madeOnce((outcome) => metrics.settlements.series({ outcome }));
   const consumed = metrics.creditsConsumed.series();

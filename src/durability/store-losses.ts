@@ -3,107 +3,114 @@ import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import type { FoundStore } from "../redis/store-facts.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { SentCharge } from "./losses/confirmed-charges.ts";
-import { createFailoverLosses } from "./losses/failover-losses.ts";
-import { type LastConfirmedFile, openLastConfirmed, replacedStore } from "./losses/last-confirmed.ts";
-import { createLossDetector, type LossOptions } from "./losses/loss-detector.ts";
+import { openLastConfirmed, replacedStore } from "./losses/last-confirmed.ts";
+import { createLossDetector, type LossDetector, type LossPolicy } from "./losses/loss-detector.ts";
+import type { PrimaryView } from "./losses/loss-report.ts";
 import { openRecentEntries } from "./losses/recent-entries.ts";
-import type { StorePart } from "./losses/store-part.ts";
 import type { createOutbox } from "./outbox/outbox.ts";
 import type { FlushTarget } from "./outbox/outbox-sending.ts";
-import { createReplay } from "./replay.ts";
+import { createReplayBarrier } from "./replay-barrier.ts";
 import { createTerms, type Terms } from "./terms.ts";
 
 const READ_EVERY_MS = 1000;
-/**
- * Charges that can be sent again to a Redis that has lost them. A failover loses up to 30 s of them: this is 30 s of 1,250 a second.
- * One server that saves its file every second loses at most the last two; each charge kept longer costs the garbage collector.
- */
-const CHARGES_KEPT = { withReplicas: 50_000, oneServer: 5_000 };
+/** So that they do not push other settlements out of the outbox. */
+const PORTION = 2000;
+/** A failover loses up to 30 s of charges: this is 30 s of 1,250 a second. */
+const WITH_REPLICAS: LossPolicy = { survivesFailover: true, othersWithinMs: 30_000, chargesMax: 50_000 };
+/** A server that saves its file every second loses at most the last two. Each charge kept longer costs the garbage collector. */
+const ONE_SERVER: LossPolicy = { survivesFailover: false, othersWithinMs: 0, chargesMax: 5_000 };
 
 interface StoreLossesOptions {
   outbox: ReturnType<typeof createOutbox>;
   targetOf(primary: Primary): FlushTarget;
-  /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
+  /** Keeps confirmed ledger entries; without one, the last of each ledger is in memory only. */
   folder: string | undefined;
   othersWithinMs: number | undefined;
   log: Logger;
 }
 
-/** What the store has confirmed, and what is done before a primary is used that may have lost some of it. */
+/** Work before a primary is used that may have lost confirmed writes. Decisions 0031 and 0047. */
 export function createStoreLosses(connection: Connection, options: StoreLossesOptions) {
   const { outbox, folder, log } = options;
+  const { storeReplaced, storeOlder } = connection.metrics;
   const lastConfirmed = openLastConfirmed(folder, log);
   const terms = createTerms(connection, { file: lastConfirmed, log });
-  const { losses, beforeUse, close } = createLossGuard(connection, options, {
+  const { othersWithinMs = WITH_REPLICAS.othersWithinMs } = options;
+  const detector = createLossDetector({
+    policy: connection.confirms ? { ...WITH_REPLICAS, othersWithinMs } : ONE_SERVER,
     lastConfirmed,
     recent: openRecentEntries(folder, log),
-    sendAgain: (sent: SentCharge) => outbox.put({ ...sent, script: "bind", isCounted: true }),
-    changed: (isOlder: boolean) => connection.metrics.storeOlder.set(isOlder ? 1 : 0),
+    folder,
+    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", replay: true }),
+    changed: (isStale) => storeOlder.set(isStale ? 1 : 0),
     log,
   });
-  const reading = readRegularly(connection, losses, terms);
+  const { complete, close } = createCompletion(connection, options, detector);
+  const reading = readRegularly(connection, detector, terms);
 
   return {
-    charged: losses.charged,
-    requireMeant: createMeantRule(lastConfirmed, (isReplaced) =>
-      connection.metrics.storeReplaced.set(isReplaced ? 1 : 0),
-    ),
+    charged: detector.charged,
+    /** A store in the place of another that is known must be accepted by an operator. @throws StoreError */
+    requireMeant(found: FoundStore): void {
+      const isMeant = lastConfirmed.isMeant(found);
+      storeReplaced.set(isMeant ? 0 : 1);
+      if (!isMeant) throw replacedStore(found.id);
+    },
     /** Another store in its place is refused from now on. */
     identified: lastConfirmed.use,
     async beforeUse(primary: Primary): Promise<void> {
       await terms.requireLatest(primary);
-      await beforeUse(primary);
+      await complete(primary);
     },
     async close(): Promise<void> {
       clearInterval(reading);
       close();
-      await losses.close();
+      await detector.close();
     },
   };
 }
 
-/** Whether a store may be used where others are known: an operator has to say so. Decision 0031. */
-const createMeantRule =
-  (known: LastConfirmedFile, changed: (isReplaced: boolean) => void) =>
-  (found: FoundStore): void => {
-    const isMeant = known.isMeant(found);
-    changed(!isMeant);
-    if (!isMeant) throw replacedStore(found.id);
-  };
-
-/** What one primary must have, with and without replicas. */
-function createLossGuard(
+/** Sends a primary everything that waits for it, and makes sure that nothing is missing. */
+function createCompletion(
   connection: Connection,
-  { outbox, targetOf, folder, othersWithinMs }: StoreLossesOptions,
-  common: Omit<LossOptions, "chargesMax">,
+  { outbox, targetOf }: StoreLossesOptions,
+  detector: LossDetector,
 ) {
-  if (connection.confirms) {
-    const losses = createFailoverLosses({
-      ...common,
-      folder,
-      othersWithinMs,
-      chargesMax: CHARGES_KEPT.withReplicas,
-    });
-    const part = (primary: Primary): StorePart => partOf(connection, primary);
-    return { losses, ...createReplay(connection, { outbox, losses, targetOf, partOf: part }) };
-  }
-  const losses = createLossDetector({ ...common, chargesMax: CHARGES_KEPT.oneServer });
-  return {
-    losses,
-    async beforeUse(primary: Primary): Promise<void> {
-      const storeId = connection.facts()?.id;
-      if (storeId !== undefined) await losses.requireNotOlder(partOf(connection, primary), storeId);
+  const barrier = connection.confirms ? createReplayBarrier(connection) : undefined;
+
+  async function replay(primary: Primary, view: PrimaryView, storeId: string): Promise<void> {
+    await outbox.flush(targetOf(primary));
+    const charges = await detector.missingCharges(view, storeId);
+    for (let at = 0; at < charges.length; at += PORTION) {
+      await detector.sendAgain(charges.slice(at, at + PORTION));
       await outbox.flush(targetOf(primary));
+    }
+    detector.forgetSentAgain();
+  }
+
+  return {
+    async complete(primary: Primary): Promise<void> {
+      const { confirmation, within } = primary;
+      const runId = confirmation && (await within(confirmation.identify()));
+      const storeId = connection.facts()?.id;
+      if (storeId !== undefined) {
+        const view = viewOf(connection, primary);
+        await detector.requireComplete(view, storeId, async () =>
+          barrier?.run(primary, runId, () => replay(primary, view, storeId)),
+        );
+      }
+      // Behind a proxy the next connection may lead to another server.
+      if (confirmation?.runId() !== runId) throw new Error("the connection closed meanwhile");
+      if (storeId === undefined || !barrier) await outbox.flush(targetOf(primary));
     },
-    close: () => undefined,
+    close: (): void => barrier?.close(),
   };
 }
 
-/** Reads what the ledgers have got, primary by primary. What fails here is no outage: the next look learns the same. */
+/** Reads new ledger entries, primary by primary. A failure here is no outage: the next read learns the same. */
 function readRegularly(
   connection: Connection,
-  { readNewEntries }: Pick<ReturnType<typeof createLossDetector>, "readNewEntries">,
+  { readNewEntries }: LossDetector,
   terms: Terms,
 ): NodeJS.Timeout {
   let isReading = false;
@@ -117,19 +124,18 @@ function readRegularly(
         terms.unused(primary);
         continue;
       }
-      const entries = readNewEntries(partOf(connection, primary), id, partitions);
+      const entries = readNewEntries(viewOf(connection, primary), id, partitions);
       const isWhole = await primary.within(entries).catch(() => true);
       if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
-      const why = await terms.whyNot(primary).catch(() => undefined);
-      if (why !== undefined) primary.breaker.trip(why);
+      const leaveReason = await terms.leaveReason(primary).catch(() => undefined);
+      if (leaveReason !== undefined) primary.breaker.trip(leaveReason);
     }
     isReading = false;
   }
   return setInterval(() => void read(), READ_EVERY_MS).unref();
 }
 
-function partOf(connection: Connection, primary: Primary): StorePart {
-  const owner = connection.ofName(META);
+function viewOf(connection: Connection, primary: Primary): PrimaryView {
   const { redis, within, nowMs, confirmation } = primary;
   /** Another run of the primary would confirm what it has never had. */
   const runId = confirmation?.runId();
@@ -145,6 +151,9 @@ function partOf(connection: Connection, primary: Primary): StorePart {
         runId !== undefined &&
         (await confirmation.confirmed()) === "replicas" &&
         confirmation.runId() === runId),
-    meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
+    get meta() {
+      const owner = connection.ofName(META);
+      return { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() };
+    },
   };
 }

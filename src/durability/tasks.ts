@@ -6,38 +6,34 @@ import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
 import { type InspectCall, type Inspection, inspect } from "../scripts/inspect.ts";
 import { type ObserveCall, type ObserveReply, observe } from "../scripts/observe.ts";
-import { createClaims } from "./claims.ts";
-import type { TaskStore } from "./task-store.ts";
+import { createClaims, type TaskStore } from "./claims.ts";
 
 export type Tasks = ReturnType<typeof createTasks>;
 
-/** The scripts and commands that touch the records of tasks and their claims, as the topology wants them. */
+/** Scripts of tasks and their claims, on one server or on a cluster. */
 export function createTasks(store: TaskStore) {
   const isClustered = (): boolean => store.facts()?.cluster ?? false;
   const claims = createClaims(store);
 
   return {
     /**
-     * Runs BIND. If another request owns the task id, nothing is charged, and that request's task is disputed.
-     * @param isRepeat whether the store has answered it before
-     * @throws ClaimError if nothing is charged because another primary than the account's is away
+     * If another request owns the task id, nothing is charged, and that request's task is disputed. @param isRepeat
+     * the store has answered it before @throws ClaimError
      */
     async bind(call: BindCall, isRepeat?: boolean): Promise<Binding> {
       if (isClustered()) return claims.bind(call, isRepeat);
       return (await store.of(call.key.partition).run(bind, call)).outcome;
     },
 
-    /** Runs INSPECT for a task. */
     async inspect(call: InspectCall & Required<Pick<InspectCall, "task">>): Promise<Inspection> {
       return store.of(call.key.partition).run(inspect, call);
     },
 
-    /** Runs OBSERVE. */
     async observe(call: ObserveCall): Promise<ObserveReply> {
       return store.of(call.partition).run(observe, call);
     },
 
-    /** Runs COLLECT, and gives the task id back. @throws ClaimError */
+    /** Releases the task id. @throws ClaimError */
     async collect(call: CollectCall): Promise<Collected> {
       const { taskId } = call;
       if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });
@@ -45,7 +41,6 @@ export function createTasks(store: TaskStore) {
       return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
     },
 
-    /** Whether any account has a task of this id. */
     async isBound(taskId: string): Promise<boolean> {
       const name = claimName(taskId);
       return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
@@ -53,7 +48,6 @@ export function createTasks(store: TaskStore) {
   };
 }
 
-/** The same for operators' functions. */
 export async function tasksOf(nodes: RedisNodes): Promise<Tasks> {
   const facts = {
     partitions: await partitionsOf(nodes),

@@ -1,46 +1,37 @@
 import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress, type RedisHost } from "../domain/redis-address.ts";
 import { META, termName } from "../records/names.ts";
-import { clientOf, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
+import { onOwnConnection, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
 import type { Connection } from "../redis/connection.ts";
+import { createDeadlines } from "../redis/deadlines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { StoreError } from "../redis/reasons.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
+import { type PrimaryRun, primaryRunOf } from "../redis/server-info.ts";
 import type { Logger } from "../telemetry/log.ts";
 
-/** Of a connection of its own to a server that may be gone. */
-const DIAL_MS = 1000;
+const DIAL_LIMIT = createDeadlines(1000);
 const LOOK_EVERY_MS = 15_000;
 
-/** Which primary a gateway has used last. */
 export interface Term {
-  /** Grows whenever a primary is followed by another, or starts anew. */
   term: number;
   /** `master_replid` of the server. */
   replid: string;
   at: RedisHost;
 }
 
-/** Keeps the latest term of each primary beyond this process. */
 interface TermFile {
   term(storeId: string, name: string): Term | undefined;
   keepTerm(storeId: string, name: string, term: Term): void;
 }
 
-/** What a server says of itself. */
-interface Server {
-  run: string;
-  replid: string;
-}
-
 type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
 
 /**
- * Makes sure that of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is
- * used. Each primary carries a term, which the first gateway that meets a new replication id raises. A gateway that comes
- * to another primary tells the one before, if it still answers; gateways that read that stop using it. A Redis Cluster
- * has epochs of its own. Decision 0045.
- * @param options.lookEveryMs for tests
+ * Of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is used.
+ * The first gateway that meets a new replication id raises the term of the primary and tells the former one, if it
+ * still answers; gateways that read that stop using it. A Redis Cluster has epochs of its own. Decision 0045. @param
+ * options.lookEveryMs for tests
  */
 export function createTerms(
   connection: Pick<Connection, "facts" | "partitionOn" | "metrics" | "primaries">,
@@ -53,10 +44,10 @@ export function createTerms(
   const nameFor = (primary: Primary): string => termName(connection.partitionOn(primary));
 
   return {
-    /** Part of each probe. @throws StoreError if this primary must not be used, in words that say what to do */
+    /** Part of each probe. @throws StoreError if this primary must not be used */
     async requireLatest(primary: Primary): Promise<void> {
       const { id, cluster } = connection.facts() ?? {};
-      const server = await primary.within(replicationOf(primary.redis));
+      const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return;
       ids.learn(primary, server.replid);
       if (id === undefined || cluster) return;
@@ -69,11 +60,10 @@ export function createTerms(
       file.keepTerm(id, name, { term, replid, at: hostOf(primary) });
     },
     /**
-     * Looks again while the primary is used, once a second: whether another gateway has left it, and now and then whether new
-     * connections lead to another primary, as behind a proxy that keeps old ones open.
-     * @returns why it must not be used any more
+     * Called once a second: another gateway may have left the primary, or new connections may lead to another one, as
+     * behind a proxy that keeps old ones open. @returns why it must not be used any more
      */
-    async whyNot(primary: Primary): Promise<string | undefined> {
+    async leaveReason(primary: Primary): Promise<string | undefined> {
       ids.show(primary);
       const { id, cluster } = connection.facts() ?? {};
       if (id === undefined) return undefined;
@@ -84,8 +74,8 @@ export function createTerms(
       if (!lookedMs.has(primary)) lookedMs.set(primary, nowMs);
       if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
       lookedMs.set(primary, nowMs);
-      // A primary gets another id, too, when its first replica comes.
-      const server = await primary.within(replicationOf(primary.redis));
+      // It also changes when the first replica connects.
+      const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return undefined;
       ids.learn(primary, server.replid);
       if (cluster || primary.endpoint.at !== undefined) return undefined;
@@ -93,19 +83,16 @@ export function createTerms(
       primary.redis.disconnect(true);
       return "new connections lead to another primary";
     },
-    /** The primary is not used at present. */
     unused: ids.hide,
   };
 }
 
 export type Terms = ReturnType<typeof createTerms>;
 
-/** How a primary gets a later term, and the one before is told. */
 function createSuccession(file: TermFile, log: Logger) {
-  /** Says on the primary that was used before that another is used now. */
   async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
     const told = await dial(endpoint, former.at, async (redis) => {
-      if ((await replicationOf(redis))?.replid !== former.replid) return false;
+      if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
       await redis.hset(name, "left", leftText(now));
       return true;
     });
@@ -117,12 +104,18 @@ function createSuccession(file: TermFile, log: Logger) {
   }
 
   /** @throws StoreError if another primary has a later term and still answers */
-  async function nextTerm(primary: Checked, storeId: string, name: string, replid: string, noted: number) {
+  async function nextTerm(
+    primary: Checked,
+    storeId: string,
+    name: string,
+    replid: string,
+    storedTerm: number,
+  ) {
     const known = file.term(storeId, name);
     const isOther = known !== undefined && known.replid !== replid;
-    if (isOther && known.term > noted && (await isStillPrimary(primary.endpoint, known)))
-      throw smallerTerm(known, noted);
-    const next: Term = { term: Math.max(noted, known?.term ?? 0) + 1, replid, at: hostOf(primary) };
+    if (isOther && known.term > storedTerm && (await isStillPrimary(primary.endpoint, known)))
+      throw smallerTerm(known, storedTerm);
+    const next: Term = { term: Math.max(storedTerm, known?.term ?? 0) + 1, replid, at: hostOf(primary) };
     await primary
       .within(primary.redis.hset(name, "term", next.term, "replid", replid))
       .catch((error: unknown) => {
@@ -135,12 +128,12 @@ function createSuccession(file: TermFile, log: Logger) {
 
   async function leadsElsewhere(
     primary: Checked,
-    mine: Server,
+    mine: PrimaryRun,
     storeId: string,
     name: string,
   ): Promise<boolean> {
     const other = await dial(primary.endpoint, hostOf(primary), async (redis) => {
-      const server = await replicationOf(redis);
+      const server = await primaryRunOf(redis);
       const isSameStore = (await redis.hget(META, "id")) === storeId;
       return isSameStore && (await redis.hget(name, "left")) === null ? server : undefined;
     }).catch(() => undefined);
@@ -157,7 +150,7 @@ function createSuccession(file: TermFile, log: Logger) {
   return { nextTerm, leadsElsewhere };
 }
 
-/** The metric of the replication ids of the primaries that are used. */
+/** The metric of the replication ids in use. */
 function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "primaries">) {
   const known = new WeakMap<Checked, string>();
   const shown = new Map<string, string>();
@@ -173,7 +166,7 @@ function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "pr
   function show(primary: Checked): void {
     const [label, replication_id] = [labelOf(primary), known.get(primary)];
     if (replication_id === undefined || shown.get(label) === replication_id) return;
-    // Nobody looks at primaries that were left.
+    // Former primaries are not checked any more.
     const present = new Set(primaries().map(labelOf));
     for (const other of shown.keys()) if (!present.has(other)) remove(other);
     remove(label);
@@ -188,7 +181,6 @@ function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "pr
   };
 }
 
-/** The server of a primary, by the address that leads to it. */
 const hostOf = ({ endpoint: { at, redisUrl } }: Pick<Checked, "endpoint">): RedisHost => {
   const { host, port } = at ?? parseRedisAddress(redisUrl).hosts[0]!;
   return { host, port };
@@ -200,33 +192,13 @@ async function recordIn(redis: Redis, name: string) {
 }
 
 const isStillPrimary = (endpoint: RedisEndpoint, { at, replid }: Term): Promise<boolean> =>
-  dial(endpoint, at, async (redis) => (await replicationOf(redis))?.replid === replid).catch(() => false);
+  dial(endpoint, at, async (redis) => (await primaryRunOf(redis))?.replid === replid).catch(() => false);
 
-/** @returns undefined for a server that is no primary, or does not say */
-async function replicationOf(redis: Redis): Promise<Server | undefined> {
-  const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
-  const run = /^run_id:(\w+)/m.exec(server)?.[1];
-  const replid = /^master_replid:(\w+)/m.exec(replication)?.[1];
-  const isPrimary = /^role:master/m.test(replication);
-  return isPrimary && run !== undefined && replid !== undefined ? { run, replid } : undefined;
-}
-
-async function dial<T>(
-  endpoint: RedisEndpoint,
-  at: RedisHost,
-  work: (redis: Redis) => Promise<T>,
-): Promise<T> {
-  const limits = { connectTimeout: DIAL_MS, commandTimeout: DIAL_MS };
-  const redis = clientOf({ ...endpoint, at }, { ...limits, retryStrategy: () => null });
-  redis.on("error", () => undefined);
-  try {
-    await redis.connect();
+const dial = <T>(endpoint: RedisEndpoint, at: RedisHost, work: (redis: Redis) => Promise<T>): Promise<T> =>
+  onOwnConnection({ ...endpoint, at }, { connecting: DIAL_LIMIT, command: DIAL_LIMIT }, async (redis) => {
     await selectDatabase(redis);
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
-}
+    return work(redis);
+  });
 
 const leftText = ({ term, replid, at }: Term): string => `${term} ${replid} ${hostText(at)}`;
 
@@ -238,9 +210,9 @@ function replaced(left: string): StoreError {
   );
 }
 
-function smallerTerm({ term, replid, at }: Term, noted: number): StoreError {
+function smallerTerm({ term, replid, at }: Term, storedTerm: number): StoreError {
   return new StoreError(
-    `this primary is of an earlier time (term ${noted}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
+    `this primary is of an earlier time (term ${storedTerm}): this gateway has used ${hostText(at)} (term ${term}, replication id ${replid}) since`,
     "stop this server, or make it a replica of the other; see TollgateTwoPrimaries in docs/operations/alerts-redis.md",
   );
 }

@@ -4,7 +4,7 @@ import { type KnownHere, verifyLedger } from "../ledger/verify.ts";
 import type { Verification } from "../ledger/verify-run.ts";
 import type { RedisEndpoint } from "../redis/client.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { openNodes } from "../redis/open-nodes.ts";
+import { onOwnNodes } from "../redis/open-nodes.ts";
 import { StoreError } from "../redis/reasons.ts";
 import { storedFacts } from "../redis/store-facts.ts";
 
@@ -43,23 +43,22 @@ export async function verifyArchiveBeside(
   }
 }
 
-async function withNodes<T>(
+function withNodes<T>(
   endpoint: RedisEndpoint,
   signal: AbortSignal,
   work: (nodes: RedisNodes) => Promise<T>,
 ): Promise<T> {
-  const { nodes, close } = await openNodes(endpoint, COMMAND_TIMEOUT_MS);
-  signal.addEventListener("abort", close, { once: true });
-  try {
-    signal.throwIfAborted();
-    // A new reader fixes the partitions of an empty store: this one may have lost its data.
-    if ((await storedFacts(nodes)).id === undefined)
-      throw new StoreError("Redis is empty", "bring back this Redis with its data");
-    return await work(nodes);
-  } finally {
-    signal.removeEventListener("abort", close);
-    close();
-  }
+  return onOwnNodes(
+    endpoint,
+    COMMAND_TIMEOUT_MS,
+    async (nodes) => {
+      // A new reader fixes the partitions of an empty store: this one may have lost its data.
+      if ((await storedFacts(nodes)).id === undefined)
+        throw new StoreError("Redis is empty", "bring back this Redis with its data");
+      return work(nodes);
+    },
+    signal,
+  );
 }
 
 function restsOf(signal: AbortSignal): () => Promise<void> {

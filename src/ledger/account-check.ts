@@ -6,10 +6,9 @@ import type { LedgerPart } from "../scripts/entries.ts";
 import { holding } from "../scripts/holding.ts";
 import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../scripts/snapshot.ts";
 import { createCharges, partsOf } from "./charges.ts";
-import { type AccountFold, emptyAccount, goOnFrom, type Invariant, isCharged } from "./fold.ts";
+import { type AccountFold, emptyAccount, type Invariant, isCharged, resumeAt } from "./fold.ts";
 import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";
-import { readStill } from "./read-still.ts";
-import type { Run } from "./verify-run.ts";
+import { type Run, readConsistently } from "./verify-run.ts";
 
 const PAGE = 500;
 /** Then only the number of references is compared. */
@@ -29,7 +28,7 @@ type Add = (part: LedgerPart) => Promise<void>;
 export async function checkAccount(run: Run, place: AccountPlace, add: Add): Promise<void> {
   const { fold, accountId, report } = place;
   const { first, referenced } = await readFirst(run, place, add);
-  if (first.checkpoint) goOnFrom(fold, accountId, first.checkpoint, report);
+  if (first.checkpoint) resumeAt(fold, accountId, first.checkpoint, report);
   checkNumbers(place, first, referenced, fold.accounts.get(accountId) ?? emptyAccount());
   const checkKeys = createKeyCheck(place);
   const holds: SliceHolds = { held: 0, stray: 0 };
@@ -231,7 +230,7 @@ async function checkAccountSlots(
       pipe.hget(requestName(partition, id), "key_id"),
     );
     const items = ids.map((id, at) => ({ id, keyId: keyIds[at] ?? "" }));
-    const found = await readStill<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
+    const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
       redis,
       items,
       ({ id }) => requestName(partition, id),
@@ -255,7 +254,7 @@ async function stillMissing({ redis, partition, accountId }: AccountPlace, missi
   const { account, slots } = accountNames(partition, accountId);
   let left = missing;
   for (let tries = 1; left.length > 0 && tries <= GATHER_TRIES_MAX; tries++) {
-    const found = await readStill<[0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
+    const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
       redis,
       left,
       ({ id }) => requestName(partition, id),

@@ -116,7 +116,7 @@ function accountAt(checkpoint: Checkpoint): AccountFold {
 }
 
 /** Continues from a checkpoint that is ahead: its entries left the ledger before they were read. */
-export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkpoint, report: Report): void {
+export function resumeAt(fold: LedgerFold, accountId: string, checkpoint: Checkpoint, report: Report): void {
   const account = fold.accounts.get(accountId) ?? emptyAccount();
   const atCheckpoint = accountAt(checkpoint);
   if (isLater(checkpoint.entry, account.last || LEDGER_START)) {

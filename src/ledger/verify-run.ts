@@ -1,6 +1,14 @@
+import type { ChainableCommander, Redis } from "ioredis";
+import { isLater } from "../records/entry-ids.ts";
+import type { LedgerEntry } from "../records/ledger-entries.ts";
+import { requestName } from "../records/names.ts";
+import type { RequestRecord } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
-import type { Findings, Report } from "./fold.ts";
+import { answersOf, many } from "../redis/pipelines.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/entries.ts";
+import { addEntry, compareRecord, type Findings, type LedgerFold, type Report, resumeAt } from "./fold.ts";
 
 export interface Verification extends Findings {
   /** Trimmed entries count by their checkpoints. */
@@ -23,3 +31,61 @@ export interface Run {
 }
 
 export const isWanted = ({ wanted }: Run, accountId: string): boolean => !wanted || wanted.has(accountId);
+
+export async function readLedgerToEnd(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  const { run: runScript } = scriptsOf(run.nodes.of(partition));
+  let part: LedgerPart;
+  do {
+    part = await runScript(entries, { partition, after: fold.lastId });
+    await addEntries(run, partition, fold, part);
+    await run.step();
+  } while (part.entries.length === ENTRIES_AT_ONCE);
+}
+
+export async function addEntries(
+  run: Run,
+  partition: number,
+  fold: LedgerFold,
+  { entries, cut, before }: LedgerPart,
+): Promise<void> {
+  const { nodes, report } = run;
+  const comparable = entries.filter((entry) => {
+    const { accountId, streamId, previous } = entry;
+    const checkpoint = before.get(accountId);
+    if (checkpoint?.entry === previous) resumeAt(fold, accountId, checkpoint, report);
+    if (fold.isFirst && !isLater(streamId, cut))
+      report("chain", accountId, `entry ${streamId} is there, but ${cut} has left`);
+    return addEntry(fold, entry, report);
+  });
+  if (!fold.isFirst) return;
+  const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
+  const records = await many<RequestRecord, LedgerEntry>(
+    nodes.of(partition),
+    ofRequests,
+    (pipe, { requestId }) => pipe.hgetall(requestName(partition, requestId)),
+  );
+  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
+}
+
+/**
+ * Reads related records at one state of each request. States never return, so the same state before and after means that it
+ * held during the reads; else undefined. No MULTI: a full Redis refuses even reads in it.
+ */
+export async function readConsistently<Answers extends unknown[], Item>(
+  redis: Redis,
+  items: readonly Item[],
+  nameOf: (item: Item) => string,
+  reads: (pipe: ChainableCommander, item: Item) => ChainableCommander,
+): Promise<([RequestRecord, ...Answers] | undefined)[]> {
+  if (items.length === 0) return [];
+  const pipe = redis.pipeline();
+  for (const item of items) reads(pipe.hgetall(nameOf(item)), item).hget(nameOf(item), "state");
+  const answers = answersOf<unknown>(await pipe.exec());
+  const each = answers.length / items.length;
+  return items.map((_, at) => {
+    const read = answers.slice(at * each, (at + 1) * each);
+    const stateAfter = read.pop();
+    const [record] = read as [RequestRecord];
+    return (record.state ?? null) === stateAfter ? (read as [RequestRecord, ...Answers]) : undefined;
+  });
+}

@@ -10,10 +10,8 @@ import type { LedgerPart } from "../scripts/entries.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";
 import { partsOf } from "./charges.ts";
 import { emptyFold, type LedgerFold, type Report, reportInto } from "./fold.ts";
-import { addEntries, readLedgerToEnd } from "./read-ledger.ts";
-import { endedWrong, verifyListed } from "./verify-lists.ts";
-import { verifyRequests } from "./verify-open-requests.ts";
-import { isWanted, type Run, type Verification } from "./verify-run.ts";
+import { endedWrong, verifyListed, verifyRequests } from "./verify-lists.ts";
+import { addEntries, isWanted, type Run, readLedgerToEnd, type Verification } from "./verify-run.ts";
 
 export interface KnownHere {
   folder: string;

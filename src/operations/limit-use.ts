@@ -1,11 +1,13 @@
 import { type LimitState, type Limits, TIER_LIMITS } from "../domain/limits.ts";
+import { accountNames } from "../records/names.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
 
 type TierLimit = (typeof TIER_LIMITS)[number];
 
-/** What is used of each limit, and the limit, by the names of both. Null: not known, or no limit. */
+/** Use and limit, by the names of both. Null: unknown, or no limit. */
 export type Use = Partial<Record<TierLimit["used"] | TierLimit["name"], number | null>>;
 
-/** Fields of a key's or account's record that `useOf` reads. */
 export const USE_FIELDS = TIER_LIMITS.flatMap(({ name, used, counted }) =>
   typeof counted === "object" ? [name, counted.period, used] : [name],
 );
@@ -21,10 +23,7 @@ const use = (limits: readonly TierLimit[], values: (limit: TierLimit) => (number
     }),
   );
 
-/**
- * @param values of USE_FIELDS
- * @param more the limits where the record has none, and what is used of the window and of the slots, where that is known
- */
+/** @param more limits where the record has none, and known use of window and slots */
 export function useOf(
   values: readonly (string | null)[],
   atMs: number,
@@ -41,9 +40,36 @@ export function useOf(
   });
 }
 
-/** Of window and slots alone, by the numbers that a script answered. */
 export const useNow = ({ limit, remaining, concurrentLimit, active }: LimitState): Use =>
   use(
     TIER_LIMITS.filter(({ counted }) => typeof counted !== "object"),
     ({ counted }) => (counted === "window" ? [limit - remaining, limit] : [active, concurrentLimit]),
   );
+
+const WINDOW_MS = 60_000;
+const LOOKED_AT_MAX = 5000;
+
+/** Undefined for an account without limits of its own: nothing is counted. */
+export async function useOfAccount(
+  nodes: RedisNodes,
+  partition: number,
+  accountId: string,
+): Promise<Use | undefined> {
+  const redis = nodes.of(partition);
+  const names = accountNames(partition, accountId);
+  const [limited, clockMs, ...values] = await redis.hmget(
+    names.account,
+    "limited",
+    "clock_ms",
+    ...USE_FIELDS,
+  );
+  if (!limited) return undefined;
+  const [nowMs, stamps, slots] = await Promise.all([
+    storeNowMs(redis),
+    redis.lrange(names.window, 0, LOOKED_AT_MAX - 1),
+    redis.scard(names.slots),
+  ]);
+  const atMs = Math.max(nowMs, Number(clockMs ?? 0));
+  const window = stamps.filter((stamp) => Number(stamp) > atMs - WINDOW_MS).length;
+  return useOf(values, atMs, { window, slots });
+}

@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { isReply } from "./script-errors.ts";
+import { readInfo } from "./server-info.ts";
 
 /**
  * Has Redis rewrite its append-only file once after each start, before a gateway writes more. Lost power can cut the file within
@@ -38,8 +39,9 @@ const NOT_REWRITTEN =
   "BGREWRITEAOF by hand after a start that found the file cut off: a later start would play half a script";
 
 function isDue(persistence: string): boolean {
-  const says = (line: string): boolean => persistence.includes(`\n${line}\r`);
-  const isRewritten = !says("aof_last_rewrite_time_sec:-1") && !says("aof_last_bgrewrite_status:err");
-  const isUnderWay = says("aof_rewrite_in_progress:1") || says("aof_rewrite_scheduled:1");
-  return says("aof_enabled:1") && !isRewritten && !isUnderWay;
+  const info = readInfo(persistence);
+  const isRewritten =
+    info.get("aof_last_rewrite_time_sec") !== "-1" && info.get("aof_last_bgrewrite_status") !== "err";
+  const isUnderWay = info.get("aof_rewrite_in_progress") === "1" || info.get("aof_rewrite_scheduled") === "1";
+  return info.get("aof_enabled") === "1" && !isRewritten && !isUnderWay;
 }

@@ -5,7 +5,7 @@ import {
   type RedisAddress,
   type RedisHost,
 } from "../domain/redis-address.ts";
-import type { Deadline, Deadlines } from "./deadlines.ts";
+import { type Deadline, type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { jittered } from "./jitter.ts";
 import { isUnreachable } from "./reasons.ts";
 
@@ -83,17 +83,51 @@ export async function onOwnConnection<T>(
   work: (redis: Redis) => Promise<T>,
 ): Promise<T> {
   const redis = clientOf(endpoint, { connectTimeout: 0, retryStrategy: () => null });
-  const failures: unknown[] = [];
-  redis.on("error", (error: Error) => failures.push(error));
+  const reasonOf = await connectOnce(redis, limits.connecting);
   try {
-    await limits.connecting.within(redis.connect());
     return await limits.command.within(work(redis));
   } catch (error) {
-    throw [...failures, error].find((one) => !isUnreachable(one)) ?? failures.at(-1) ?? error;
+    throw reasonOf(error);
   } finally {
-    redis.disconnect();
-    redis.stream?.destroy();
+    hangUp(redis);
   }
+}
+
+/**
+ * Connects a client, or closes it: its commands then fail at once.
+ * @param late the error if it takes too long
+ * @returns for a later error of the client, what says more of it @throws what Redis answered, or else what became of the connection
+ */
+export async function connectOnce(
+  redis: Redis,
+  limit: Deadlines,
+  late?: () => Error,
+): Promise<(error: unknown) => unknown> {
+  let answered: unknown;
+  let latest: unknown;
+  redis.on("error", (error: Error) => {
+    latest = error;
+    if (!isUnreachable(error)) answered ??= error;
+  });
+  const reasonOf = (error: unknown): unknown =>
+    answered ?? (isUnreachable(error) ? (latest ?? error) : error);
+  try {
+    await limit.within(redis.connect());
+    // A database that cannot be selected is only an event: the client stays in another.
+    if (answered !== undefined) throw answered;
+    return reasonOf;
+  } catch (error) {
+    const isLate = error instanceof Error && error.message === TIMED_OUT;
+    const reason = reasonOf(isLate && late ? late() : error);
+    hangUp(redis);
+    throw reason;
+  }
+}
+
+/** Closes a connection without waiting for the other side to hang up. */
+export function hangUp(redis: Redis): void {
+  redis.disconnect();
+  redis.stream?.destroy();
 }
 
 /** A server that accepts connections is silent on them: it is frozen, or what answers is something before it. */

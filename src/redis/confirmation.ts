@@ -3,6 +3,7 @@ import type { Redis } from "ioredis";
 import { markName } from "../records/names.ts";
 import { clientOf, connectTimeoutMs, limitHandshakes, type RedisEndpoint } from "./client.ts";
 import { createDeadlines } from "./deadlines.ts";
+import { primaryRunOf } from "./server-info.ts";
 
 /** `replicas`: enough replicas have it. `none`: that is not known. */
 type Confirmed = "replicas" | "none";
@@ -191,14 +192,8 @@ function createOwnConnection(options: ConfirmationOptions) {
   return own;
 }
 
-/**
- * Names the run of a primary: a restart, a promotion and a demotion change it.
- * @returns undefined for a server that is no primary, or does not say
- */
+/** Names the run of a primary: a restart, a promotion and a demotion change it. */
 async function runIdOf(redis: Redis): Promise<string | undefined> {
-  const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
-  const run = /^run_id:(\w+)/m.exec(server)?.[1];
-  const history = /^master_replid:(\w+)/m.exec(replication)?.[1];
-  const isPrimary = /^role:master/m.test(replication);
-  return isPrimary && run !== undefined && history !== undefined ? `${run}:${history}` : undefined;
+  const found = await primaryRunOf(redis);
+  return found && `${found.run}:${found.replid}`;
 }

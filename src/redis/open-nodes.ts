@@ -1,7 +1,8 @@
 import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress } from "../domain/redis-address.ts";
 import { partitionNames } from "../records/names.ts";
-import { clientOf, connectTimeoutMs, type RedisEndpoint, SILENT } from "./client.ts";
+import { clientOf, connectOnce, connectTimeoutMs, type RedisEndpoint, SILENT } from "./client.ts";
+import { createDeadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { findPlacement } from "./topology/placement.ts";
 import { slotOf } from "./topology/slots.ts";
@@ -59,23 +60,30 @@ export async function openNodes(endpoint: RedisEndpoint, commandTimeoutMs: numbe
   };
 }
 
-/** Connects a client, or closes it: its commands then fail at once. @throws why it cannot be connected */
-async function connected(redis: Redis): Promise<void> {
-  const failed = Promise.withResolvers<never>();
-  // On its own the client would try again and again. It needs a listener later on, too.
-  redis.on("error", failed.reject);
-  const late = (): Error => new Error(redis.status === "connect" ? SILENT : "no answer within 2 seconds");
-  const timer = setTimeout(() => failed.reject(late()), CONNECT_MS);
+const connected = (redis: Redis): Promise<unknown> =>
+  connectOnce(redis, createDeadlines(CONNECT_MS), () =>
+    redis.status === "connect" ? new Error(SILENT) : new Error("no answer within 2 seconds"),
+  );
+
+/**
+ * Works on the servers of a store, on connections of its own.
+ * @param signal closes them
+ * @throws StoreError or the error of the connection
+ */
+export async function onOwnNodes<T>(
+  endpoint: RedisEndpoint,
+  commandTimeoutMs: number,
+  work: (nodes: RedisNodes) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  const { nodes, close } = await openNodes(endpoint, commandTimeoutMs);
+  signal?.addEventListener("abort", close, { once: true });
   try {
-    await Promise.race([failed.promise, redis.connect()]);
-  } catch (error) {
-    redis.disconnect();
-    // Else it waits two more seconds for the other side to hang up.
-    redis.stream?.destroy();
-    throw error;
+    signal?.throwIfAborted();
+    return await work(nodes);
   } finally {
-    clearTimeout(timer);
-    failed.promise.catch(() => undefined);
+    signal?.removeEventListener("abort", close);
+    close();
   }
 }
 

@@ -1,3 +1,5 @@
+import type { Redis } from "ioredis";
+
 /** The fields of INFO. */
 type ServerInfo = ReadonlyMap<string, string>;
 
@@ -20,3 +22,18 @@ export const replicasOnline = (info: ServerInfo): number =>
 /** The append-only file is on and can be written. */
 export const isPersistent = (info: ServerInfo): boolean =>
   info.get("aof_enabled") === "1" && info.get("aof_last_write_status") !== "err";
+
+/** One run of a server as a primary. */
+export interface PrimaryRun {
+  run: string;
+  replid: string;
+}
+
+/** @returns undefined for a server that is no primary, or does not say */
+export async function primaryRunOf(redis: Redis): Promise<PrimaryRun | undefined> {
+  // One section at a time: Redis before 7.0 takes no more.
+  const texts = await Promise.all([redis.info("server"), redis.info("replication")]);
+  const info = readInfo(texts.join("\n"));
+  const [run, replid] = [info.get("run_id"), info.get("master_replid")];
+  return info.get("role") === "master" && run && replid ? { run, replid } : undefined;
+}

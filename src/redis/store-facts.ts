@@ -5,6 +5,7 @@ import { LAYOUT, requireServed } from "./layout.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { StoreError } from "./reasons.ts";
 import { isRefusedByStore } from "./script-errors.ts";
+import { readInfo } from "./server-info.ts";
 
 /** The number of partitions of a new store, unless the configuration names another. */
 const PARTITIONS = 64;
@@ -31,8 +32,8 @@ export interface StoreRules {
 export interface FoundStore {
   /** Undefined while it is empty. */
   id: string | undefined;
-  /** The latest acceptance by an operator; 0 before any. */
-  epoch: number;
+  /** The latest acceptance by an operator, Unix ms; 0 before any. */
+  acceptedAt: number;
 }
 
 /**
@@ -64,8 +65,8 @@ async function requireLayout(redis: Redis): Promise<void> {
 }
 
 async function foundStore(redis: Redis): Promise<FoundStore> {
-  const [id, epoch] = await redis.hmget(META, "id", "epoch");
-  return { id: id ?? undefined, epoch: Number(epoch ?? 0) };
+  const [id, acceptedAt] = await redis.hmget(META, "id", "accepted_at");
+  return { id: id ?? undefined, acceptedAt: Number(acceptedAt ?? 0) };
 }
 
 /** @throws StoreError in words that say what to change, if the server may lose keys */
@@ -87,20 +88,20 @@ const PERSIST =
 export type Persistence = "file" | "save points" | "none" | "unknown";
 
 export async function persistenceOf(redis: Redis): Promise<Persistence> {
-  const info = await redis.info("persistence");
-  if (/^aof_enabled:1/m.test(info)) return "file";
+  const info = readInfo(await redis.info("persistence"));
+  if (info.get("aof_enabled") === "1") return "file";
   const answer: unknown = await redis.config("GET", "save").catch((error: unknown) => {
     if (isRefusedByStore(error) || /unknown command/i.test(String(error))) return undefined;
     throw error;
   });
   const points = Array.isArray(answer) ? (answer as string[])[1] : undefined;
   if (points !== undefined) return points === "" ? "none" : "save points";
-  return /^rdb_saves:[1-9]/m.test(info) ? "save points" : "unknown";
+  return Number(info.get("rdb_saves") ?? 0) > 0 ? "save points" : "unknown";
 }
 
 /** @throws StoreError in words that say what to change, if the server may evict keys */
 export async function requireNoEviction(redis: Redis): Promise<void> {
-  const policy = /^maxmemory_policy:(\S+)/m.exec(await redis.info("memory"))?.[1];
+  const policy = readInfo(await redis.info("memory")).get("maxmemory_policy");
   if (policy === undefined || policy === "noeviction") return;
   throw new StoreError(
     `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
@@ -117,7 +118,7 @@ async function fixedOnce(redis: Redis, field: string, value: string | number): P
 
 /** Whether the server is a node of a Redis Cluster, where a script reaches one partition alone. */
 export const isCluster = async (redis: Redis): Promise<boolean> =>
-  /^cluster_enabled:1/m.test(await redis.info("cluster"));
+  readInfo(await redis.info("cluster")).get("cluster_enabled") === "1";
 
 /** Whether scripts may use names of several slots of one node of a cluster; Redis before 7.0 knows no such flag. */
 export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>

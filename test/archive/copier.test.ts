@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
-import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import {
   accountNames,

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { revokeKey } from "../../src/operations/keys/change-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
 

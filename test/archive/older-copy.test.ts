@@ -1,9 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
-import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { archiveNames, partitionOf } from "../../src/records/names.ts";
 import { times } from "../support/store.ts";

@@ -14,10 +14,9 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
-import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { readTierCounts } from "../../src/operations/keys/tier-counts.ts";
 import { cliActor } from "../../src/records/actor.ts";

@@ -191,7 +191,7 @@ test("charges that a changed primary lacks are made again before it is used, whe
   for (const generation of [before, ...generations]) expect(await stateAt(lagging, generation)).toBe("bound");
   expect(await stateAt(lagging, neverCharged)).toBeNull();
   expect(await balanceAt(lagging, key)).toBe(CREDITS - PRICE * (1 + generations.length));
-  expect(await lagging.client.hget(META, "older")).toBeNull();
+  expect(await lagging.client.hget(META, "loss")).toBeNull();
   expect(await gateway.replayed("late")).toBe(generations.length - 1);
   // Lost holds and counts are no violation.
   expect((await verifyLedger(oneNode(lagging.client))).violations).toEqual([]);
@@ -221,10 +221,10 @@ test("charges and grants that replicas had, and that nobody can make again, stop
   await loseBoth();
   gateway.moveTo(lagging);
   await gateway.logged("waiting for other gateways to send them again");
-  expect(await lagging.client.hget(META, "older")).toBeNull();
+  expect(await lagging.client.hget(META, "loss")).toBeNull();
   await gateway.logged("older than what it confirmed");
   expect(await stateAt(lagging, later)).toBe("bound");
-  const { missing } = JSON.parse((await lagging.client.hget(META, "older"))!);
+  const { missing } = JSON.parse((await lagging.client.hget(META, "loss"))!);
   expect(missing).toHaveLength(2);
   expect(missing).toEqual(
     expect.arrayContaining([
@@ -314,15 +314,15 @@ test("a primary that new connections do not lead to is left, and the one that th
     const primary = { ...connection.of(0), redis: redis.client, endpoint: { redisUrl: address.url } };
     const file = openLastConfirmed(undefined, createLogger("silent"));
     const terms = createTerms(connection, { file, log: createLogger("silent"), lookEveryMs: 0 });
-    return { whyNot: () => terms.whyNot(primary as Primary) };
+    return { leaveReason: () => terms.leaveReason(primary as Primary) };
   };
   const [old, latest] = [termsAt(pair.primary, pair.replica), termsAt(pair.replica, pair.primary)];
-  expect(await termsAt(pair.primary, pair.primary).whyNot()).toBeUndefined();
+  expect(await termsAt(pair.primary, pair.primary).leaveReason()).toBeUndefined();
   const says = (pattern: RegExp) => async (): Promise<boolean> =>
-    pattern.test((await old.whyNot().catch(() => undefined)) ?? "");
+    pattern.test((await old.leaveReason().catch(() => undefined)) ?? "");
   // An answer that is lost has put up the sign all the same.
   const found = /new connections lead to another primary|this primary was replaced/;
   await until(says(found), "the other primary to be found");
-  expect(await latest.whyNot()).toBeUndefined();
+  expect(await latest.leaveReason()).toBeUndefined();
   await until(says(/this primary was replaced/), "the sign to be read");
 });

@@ -106,7 +106,7 @@ test("a charge that the store had confirmed before it lost it is not counted aga
   const generation = stage.request(await stage.givenKey());
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
-  const line = lineOf({ ...deferred!, storeId: owed.facts()?.id, isCounted: true });
+  const line = lineOf({ ...deferred!, storeId: owed.facts()?.id, replay: true });
   await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
   const gateway = await givenConnection(inject("redisUrl"));
   expect(await stage.held(generation.key)).toBe(0);
@@ -166,7 +166,7 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     proxy.pointTo(other.port);
     // An operator has accepted it.
     await readFacts(oneNode(other.client), RULES);
-    await other.client.hset(META, "epoch", Date.now());
+    await other.client.hset(META, "accepted_at", Date.now());
     await proxy.heal();
     await connection.breaker.closed();
     expect(await bind(running)).toBeUndefined();

@@ -3,10 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { SentCharge } from "../../src/durability/losses/confirmed-charges.ts";
-import { createFailoverLosses } from "../../src/durability/losses/failover-losses.ts";
 import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { createLossDetector } from "../../src/durability/losses/loss-detector.ts";
-import { lostEntries } from "../../src/durability/losses/lost-entries.ts";
+import { listMissing } from "../../src/durability/losses/missing-entries.ts";
 import { openRecentEntries, readRecentEntries } from "../../src/durability/losses/recent-entries.ts";
 import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
@@ -36,12 +35,16 @@ beforeEach(async () => {
   detector = createDetector(50_000);
 });
 
-const createDetector = (chargesMax: number) =>
+const createDetector = (
+  chargesMax: number,
+  { survivesFailover = false, lastConfirmed = openLastConfirmed(undefined, log) } = {},
+) =>
   createLossDetector({
-    lastConfirmed: openLastConfirmed(undefined, log),
+    policy: { survivesFailover, othersWithinMs: 0, chargesMax },
+    lastConfirmed,
     recent: openRecentEntries(folder, log),
+    folder,
     sendAgain: async ({ call }) => void sent.push(call.requestId),
-    chargesMax,
     changed: () => undefined,
     log,
   });
@@ -80,7 +83,7 @@ const part = () => ({
   nowMs: () => NOW_MS,
   meta: { redis: redis.client, isAway: false },
 });
-const compare = (): Promise<void> => detector.requireNotOlder(part(), STORE);
+const compare = (): Promise<void> => detector.requireComplete(part(), STORE, async () => undefined);
 const OLDER = "older than what it confirmed";
 
 // Guarantee: a store that has forgotten what it confirmed is not served from until an operator accepts it.
@@ -91,10 +94,10 @@ test("an older store without memory to write down what it lacks is refused all t
   expect(sent).toEqual(["r1"]);
   await redis.client.config("SET", "maxmemory", "0");
   await expect(compare()).rejects.toThrow(OLDER);
-  expect(JSON.parse((await redis.client.hget(META, "older"))!)).toMatchObject({
+  expect(JSON.parse((await redis.client.hget(META, "loss"))!)).toMatchObject({
     charges: [{ requestId: "r1", accountId: "a1", credits: 10 }],
   });
-  await redis.client.hset(META, "epoch", 1);
+  await redis.client.hset(META, "accepted_at", 1);
   await compare();
   await compare();
   expect(sent).toEqual(["r1"]);
@@ -132,17 +135,23 @@ test("a charge that was replayed from a journal is sent again as any other", asy
 });
 
 test("what was found before an acceptance, and written down after it, refuses nothing", async () => {
-  await redis.client.hset(META, "epoch", 5, "older", JSON.stringify({ epoch: 4, missing: [], charges: [] }));
+  await redis.client.hset(
+    META,
+    "accepted_at",
+    5,
+    "loss",
+    JSON.stringify({ acceptedAt: 4, missing: [], charges: [] }),
+  );
   await compare();
-  await redis.client.hset(META, "older", JSON.stringify({ epoch: 5, missing: [], charges: [] }));
+  await redis.client.hset(META, "loss", JSON.stringify({ acceptedAt: 5, missing: [], charges: [] }));
   await expect(compare()).rejects.toThrow(OLDER);
 });
 
 test("an acceptance ends the refusal also when the store's clock was put back since the one before", async () => {
   const tomorrowMs = Date.now() + 86_400_000;
-  await redis.client.hset(META, "epoch", tomorrowMs);
+  await redis.client.hset(META, "accepted_at", tomorrowMs);
   await compare();
-  await redis.client.hdel(META, "epoch");
+  await redis.client.hdel(META, "accepted_at");
   await expect(compare()).rejects.toThrow(OLDER);
   await acceptStore(oneNode(redis.client), undefined, []);
   await compare();
@@ -162,7 +171,7 @@ test("a ledger that ends before what is known of it is seen at the next look", a
   expect(await detector.readNewEntries(part(), STORE, 2)).toBe(true);
   expect(await detector.readNewEntries(part(), STORE, 2)).toBe(true);
   await redis.client.del(ledger);
-  expect(await detector.readNewEntries(part(), STORE, 2)).toBe(false);
+  for (let reads = 0; reads < 3; reads++) expect(await detector.readNewEntries(part(), STORE, 2)).toBe(false);
   await redis.client.xadd(ledger, "4-9", "account_id", "a1", "type", "consume", "amount", "-10");
   expect(await detector.readNewEntries(part(), STORE, 2)).toBe(false);
   await expect(compare()).rejects.toThrow(OLDER);
@@ -174,7 +183,7 @@ test("the console reads an older store and does not write to it", async () => {
   await expect(compare()).rejects.toThrow(OLDER);
   const session = createOperatorSession({ redisUrl: redis.url, partitions: 1, allowNoPersistence: true });
   try {
-    expect(await session.run((nodes) => nodes.ofName(META).hexists(META, "older"))).toBe(1);
+    expect(await session.run((nodes) => nodes.ofName(META).hexists(META, "loss"))).toBe(1);
     const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1", cliActor()));
     await expect(grant).rejects.toThrow("tollgate store accept");
     await acceptStore(oneNode(redis.client), undefined, []);
@@ -197,7 +206,7 @@ async function givenCharges(count: number): Promise<void> {
 }
 
 const learn = (): Promise<boolean> => detector.readNewEntries(part(), STORE, 1);
-const lost = () => lostEntries(readsOfAll(oneNode(redis.client)), readRecentEntries(folder, STORE, 0));
+const lost = () => listMissing(readsOfAll(oneNode(redis.client)), readRecentEntries(folder, STORE, 0));
 
 // Guarantee: an operator is told of each charge and grant that is known to be lost, and of which times it is not known.
 test("all entries since the last look are learned, whoever wrote them", async () => {
@@ -268,26 +277,15 @@ test("a ledger that lacks its last known entry is seen also if others have writt
 function givenReplicas() {
   let isOnReplicas = true;
   const lastConfirmed = openLastConfirmed(undefined, log);
-  const losses = createFailoverLosses({
-    lastConfirmed,
-    recent: openRecentEntries(folder, log),
-    folder,
-    sendAgain: async ({ call }) => void sent.push(call.requestId),
-    chargesMax: 100,
-    othersWithinMs: 0,
-    changed: () => undefined,
-    log,
-  });
+  const losses = createDetector(100, { survivesFailover: true, lastConfirmed });
   const replicated = { ...part(), confirmed: async () => isOnReplicas };
   return {
     away: (): void => {
       isOnReplicas = false;
     },
     learn: () => losses.readNewEntries(replicated, STORE, 2),
-    compare: async (has: (name: string) => boolean = () => true): Promise<void> => {
-      await losses.requireAccepted({ ...replicated, has }, STORE);
-      await losses.requireComplete({ ...replicated, has }, STORE);
-    },
+    compare: (has: (name: string) => boolean = () => true): Promise<void> =>
+      losses.requireComplete({ ...replicated, has }, STORE, async () => undefined),
     end: (partition: number) => lastConfirmed.of(STORE).entries.get(partitionNames(partition).ledger)?.id,
   };
 }
@@ -352,6 +350,30 @@ test("a loss on one primary refuses no part of the store that is on another", as
   await replicas.compare(isOn(1));
   await redis.client.del(partitionNames(1).ledger);
   await expect(replicas.compare(isOn(1))).rejects.toThrow(OLDER);
-  const { missing } = JSON.parse((await redis.client.hget(META, "older"))!);
+  const { missing } = JSON.parse((await redis.client.hget(META, "loss"))!);
   expect(missing.map(({ requestId }: { requestId: string }) => requestId).sort()).toEqual(["r1", "r2"]);
+});
+
+test("a loss that another gateway has reported refuses its primary, also with replicas, until it is accepted", async () => {
+  const replicas = givenReplicas();
+  const isOn = (partition: number) => (name: string) => name === partitionNames(partition).ledger;
+  const loss = { acceptedAt: 0, missing: [], charges: [], ledgers: [partitionNames(0).ledger] };
+  await redis.client.hset(META, "loss", JSON.stringify(loss));
+  await expect(replicas.compare(isOn(0))).rejects.toThrow(OLDER);
+  await replicas.compare(isOn(1));
+  await redis.client.hset(META, "accepted_at", 1);
+  await replicas.compare(isOn(0));
+});
+
+test("a probe that fails after it has learned of an acceptance does not bring the loss back", async () => {
+  givenLostCharge();
+  await expect(compare()).rejects.toThrow(OLDER);
+  await acceptStore(oneNode(redis.client), undefined, []);
+  let left = 3;
+  const failing = {
+    ...part(),
+    within: <T>(work: Promise<T>): Promise<T> => (left-- > 0 ? work : Promise.reject(new Error("away"))),
+  };
+  await expect(detector.requireComplete(failing, STORE, async () => undefined)).rejects.toThrow("away");
+  await compare();
 });

@@ -281,7 +281,7 @@ test("a gateway that starts remembers what the store confirmed to the one before
   await gateways.pop()!.stop();
 
   await restore(copy);
-  expect(await redis.client.hget(META, "epoch")).toBeNull();
+  expect(await redis.client.hget(META, "accepted_at")).toBeNull();
   const third = await givenGatewayOn(folder);
   await refused(third);
   expect((await tollgate("store", "accept")).code).toBe(0);
@@ -299,7 +299,7 @@ test("a Redis that is killed and comes back with all it confirmed is used at onc
   await redis.startAgain();
   await ready(gateway);
   expect(gateway.logs.join("")).not.toContain("older than what it confirmed");
-  expect(await redis.client.hget(META, "older")).toBeNull();
+  expect(await redis.client.hget(META, "loss")).toBeNull();
 });
 
 // A proxy, or a managed Redis, may put another server behind a connection that stays open.

@@ -75,7 +75,7 @@ async function givenStore(
 type TestStore = Awaited<ReturnType<typeof givenStore>>;
 
 /** The lines of the journal, oldest first. */
-const journaled = (): { isAnswered?: boolean; call: { requestId: string } }[] =>
+const journaled = (): { acknowledged?: boolean; call: { requestId: string } }[] =>
   readdirSync(folder)
     .filter((name) => name.endsWith(".ndjson"))
     .flatMap((name) => readFileSync(join(folder, name), "utf8").split("\n"))
@@ -119,7 +119,7 @@ test("while the replica hangs, a charge is in the journal before it is answered,
     expect(await gateway.bind(generation)).toBe("bound");
     expect(journaledIds()).toContain(generation.requestId);
   }
-  expect(journaled().map(({ isAnswered }) => isAnswered)).toEqual([true, true]);
+  expect(journaled().map(({ acknowledged }) => acknowledged)).toEqual([true, true]);
   expect(await unconfirmed(gateway)).toBe(2);
   expect(gateway.store.settlements.outbox.size()).toBe(0);
   expect(gateway.primary.breaker.isOpen()).toBe(false);

@@ -6,10 +6,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { detachArchive } from "../../src/archive/archive-record.ts";
 import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
-import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { freezePartitions, thawPartitions } from "../../src/operations/store/freezing.ts";
 import { findWritable } from "../../src/operations/store/operator-loss.ts";
@@ -37,7 +36,7 @@ beforeAll(async () => {
   nodes = two.nodes;
   await issueKey(nodes, {}, cliActor());
 });
-afterEach(() => nodes.ofName(META).hdel(META, "older"));
+afterEach(() => nodes.ofName(META).hdel(META, "loss"));
 afterAll(async () => {
   await two?.stop();
   await rm(dir, { recursive: true, force: true });
@@ -62,7 +61,7 @@ async function reportLoss(redis: Redis): Promise<void> {
   const ledgers = [partitionNames(partitionOn(redis)).ledger];
   await nodes
     .ofName(META)
-    .hset(META, "older", JSON.stringify({ epoch: 0, missing: [], charges: [], ledgers }));
+    .hset(META, "loss", JSON.stringify({ acceptedAt: 0, missing: [], charges: [], ledgers }));
 }
 
 /** All that a server holds. */
@@ -212,7 +211,7 @@ test("new keys and accounts are made on the servers that are writable", async ()
 });
 
 test("a loss of the whole store is one of every server", async () => {
-  await nodes.ofName(META).hset(META, "older", JSON.stringify({ epoch: 0, missing: [], charges: [] }));
+  await nodes.ofName(META).hset(META, "loss", JSON.stringify({ acceptedAt: 0, missing: [], charges: [] }));
   const { requireWritable } = await findWritable(nodes, undefined);
   for (const redis of nodes.all()) expect(() => requireWritable([redis])).toThrow(REFUSED);
 });

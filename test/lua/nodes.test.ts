@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { missingEntries } from "../../src/durability/losses/loss-report.ts";
-import { lostEntries } from "../../src/durability/losses/lost-entries.ts";
+import { listMissing } from "../../src/durability/losses/missing-entries.ts";
 import { exportLedger, formatCursor, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { listAccounts } from "../../src/operations/accounts/account-lists.ts";
@@ -11,14 +11,12 @@ import { readAccount, requireAccount } from "../../src/operations/accounts/accou
 import { topRefusals } from "../../src/operations/accounts/refusals.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
-import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey, readKey } from "../../src/operations/keys/keys.ts";
-import { oldestKeys } from "../../src/operations/keys/keys-by-age.ts";
 import { topKeysByUse, withUseNow } from "../../src/operations/keys/operator-keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
-import { eachKey } from "../../src/operations/keys/walk-keys.ts";
+import { eachKey, oldestKeys } from "../../src/operations/keys/walk-keys.ts";
 import { acceptStore, knownLoss } from "../../src/operations/store/operator-loss.ts";
 import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-views.ts";
 import { findTask, releaseTask, upstreamTags } from "../../src/operations/tasks/operator-tasks.ts";
@@ -256,7 +254,7 @@ describe("the ledger of two servers", () => {
         { ledger, id: lost.id },
       ]);
       const known = new Map([there, lost].map((one) => [one.id, { ...one, after: undefined }]));
-      const { entries } = await lostEntries(readsOfAll(two.nodes), new Map([[ledger, known]]));
+      const { entries } = await listMissing(readsOfAll(two.nodes), new Map([[ledger, known]]));
       expect(entries.map(({ id }) => id)).toEqual([lost.id]);
     }
   });

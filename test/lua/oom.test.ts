@@ -8,10 +8,9 @@ import { createToken, findToken, revokeToken } from "../../src/operations/access
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
-import { changeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { revokeKey } from "../../src/operations/keys/revoke-key.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { markAndWait } from "../../src/redis/confirmation.ts";

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { type TrimOptions, trimLedger } from "../../src/archive/trim-ledger.ts";
 import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { missingEntries } from "../../src/durability/losses/loss-report.ts";
-import { lostEntries } from "../../src/durability/losses/lost-entries.ts";
+import { listMissing } from "../../src/durability/losses/missing-entries.ts";
 import { createEntryReader } from "../../src/durability/losses/new-entries.ts";
 import type { RecentEntry } from "../../src/durability/losses/recent-entries.ts";
 import { createCharges } from "../../src/ledger/charges.ts";
@@ -165,7 +165,7 @@ describe("a ledger that is trimmed", () => {
       id,
       { id, accountId, kind: "grant", credits: 1, reference: "", after: before[at - 1]?.streamId },
     ]);
-    const lost = await lostEntries(readsOfAll(nodes), new Map([[ledger, new Map(recent)]]));
+    const lost = await listMissing(readsOfAll(nodes), new Map([[ledger, new Map(recent)]]));
     expect([lost.entries, lost.unknownBeforeMs.size]).toEqual([[], 0]);
     // One that it should still have is lost all the same, and so is one that came after the cut.
     await connection.redis.xdel(ledger, known.get(ledger)!.id);

@@ -191,7 +191,9 @@ async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
 async function frozenChecks(nodes: RedisNodes, partitions: number): Promise<Check[]> {
   const views = await listPartitions(nodes, readsOfMost(nodes), partitions);
   if (views[0]?.slot === undefined) return [];
-  const frozen = views.filter(({ frozenSinceMs, isMarked }) => frozenSinceMs !== undefined || isMarked);
+  const frozen = views.filter(
+    ({ frozenSinceMs, hasFreezeFlag }) => frozenSinceMs !== undefined || hasFreezeFlag,
+  );
   const moving = views.filter(({ isMoving }) => isMoving);
   if (frozen.length + moving.length === 0)
     return [good("frozen", "no partition is frozen, and none has a slot between two nodes")];

@@ -9,7 +9,7 @@ import { fileNamesIn, newFileName, readRegularFile, SILENT_MS } from "../process
 import type { Term } from "../terms.ts";
 
 const FORMAT = 1;
-const SUFFIX = ".marks.json";
+const SUFFIX = ".last-entries.json";
 const FILE_BYTES_MAX = 32 * 2 ** 20;
 const STORES_MAX = 8;
 
@@ -26,7 +26,7 @@ export interface ConfirmedEntry {
 
 export interface LastConfirmed {
   /** Acceptance before the read (Unix ms, store's clock); 0 for none. */
-  epoch: number;
+  acceptedAt: number;
   entries: Map<string, ConfirmedEntry>;
 }
 
@@ -37,8 +37,8 @@ interface Content {
   stores: Record<
     string,
     {
-      epoch: number;
-      marks: Record<string, ConfirmedEntry>;
+      acceptedAt: number;
+      entries: Record<string, ConfirmedEntry>;
       terms: Record<string, Term>;
     }
   >;
@@ -64,8 +64,8 @@ function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term):
 }
 
 /** True for a known store, the first one, or an accepted one. */
-const isMeant = ({ id, epoch }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
-  known.size === 0 || (id !== undefined && (epoch > 0 || known.has(id)));
+const isMeant = ({ id, acceptedAt }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
+  known.size === 0 || (id !== undefined && (acceptedAt > 0 || known.has(id)));
 
 export const isMeantBy = (folder: string | undefined, found: FoundStore): boolean =>
   folder === undefined || isMeant(found, readLastConfirmed(folder));
@@ -76,7 +76,6 @@ export const replacedStore = (id: string | undefined): StoreError =>
     "bring back that Redis with its data; if this one is meant, run `tollgate store accept`, or start with an empty journal folder",
   );
 
-/** Files that cannot be read are skipped. */
 export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
 
 function readFolder(
@@ -92,15 +91,15 @@ function readFolder(
       const { mtimeMs } = statSync(path);
       const content = JSON.parse(readRegularFile(path, FILE_BYTES_MAX)) as Content;
       if (content.format !== FORMAT) throw new Error(`format ${content.format} is of another version`);
-      for (const [storeId, { epoch, marks, terms: ofStore }] of Object.entries(content.stores)) {
+      for (const [storeId, { acceptedAt, entries, terms: ofStore }] of Object.entries(content.stores)) {
         for (const [name, term] of Object.entries(ofStore)) keepLaterTerm(terms, storeId, name, term);
         let known = stores.get(storeId);
-        if (known && known.epoch > epoch) continue;
-        if (!known || known.epoch < epoch) {
-          known = { epoch, entries: new Map() };
+        if (known && known.acceptedAt > acceptedAt) continue;
+        if (!known || known.acceptedAt < acceptedAt) {
+          known = { acceptedAt, entries: new Map() };
           stores.set(storeId, known);
         }
-        for (const [ledger, entry] of Object.entries(marks)) keepLater(known, ledger, entry);
+        for (const [ledger, entry] of Object.entries(entries)) keepLater(known, ledger, entry);
       }
       read.set(name, mtimeMs);
     } catch (error) {
@@ -118,7 +117,7 @@ function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Ter
     stores.delete(first);
     terms.delete(first);
   }
-  const store = { epoch: 0, entries: new Map() };
+  const store = { acceptedAt: 0, entries: new Map() };
   stores.set(storeId, store);
   return store;
 }
@@ -142,10 +141,10 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     if (!hasChanged) return;
     hasChanged = false;
     const content: Content = { format: FORMAT, stores: {} };
-    for (const [storeId, { epoch, entries }] of stores)
+    for (const [storeId, { acceptedAt, entries }] of stores)
       content.stores[storeId] = {
-        epoch,
-        marks: Object.fromEntries(entries),
+        acceptedAt,
+        entries: Object.fromEntries(entries),
         terms: Object.fromEntries(terms.get(storeId) ?? []),
       };
     mkdirSync(into, { recursive: true });
@@ -185,12 +184,11 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     forget(storeId: string, ledger: string): void {
       if (of(storeId).entries.delete(ledger)) hasChanged = true;
     },
-    accept(storeId: string, epoch: number): void {
+    accept(storeId: string, acceptedAt: number): void {
       of(storeId);
-      stores.set(storeId, { epoch, entries: new Map() });
+      stores.set(storeId, { acceptedAt, entries: new Map() });
       hasChanged = true;
     },
-    /** A failure is logged, and the next call tries again. */
     save(): Promise<void> {
       if (folder === undefined) return Promise.resolve();
       saving = saving

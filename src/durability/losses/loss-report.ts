@@ -4,47 +4,108 @@ import type { StreamEntry } from "../../records/ledger-entries.ts";
 import { META } from "../../records/names.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
-import { goneEntries, lostAmong } from "./entry-judge.ts";
+import { absentEntries, missingAmong } from "./entry-comparison.ts";
 import type { ConfirmedEntry, LastConfirmed } from "./last-confirmed.ts";
-import type { StorePart } from "./store-part.ts";
 
-/** The last confirmed entry of a ledger that the store lacks: it proves that the store is older. */
-export interface MissingEntry extends ConfirmedEntry {
-  ledger: string;
-  has: string;
-  olderMs: number;
+/** A primary with its share of the store. */
+export interface PrimaryView {
+  redis: Redis;
+  within<T>(work: Promise<T>): Promise<T>;
+  has(name: string): boolean;
+  nowMs(): number;
+  confirmed?: (() => Promise<boolean>) | undefined;
+  meta: {
+    redis: Redis;
+    /** Its last known losses count while it is unavailable. */
+    isAway: boolean;
+  };
 }
 
-interface LostCharge {
+/** The last confirmed entry of a ledger that the store does not have: it proves that the store is stale. */
+export interface MissingEntry extends ConfirmedEntry {
+  ledger: string;
+  /** The last entry before it; empty for none. */
+  endsAt: string;
+  behindMs: number;
+}
+
+interface MissingCharge {
   requestId: string;
   accountId: string;
   credits: number;
   taskId: string;
 }
 
-/** Kept in `older` of `tg:meta` until an operator accepts it. */
 export interface Loss {
   missing: MissingEntry[];
-  charges: LostCharge[];
+  charges: MissingCharge[];
 }
 
+/** Kept in `loss` of `tg:meta` until an operator accepts it. */
 export interface LossReport extends Loss {
-  epoch: number;
+  /** The acceptance that it was found after (Unix ms); 0 for none. */
+  acceptedAt: number;
   /** Undefined for the whole store. */
   ledgers?: string[];
 }
 
-export const concerns = ({ ledgers }: LossReport, { has }: Pick<StorePart, "has">): boolean =>
-  ledgers === undefined || ledgers.some(has);
+interface Acceptance {
+  acceptedAt: number;
+  loss: LossReport | undefined;
+}
 
-export async function readLossReport(
-  redis: Redis,
-): Promise<{ epoch: number; older: LossReport | undefined }> {
-  const [epochText, olderText] = await redis.hmget(META, "epoch", "older");
-  const epoch = Number(epochText ?? 0);
-  const older = olderText ? (JSON.parse(olderText) as LossReport) : undefined;
+export async function readLossReport(redis: Redis): Promise<Acceptance> {
+  const [acceptedAtText, lossText] = await redis.hmget(META, "accepted_at", "loss");
+  const acceptedAt = Number(acceptedAtText ?? 0);
+  const loss = lossText ? (JSON.parse(lossText) as LossReport) : undefined;
   // A paused gateway may write an older loss after the acceptance.
-  return { epoch, older: older && older.epoch >= epoch ? older : undefined };
+  return { acceptedAt, loss: loss && loss.acceptedAt >= acceptedAt ? loss : undefined };
+}
+
+/** Losses in `tg:meta`. @param changed whether any primary is stale */
+export function createReportedLosses(changed: (isStale: boolean) => void) {
+  /** Counts while the primary of `tg:meta` is unavailable. */
+  let latest: Acceptance | undefined;
+  const stale = new Set<Redis>();
+
+  function setStale(redis: Redis, isStale: boolean): void {
+    if (isStale) stale.add(redis);
+    else stale.delete(redis);
+    for (const one of stale) if (one.status === "end") stale.delete(one);
+    changed(stale.size > 0);
+  }
+
+  return {
+    async read({ meta, within, has }: PrimaryView): Promise<Acceptance> {
+      if (!latest || !meta.isAway) latest = await within(readLossReport(meta.redis));
+      const { acceptedAt, loss } = latest;
+      const isHere = loss && (loss.ledgers === undefined || loss.ledgers.some(has));
+      return { acceptedAt, loss: isHere ? loss : undefined };
+    },
+    complete: ({ redis }: PrimaryView): void => setStale(redis, false),
+    refuse({ redis }: PrimaryView, loss: Loss): never {
+      setStale(redis, true);
+      throw new Error(lossInWords(loss));
+    },
+    /** Writes a loss into `tg:meta`, so that gateways which never used the store refuse it, too. */
+    async write({ meta, within }: PrimaryView, loss: LossReport): Promise<void> {
+      const read = await within(readLossReport(meta.redis)).catch(() => undefined);
+      const report = read?.loss ? together(read.loss, loss) : loss;
+      const written = meta.redis.hset(META, "loss", JSON.stringify(report));
+      await within(written).catch(() => undefined);
+    },
+  };
+}
+
+function together(one: LossReport, other: LossReport): LossReport {
+  const missing = new Map([...one.missing, ...other.missing].map((entry) => [entry.ledger, entry]));
+  const report: LossReport = {
+    acceptedAt: Math.max(one.acceptedAt, other.acceptedAt),
+    missing: [...missing.values()],
+    charges: [...one.charges, ...other.charges],
+  };
+  if (one.ledgers && other.ledgers) report.ledgers = [...new Set([...one.ledgers, ...other.ledgers])];
+  return report;
 }
 
 export async function missingEntries(
@@ -52,26 +113,27 @@ export async function missingEntries(
   entries: LastConfirmed["entries"],
 ): Promise<MissingEntry[]> {
   const all = [...entries].map(([ledger, entry]) => ({ ...entry, ledger }));
-  const gone = await goneEntries(redis, ledgerOf, all);
-  return endsOf(redis, await lostAmong(redis, ledgerOf, gone));
+  const absent = await absentEntries(redis, ledgerOf, all);
+  return withEnds(redis, await missingAmong(redis, ledgerOf, absent));
 }
 
-export async function endsOf(
+/** Adds where the ledgers end before their missing entries. */
+export async function withEnds(
   redis: Redis,
-  lost: readonly (ConfirmedEntry & { ledger: string })[],
+  missing: readonly (ConfirmedEntry & { ledger: string })[],
 ): Promise<MissingEntry[]> {
-  const before = await many<StreamEntry[], (typeof lost)[number]>(redis, lost, (pipe, { ledger, id }) =>
+  const before = await many<StreamEntry[], (typeof missing)[number]>(redis, missing, (pipe, { ledger, id }) =>
     pipe.xrevrange(ledger, id, "-", "COUNT", 1),
   );
-  return lost.map((entry, at) => {
-    const has = before[at]?.[0]?.[0] ?? "";
-    return { ...entry, has, olderMs: has === "" ? 0 : msOf(entry.id) - msOf(has) };
+  return missing.map((entry, at) => {
+    const endsAt = before[at]?.[0]?.[0] ?? "";
+    return { ...entry, endsAt, behindMs: endsAt === "" ? 0 : msOf(entry.id) - msOf(endsAt) };
   });
 }
 
-const ledgerOf = ({ ledger }: { ledger: string }): string => ledger;
+export const ledgerOf = ({ ledger }: { ledger: string }): string => ledger;
 
-export const chargeOf = ({ call }: SentCharge): LostCharge => ({
+export const chargeOf = ({ call }: SentCharge): MissingCharge => ({
   requestId: call.requestId,
   accountId: call.key.accountId,
   credits: call.price,
@@ -79,9 +141,9 @@ export const chargeOf = ({ call }: SentCharge): LostCharge => ({
 });
 
 export function lossInWords({ missing, charges }: Loss): string {
-  const worst = missing.toSorted((a, b) => b.olderMs - a.olderMs)[0];
+  const worst = missing.toSorted((a, b) => b.behindMs - a.behindMs)[0];
   const example = worst
-    ? `; ${worst.ledger} ends at ${worst.has || "nothing"} before ${worst.id} (${worst.olderMs} ms)`
+    ? `; ${worst.ledger} ends at ${worst.endsAt || "nothing"} before ${worst.id} (${worst.behindMs} ms)`
     : "";
   return (
     "the store is older than what it confirmed: the last known entries of " +

@@ -8,15 +8,13 @@ import type { ConfirmedEntry } from "./last-confirmed.ts";
 const FORMAT = 1;
 /** Not `.ndjson`, which gateways take over as journals. */
 const SUFFIX = ".entries.jsonl";
-/** Rotated with one predecessor. */
 const FILE_BYTES_MAX = 8 * 2 ** 20;
 const FOLDER_BYTES_MAX = 64 * 2 ** 20;
 
 export interface LedgerPage {
   storeId: string;
-  epoch: number;
+  acceptedAt: number;
   ledger: string;
-  /** Undefined if unknown. */
   after: string | undefined;
   entries: readonly ConfirmedEntry[];
 }
@@ -93,12 +91,12 @@ function removeOldest(folder: string): void {
 export function readRecentEntries(
   folder: string,
   storeId: string,
-  sinceEpoch: number,
+  sinceAcceptedAt: number,
 ): Map<string, Map<string, RecentEntry>> {
   const ledgers = new Map<string, Map<string, RecentEntry>>();
   for (const name of fileNamesIn(folder, SUFFIX)) {
-    for (const { store, epoch, ledger, after, entries } of linesOf(join(folder, name))) {
-      if (store !== storeId || epoch < sinceEpoch) continue;
+    for (const { store, acceptedAt, ledger, after, entries } of linesOf(join(folder, name))) {
+      if (store !== storeId || acceptedAt < sinceAcceptedAt) continue;
       const known = ledgers.get(ledger) ?? new Map<string, RecentEntry>();
       ledgers.set(ledger, known);
       let before = after;

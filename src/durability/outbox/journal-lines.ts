@@ -47,8 +47,8 @@ const lineWith = <const Script extends string, Call extends Type.TSchema>(script
     script: Type.Literal(script),
     atMs: ms,
     untilMs: optional.ms,
-    isCounted: optional.flag,
-    isAnswered: optional.flag,
+    replay: optional.flag,
+    acknowledged: optional.flag,
     call,
   });
 
@@ -58,10 +58,10 @@ const LINE = Compile(lineSchema);
 
 /** The line of a settlement. */
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
-  const { atMs, untilMs, isCounted, isAnswered } = settlement;
+  const { atMs, untilMs, replay, acknowledged } = settlement;
   const { keyId, accountId, partition } = call.key;
   const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
-  const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, isAnswered, script, call: inFile };
+  const line = { format: FORMAT, store: storeId, atMs, untilMs, replay, acknowledged, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
 
@@ -114,8 +114,8 @@ function settlementOf({
   ...line
 }: Type.Static<typeof lineSchema>): Settlement {
   const { keyId, accountId, partition } = call.key;
-  const { isCounted = false, isAnswered = false } = line;
-  const states = { ...(isCounted && { isCounted }), ...(isAnswered && { isAnswered }) };
+  const { replay = false, acknowledged = false } = line;
+  const states = { ...(replay && { replay }), ...(acknowledged && { acknowledged }) };
   const fixed = { ...(untilMs !== undefined && { untilMs }), ...states };
   const key = keyRef(keyId, accountId, partition);
   return { script, storeId: store, atMs, ...fixed, call: { ...call, key } } as Settlement;

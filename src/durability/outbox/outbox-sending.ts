@@ -54,7 +54,7 @@ export function createSending({ log, queues, unconfirmed, settleWithinMs, report
         const charged = await send(target, settlement).catch(waitForClaimOrThrow(settlement));
         if (charged === "waits_for_claim") return;
         done(settlement);
-        if (charged) unconfirmed?.add({ ...charged, isCounted: true, isAnswered: true }, target.runId);
+        if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, target.runId);
       }),
     );
     reportSize();
@@ -102,7 +102,7 @@ export function createSending({ log, queues, unconfirmed, settleWithinMs, report
 /** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */
 async function settle(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
   if (settlement.script === "bind") {
-    const outcome = await target.bind(settlement.call, settlement.isCounted === true);
+    const outcome = await target.bind(settlement.call, settlement.replay === true);
     target.charged?.(settlement, outcome);
     return outcome === "conflict" || outcome === "forgotten" ? undefined : settlement;
   }

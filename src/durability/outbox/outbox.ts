@@ -151,7 +151,7 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
    * @returns whether it is on disk
    */
   function keepAnswered(charge: Charge, runId: string | undefined): Promise<boolean> {
-    const kept: Charge = { ...withDeadline(charge), isCounted: true, isAnswered: true };
+    const kept: Charge = { ...withDeadline(charge), replay: true, acknowledged: true };
     const { storeId } = charge;
     unconfirmed?.add(kept, runId);
     if (++answeredLines < ANSWERED_LINES_MAX || !unconfirmed || sizeFor(storeId) > 0) return write([kept]);
@@ -183,11 +183,11 @@ function take(
   settlements: readonly Settlement[],
   found: () => void,
 ): void {
-  const answered = unconfirmed ? settlements.filter(isAnsweredCharge) : [];
+  const answered = unconfirmed ? settlements.filter(isAcknowledged) : [];
   for (const charge of answered) unconfirmed?.add(charge, undefined);
   if (answered.length > 0)
     log.info({ entries: answered.length }, "answered charges of a gateway that ended are sent again");
-  const waiting = unconfirmed ? settlements.filter((one) => !isAnsweredCharge(one)) : settlements;
+  const waiting = unconfirmed ? settlements.filter((one) => !isAcknowledged(one)) : settlements;
   if (waiting.length === 0) return;
   waiting.forEach(queues.add);
   log.warn({ entries: waiting.length }, "settlements of a gateway that ended are replayed");
@@ -195,5 +195,5 @@ function take(
   found();
 }
 
-const isAnsweredCharge = (settlement: Settlement): settlement is Charge =>
-  settlement.script === "bind" && settlement.isAnswered === true;
+const isAcknowledged = (settlement: Settlement): settlement is Charge =>
+  settlement.script === "bind" && settlement.acknowledged === true;

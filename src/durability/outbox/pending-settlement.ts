@@ -18,11 +18,11 @@ interface Waiting {
   /** Until when it may be sent, Unix ms by the store's clock; fixed when it is put. */
   untilMs?: number;
   /** The store has answered it before, so its outcome is in the metrics already. Sent again, it counts as a replay. */
-  isCounted?: boolean;
+  replay?: boolean;
   /** BIND has answered `uncollected`, and a repeat will answer the same. Not written to the journal. */
-  isUncollected?: boolean;
+  unpaid?: boolean;
   /** The store has answered it. It is kept until a replica has it, too, and sent again to a primary that may lack it. */
-  isAnswered?: boolean;
+  acknowledged?: boolean;
 }
 
 /** Charges a request for the task that it got. */

@@ -8,24 +8,20 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
-/** Records that are read of each partition at a time. */
 const READ_OF_ALL = 10;
-/** Where only one partition is read. */
 const READ_OF_ONE = 200;
-/** Reads that one page takes at most; it may then have fewer records. */
 const READS_MAX = 20;
 
-/** A change by an operator, as lua/include/audit.lua writes it. */
+/** Written by lua/include/audit.lua. */
 export interface AuditRecord {
   auditId: string;
   atMs: number;
   /** `<token id> <label>`, `admin_token`, `console` or `cli <name>`. */
   by: string;
   action: string;
-  /** Empty where it is about no account. */
   accountId: string;
   target: string;
-  /** The fields that changed as they were, null where one was not set (`active` of a status); numbers as numbers, times ISO 8601. */
+  /** Changed fields; null: was not set. Times are ISO 8601. */
   before: Readonly<Record<string, unknown>>;
   after: Readonly<Record<string, unknown>>;
   /** Empty for the command line. */
@@ -39,19 +35,15 @@ const NUMBERS = new Set<string>([
 const TIMES = new Set(["expires_at", "revoked_at"]);
 const JSON_TEXTS = new Set(["metadata", "scopes", "accounts"]);
 
-/** A position in the audit of all partitions, which are ordered by id, then by partition, both descending. */
+/** Over all partitions, by id, then by partition, both descending. */
 interface Position {
   id: string;
   partition: number;
 }
 
 /**
- * Changes by operators, newest first.
- * @param options.accountId of this account only
- * @param options.cursor `next` of the page before
- * @param options.limit the size of a page; one of an account may be smaller and still have a next
- * @returns `next` is undefined after the last page
- * @throws OperatorError for a cursor of another list
+ * Changes by operators, newest first. A page of one account may be short and still have a `next`. @throws
+ * OperatorError for a cursor of another list
  */
 export async function pageAudit(
   nodes: RedisNodes,
@@ -85,10 +77,6 @@ export async function pageAudit(
 // As in a transaction's id, 18 digits are enough for either half of a stream's id.
 const AUDIT_ID = /^aud_(\d{1,4})_(\d{1,18}-\d{1,18})$/;
 
-/**
- * The record of an id.
- * @returns undefined for what is no such id, and for a record that Redis does not have or has no more
- */
 export async function findAuditRecord(nodes: RedisNodes, id: string): Promise<AuditRecord | undefined> {
   const [, number, streamId] = AUDIT_ID.exec(id) ?? [];
   const partition = Number(number);
@@ -97,11 +85,9 @@ export async function findAuditRecord(nodes: RedisNodes, id: string): Promise<Au
   return found && auditRecord(partition, found);
 }
 
-/** What is still to come of one partition. */
 interface Lane {
   partition: number;
   buffer: StreamEntry[];
-  /** The end of XREVRANGE from which on it is read. */
   from: string;
   done: boolean;
 }
@@ -127,7 +113,6 @@ async function refill(nodes: RedisNodes, lanes: readonly Lane[], count: number):
   }
 }
 
-/** The lane whose next record is the newest; undefined if there is none. */
 function latest(lanes: readonly Lane[]): Lane | undefined {
   let found: Lane | undefined;
   for (const lane of lanes) {
@@ -137,7 +122,7 @@ function latest(lanes: readonly Lane[]): Lane | undefined {
   return found;
 }
 
-/** Whether an id is newer than another, or as new: of equal ones that of the later partition comes first. */
+/** Of equal ids, that of the later partition comes first. */
 function isNewer(id: string, other: string): boolean {
   const [ms = 0, sequence = 0] = id.split("-").map(Number);
   const [otherMs = 0, otherSequence = 0] = other.split("-").map(Number);
@@ -165,7 +150,7 @@ export function auditRecord(partition: number, [id, flat]: StreamEntry): AuditRe
   };
 }
 
-/** The scripts write texts: their JSON has 14 digits of a number. */
+/** The JSON of Lua keeps 14 digits of a number, so the scripts write texts. */
 function valuesOf(text = "{}"): Record<string, unknown> {
   const texts = Object.entries((JSON.parse(text) ?? {}) as Record<string, string | null>);
   return Object.fromEntries(
@@ -173,7 +158,6 @@ function valuesOf(text = "{}"): Record<string, unknown> {
   );
 }
 
-/** What a field that a record does not have means. */
 const unset = (name: string): unknown => (name === "status" ? statusOf(undefined) : null);
 
 function readable(name: string, text: string): unknown {
@@ -183,7 +167,7 @@ function readable(name: string, text: string): unknown {
   return JSON_TEXTS.has(name) ? parsed(text) : text;
 }
 
-/** JSON as a value; as it is where the record has it cut. */
+/** Long values may be cut. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

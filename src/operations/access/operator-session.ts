@@ -11,9 +11,9 @@ import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes
 
 export type { RedisNodes };
 
-/** Longer than that of requests: pages of records take more time. */
+/** Longer than for requests: pages of records take more time. */
 const COMMAND_TIMEOUT_MS = 5000;
-/** Of several servers the primaries are asked for again after so long. */
+/** After this time the primaries are looked up again. */
 const PLACED_MS = 10_000;
 
 export type OperatorSession = ReturnType<typeof createOperatorSession>;
@@ -28,11 +28,10 @@ interface SessionOptions extends Partial<StoreRules> {
   redisUrl: string;
   tlsCa?: string | undefined;
   timeoutMs?: number;
-  /** The journal's folder, whose files know what the store has confirmed. */
   journal?: string | undefined;
   confirm?: ConfirmationRule | undefined;
   prepare?: ((nodes: RedisNodes) => Promise<void>) | undefined;
-  /** Puts an error of the store into words. @param isConnected whether it came after the connection was made */
+  /** @param isConnected false if the connection failed */
   inWords?(error: unknown, isConnected: boolean): Error;
 }
 
@@ -40,8 +39,8 @@ const unavailable = (error: unknown): Error =>
   new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
 
 /**
- * An operator's own connections, made when they are first used: bulk reads never delay a customer's request.
- * @param options with `partitions` a store that gateways refuse is refused, and a new one gets so many
+ * Separate connections, opened on first use, so that bulk reads never delay a request. @param options.partitions
+ * checks the store as a gateway does
  */
 export function createOperatorSession(options: SessionOptions) {
   const { redisUrl, tlsCa, partitions, timeoutMs = COMMAND_TIMEOUT_MS, inWords = unavailable } = options;
@@ -59,7 +58,6 @@ export function createOperatorSession(options: SessionOptions) {
     }
   }
 
-  /** Opens anew what failed, and what may have failed over. */
   function use(): Opened {
     const isOld = isPlaced && current !== undefined && performance.now() - current.openedMs > PLACED_MS;
     if (isOld) leave(current!);
@@ -80,10 +78,7 @@ export function createOperatorSession(options: SessionOptions) {
     if (current !== opened) leave(opened);
   }
 
-  /**
-   * Runs an operator's work against Redis.
-   * @throws GatewayError `store_unavailable` for an error of the store, or what `inWords` makes of it; any other error as it is
-   */
+  /** @throws GatewayError `store_unavailable`, or the result of `inWords` */
   async function run<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
     const opened = use();
     let isConnected = false;
@@ -93,7 +88,7 @@ export function createOperatorSession(options: SessionOptions) {
       await options.prepare?.(nodes);
       return await work(nodes);
     } catch (error) {
-      // The message of an operator's mistake may have the words of another error, such as the archive's.
+      // An OperatorError may quote an error of the archive.
       if (isConnected && (error instanceof OperatorError || !isStoreError(error))) throw error;
       leave(opened);
       throw inWords(error, isConnected);
@@ -102,18 +97,17 @@ export function createOperatorSession(options: SessionOptions) {
     }
   }
 
-  // While replicas are away, other operators' reads wait behind this for a second.
   const confirmed = (nodes: RedisNodes) => confirmedByReplicas(nodes, options.confirm?.replicas ?? 0);
 
   return {
     run,
-    /** Runs work that writes. @throws OperatorError where it writes to a store that is older than what it confirmed */
+    /** @throws OperatorError for a write to a stale store */
     write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run(async (nodes) => {
         const writable = await findWritable(nodes, options.journal);
         return writtenBy(work, { ...confirmed(nodes), ...writable });
       }),
-    /** Runs work that writes to an older or an empty store, too. */
+    /** Allows writes to a stale or empty store. */
     writeAnyway: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run((nodes) => writtenBy(work, confirmed(nodes))),
     close(): void {

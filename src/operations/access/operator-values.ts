@@ -4,11 +4,7 @@ import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 
-/**
- * Also for the beginning of one: it has the same characters.
- * @param name of the parameter
- * @throws OperatorError
- */
+/** Also valid for a prefix. */
 export function requireAccountId(accountId: string, name = "account_id"): void {
   if (!ACCOUNT_ID.test(accountId)) {
     throw new OperatorError(
@@ -46,13 +42,11 @@ export function requireCredits(credits: number): void {
   }
 }
 
-/** @param expiresAtMs Unix ms @throws OperatorError */
 export function requireExpiry(expiresAtMs: number | undefined): void {
   if (expiresAtMs === undefined || isMomentMs(expiresAtMs)) return;
   throw new OperatorError("expires_at must be a time such as 2030-01-31T00:00:00Z", "invalid", "expires_at");
 }
 
-/** @param nowMs Redis time, Unix ms, as the expiry @throws OperatorError */
 export function requireFutureExpiry(expiresAtMs: number, nowMs: number): void {
   if (expiresAtMs > nowMs) return;
   throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");

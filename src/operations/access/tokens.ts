@@ -14,10 +14,9 @@ import { revokeToken as revokeTokenScript } from "../../scripts/revoke-token.ts"
 import { token as tokenScript } from "../../scripts/token.ts";
 import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";
 
-/** Tokens of a store that have not ended, and of these those that operators may have made. TOKEN removes those that have ended. */
+/** Per family of tokens that operators made, and in total. TOKEN removes those that have ended. */
 const TOKENS_MAX = 10_000;
 const ACCOUNTS_MAX = 100;
-/** Calls that end one family: several times as many as the largest needs. */
 const REVOKING_CALLS_MAX = 50;
 /** 32 random bytes. */
 const TOKEN = /^tgm_[\w-]{43}$/;
@@ -26,13 +25,12 @@ export interface TokenRecord {
   tokenId: string;
   label: string;
   scopes: readonly Scope[];
-  /** The only accounts that it may use; undefined: all. */
+  /** Undefined: all accounts. */
   accounts: readonly string[] | undefined;
-  /** The token that it was made with; undefined for one that operators made. Whoever revokes that one revokes this one. */
+  /** The token that made it; undefined for operators. Revoking the parent revokes this one. */
   parent: string | undefined;
-  /** The first token of its family, which operators made: itself, if it has no parent. */
+  /** The first token of its family; itself without a parent. */
   root: string;
-  /** Unix ms, as the others. */
   createdAtMs: number;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
@@ -45,16 +43,13 @@ interface TokenOptions {
   expiresAtMs?: number | undefined;
 }
 
-/** The token that another one is made with, and how many it may have made with all that came from it. */
 export type Maker = Pick<TokenRecord, "tokenId" | "root" | "scopes" | "accounts" | "expiresAtMs"> & {
   familyMost: number;
 };
 
 /**
- * Makes a token. The store keeps its SHA-256 only.
- * @param maker no token can make one with more than it has; undefined: operators make it
- * @throws OperatorError `invalid` for a value that makes no sense, `forbidden` for a right that the maker lacks, `conflict` where there
- * is no room
+ * Stores only the SHA-256. @param maker undefined: an operator. A token cannot grant more than it has. @throws
+ * OperatorError `invalid`, `forbidden` for a right that the maker does not have, `conflict` for too many tokens
  */
 export async function createToken(
   nodes: RedisNodes,
@@ -117,7 +112,7 @@ function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions):
   for (const account of accounts) requireAccountId(account);
 }
 
-/** The record of a token that is good now; undefined for one that is unknown, revoked or expired. */
+/** Undefined for an unknown, revoked or expired token. */
 export async function findToken(nodes: RedisNodes, secret: string): Promise<TokenRecord | undefined> {
   if (!TOKEN.test(secret)) return undefined;
   const { tokenIds } = tokenNames("");
@@ -127,12 +122,12 @@ export async function findToken(nodes: RedisNodes, secret: string): Promise<Toke
   const stored: StoredToken = await redis.hgetall(tokenNames(tokenId).token);
   if (stored.sha256 === undefined || stored.revoked_at !== undefined) return undefined;
   const record = tokenRecord(tokenId, stored);
-  // Written so that an expiry which is no time has expired.
+  // An invalid expiry counts as expired.
   const isGood = record.expiresAtMs === undefined || record.expiresAtMs > (await storeNowMs(redis));
   return isGood ? record : undefined;
 }
 
-/** Tokens, newest first, with those that are revoked or expired. @throws OperatorError for a cursor that is none */
+/** Newest first, ended ones included. @throws OperatorError for an invalid cursor */
 export async function listTokens(
   nodes: RedisNodes,
   { cursor, limit }: { cursor?: string | undefined; limit: number },
@@ -157,14 +152,14 @@ export async function listTokens(
 const LIST = ["tokens"];
 
 /**
- * Ends a token, with all that were made with it, at once and for good. If it is interrupted, a repeat ends the rest.
- * @throws OperatorError `not_found`
+ * Ends a token and all that were made with it. A repeat continues after an interruption. @throws OperatorError
+ * `not_found`
  */
 export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Actor): Promise<TokenRecord> {
   const { root } = await readToken(nodes, tokenId);
   const redis = nodes.ofName(tokenNames(tokenId).token);
   nodes.requireWritable?.([redis]);
-  // Each call ends some, and what these made meanwhile; a family is small (admin.tokens_per_token).
+  // Tokens made meanwhile are found by the next call.
   for (let calls = 0; calls < REVOKING_CALLS_MAX; calls++) {
     const reply = await scriptsOf(redis).run(revokeTokenScript, { tokenId, root, actor });
     if (reply.outcome === "missing") throw noToken(tokenId);
@@ -179,7 +174,6 @@ export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Act
 export const noToken = (tokenId: string): OperatorError =>
   new OperatorError(`there is no token ${tokenId}`, "not_found");
 
-/** The record of one token by its id; undefined for an unknown one. */
 export async function tokenOfId(nodes: RedisNodes, tokenId: string): Promise<TokenRecord | undefined> {
   const { token } = tokenNames(tokenId);
   const stored: StoredToken = await nodes.ofName(token).hgetall(token);

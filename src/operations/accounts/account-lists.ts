@@ -15,7 +15,7 @@ const BATCH = 100;
 
 export interface AccountQuery {
   prefix?: string | undefined;
-  /** The label begins with it; upper and lower case of A to Z are the same. */
+  /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
   cursor?: string | undefined;
@@ -25,15 +25,13 @@ export interface AccountQuery {
 interface AccountPage {
   accounts: AccountObject[];
   next: string | undefined;
-  /** Partitions whose accounts are missing, since their servers are away. */
   unread: Unread | undefined;
 }
 
 /**
- * A page of accounts, ordered by id; with `label` by label, then id. It may have fewer than `limit`, even none, and still a `next`:
- * a page looks at a bounded number of accounts.
- * @param own the only ones that whoever asks may see: few enough to read them all; undefined: all
- * @throws OperatorError for a bad prefix or limit, and for a cursor of another list
+ * Ordered by id; with `label` by label, then id. Reads a bounded number of accounts, so a page may be short and still
+ * have a `next`. @param own the only visible accounts, all of which are read; undefined: all @throws OperatorError
+ * for an invalid parameter or a cursor of another list
  */
 export async function listAccounts(
   nodes: RedisNodes,
@@ -51,7 +49,6 @@ export async function listAccounts(
   const reads = readsOfMost(nodes);
   const accounts: AccountObject[] = [];
   for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX && accounts.length < limit; ) {
-    // If the first ones are not all wanted, many may not be.
     const size = lookedAt === 0 ? limit : BATCH;
     const found = await firstMembers(reads, { partitions, after, ...source }, size);
     const candidates = await readAccounts(reads, found);
@@ -68,7 +65,7 @@ export async function listAccounts(
   return { accounts, next: cursorOf(list, after), unread: reads.unread() };
 }
 
-/** The same of these accounts alone. @param after the place of the last one of the page before */
+/** @param after position of the last account of the previous page */
 async function ownAccounts(
   nodes: RedisNodes,
   own: readonly string[],
@@ -91,11 +88,11 @@ async function ownAccounts(
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
 }
 
-/** Where an account stands in the order of a list, as the store's own lists have it. */
+/** As the lists in Redis are ordered. */
 const placeOf = ({ accountId, label }: AccountObject, query: AccountQuery): string =>
   query.label === undefined ? accountId : `${lowerCase(label ?? "")} ${accountId}`;
 
-/** The list that has the fewest accounts besides those that are asked for. */
+/** The shortest list that has all candidates. */
 function sourceOf(prefix: string, label: string | undefined, status: AccountStatus | undefined) {
   if (label !== undefined)
     return { nameOf: (partition: number) => partitionNames(partition).labels, prefix: lowerCase(label) };
@@ -107,7 +104,6 @@ function sourceOf(prefix: string, label: string | undefined, status: AccountStat
   return { nameOf: (partition: number) => partitionNames(partition).accounts, prefix };
 }
 
-/** Undefined for those that are not there any more, or could not be read. */
 async function readAccounts(
   reads: PartitionReads,
   listed: readonly Listed[],
@@ -129,8 +125,8 @@ function isAsked(account: AccountObject, { prefix, label, status }: Omit<Account
 }
 
 /**
- * A page of an account's keys in the order in which they were made, revoked and expired ones included.
- * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list
+ * In the order of creation, ended keys included. @throws OperatorError for an unknown account, or a cursor of another
+ * list
  */
 export async function listKeys(
   nodes: RedisNodes,

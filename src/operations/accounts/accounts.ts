@@ -7,12 +7,11 @@ import type { AccountRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { requireAccountId } from "../access/operator-values.ts";
-import { latestEntries } from "./latest-entries.ts";
+import { latestEntries } from "../credits/account-history.ts";
 
-/** An account's money as operators see it. */
 export interface AccountRow {
   accountId: string;
-  /** Credits that can be spent: the stored balance minus those that are held. */
+  /** Without held credits. */
   balance: number;
   held: number;
   totalUsed: number;
@@ -50,14 +49,13 @@ export async function readAccount(nodes: RedisNodes, accountId: string): Promise
   return { ...accountRow(accountId, record), partition, entries, recent: entries.map(transactionOf) };
 }
 
-/** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */
+/** @throws OperatorError: a misspelt account must not look empty */
 export async function requireAccount(nodes: RedisNodes, accountId: string): Promise<void> {
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const { account } = accountNames(partition, accountId);
   if (!(await nodes.of(partition).exists(account))) throw noAccount(accountId);
 }
 
-/** What an operator is told of an account that is not there. */
 export const unknownAccount = (accountId: string): OperatorError =>
   new OperatorError(
     `there is no account ${accountId}`,
@@ -66,7 +64,6 @@ export const unknownAccount = (accountId: string): OperatorError =>
     `\`tollgate keys create --account ${accountId}\` makes it`,
   );
 
-/** The id of a new account, on a server that may be written to where there is one. */
 export async function randomAccountId(nodes: RedisNodes): Promise<string> {
   const partitions = await partitionsOf(nodes);
   return firstThat(

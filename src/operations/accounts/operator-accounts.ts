@@ -21,7 +21,6 @@ import { accountRow, randomAccountId } from "./accounts.ts";
 
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
 
-/** Limits over all keys of an account; null: none. */
 type AccountLimits = { [Name in keyof Limits]: number | null };
 
 export interface AccountObject {
@@ -38,7 +37,7 @@ export interface AccountObject {
   revision: number;
 }
 
-/** What `patchAccount` may change; null removes, what is left out stays. */
+/** Null removes; undefined keeps. */
 export interface AccountChanges {
   label?: string | null | undefined;
   metadata?: Metadata | null | undefined;
@@ -58,11 +57,7 @@ export function accountObject(accountId: string, record: AccountRecord): Account
   };
 }
 
-/**
- * Creates an account without a key.
- * @param wanted.accountId a random one when left out
- * @throws OperatorError `conflict` when it exists
- */
+/** @throws OperatorError `conflict` if it exists */
 export async function createAccount(
   nodes: RedisNodes,
   wanted: { accountId?: string | undefined } & Pick<AccountChanges, "label" | "metadata">,
@@ -88,16 +83,14 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
 }
 
 interface ChangeRules {
-  /** The revisions that the caller has seen; undefined: any. */
   ifRevisions?: readonly number[] | undefined;
-  /** Whether a suspension may be lifted, and a closed account opened; true when left out. */
+  /** May lift a suspension or reopen an account. */
   mayReinstate?: boolean;
 }
 
 /**
- * Changes an account from its next request on. What is like that already changes nothing, and leaves no audit record.
- * An account is also suspended and closed while Redis has no memory left.
- * @throws OperatorError `not_found`, `stale` when the account has another revision, `forbidden` for who may not lift a suspension
+ * Unchanged values leave no audit record. Suspending and closing work without memory in Redis. @throws OperatorError
+ * `not_found`, `stale` for another revision, `forbidden` to lift a suspension
  */
 export async function patchAccount(
   nodes: RedisNodes,
@@ -120,7 +113,7 @@ export async function patchAccount(
     case "changed":
     case "unchanged":
     case "created":
-      // Also when nothing has changed: an earlier call may have been interrupted.
+      // An earlier call may have been interrupted.
       if (changes.limits && reply.record.limited !== undefined) await gatherSlots(nodes, accountId);
       return accountObject(accountId, reply.record);
     case "stale":
@@ -138,20 +131,20 @@ export async function patchAccount(
   }
 }
 
-/** What an account is made, if nothing else is changed and it is not made active. */
+/** The status, if that is the only change and not `active`. */
 function onlyRestriction(fields: Readonly<Record<string, unknown>>): "suspended" | "closed" | undefined {
   const { status, ...others } = fields;
   if (Object.keys(others).length > 0) return undefined;
   return status === "suspended" || status === "closed" ? status : undefined;
 }
 
-/** Adds the open slots of an account's keys to those of the account, in pages, while all of them change. */
+/** In pages, while the keys change. */
 async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> {
   for await (const { partition, keyIds } of keyIdPages(nodes, accountId))
     await gatherAll(scriptsOf(nodes.of(partition)).run, { partition, accountId, keyIds });
 }
 
-/** Fields of the record; null removes one. @throws OperatorError for a value that makes no sense */
+/** Null removes. @throws OperatorError */
 function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
   requireLabel(label ?? undefined);
   const problem = metadata ? metadataProblem(metadata) : undefined;

@@ -11,16 +11,12 @@ import { compareBytes } from "./sorted-lists.ts";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** How far back refusals are shown by hour. */
 const SHOWN_MS = 8 * DAY_MS;
-/** Fields looked at in one command: a fraction of a millisecond of Redis. */
 const PAGE = 500;
-/** Read until the day after; a day more for whoever looks back. */
 const LIFETIME_SECONDS = 2 * 86_400;
-/** Members kept per day, those with the most refusals. */
 const MEMBERS_MAX = 10_000;
 
-/** How often a key was refused for one reason; `outcome` is the name in the error table. */
+/** `outcome` is a name in the error table. */
 interface RefusalCount {
   keyId: string;
   accountId: string;
@@ -28,7 +24,6 @@ interface RefusalCount {
   count: number;
 }
 
-/** The same in one hour; `atMs` is within it, Unix ms. */
 export interface HourlyRefusals extends RefusalCount {
   atMs: number;
 }
@@ -36,8 +31,7 @@ export interface HourlyRefusals extends RefusalCount {
 const nameOf = (atMs: number): string => `tg:refusals:${new Date(atMs).toISOString().slice(0, 10)}`;
 
 /**
- * Adds what this gateway has refused since the last time to the counts of all gateways. Statistics, not money:
- * a call whose answer is lost may have counted.
+ * Adds the refusals of this gateway to the counts of all. Statistics: a call whose reply is lost may have counted.
  * @throws GatewayError `store_unavailable`
  */
 export async function addRefusals(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
@@ -45,7 +39,6 @@ export async function addRefusals(connection: Connection, counts: readonly Hourl
   await Promise.all([addToDays(connection, counts), addToHours(connection, counts)]);
 }
 
-/** For the most frequent of each day over all accounts. A refusal that was counted late belongs to the day on which it was. */
 async function addToDays(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
   const days = Map.groupBy(counts, ({ atMs }) => nameOf(atMs));
   await Promise.all([...days].map(([name, ofDay]) => addToDay(connection, name, ofDay)));
@@ -67,7 +60,7 @@ async function addToDay(
   });
 }
 
-/** For each account by key, outcome and hour. What belongs to a partition that is away is not counted. */
+/** Counts of an unavailable partition are dropped. */
 async function addToHours(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
   const { partitions } = connection.facts() ?? {};
   if (partitions === undefined) return;
@@ -93,22 +86,19 @@ const momentOf = (atMs: number): { day: string; hour: string } => {
 };
 
 export interface AccountRefusals {
-  /** Latest first. `atMs`: when the hour begins. `keyId` is `*` for keys beyond those that are counted apart. */
+  /** Latest first. `keyId` is `*` for keys beyond those that are counted separately. */
   hours: HourlyRefusals[];
-  /** Refusals of this and other accounts that had no room in the counts. */
+  /** Refusals, also of other accounts, that had no room. */
   uncounted: number;
 }
 
-/** Which refusals of an account are meant; all that is left out is no limit. */
 interface RefusalFilter {
   keyId?: string | undefined;
-  /** Unix ms. Of hours that end after this. */
   fromMs?: number | undefined;
-  /** Unix ms. Of hours that begin before this. */
   toMs?: number | undefined;
 }
 
-/** Why keys of an account were refused, by hour, in the last eight days. */
+/** By hour, in the last eight days. */
 export async function refusalsOf(
   nodes: RedisNodes,
   accountId: string,
@@ -135,8 +125,8 @@ export async function refusalsOf(
 }
 
 /**
- * A page of the same: latest first, within an hour by key and outcome. Counts grow while somebody pages, so they are no order.
- * @throws OperatorError for a bad limit, for a `fromMs` after `toMs`, and for a cursor of another list
+ * Latest first, within an hour by key and outcome, since counts grow meanwhile. @throws OperatorError for an invalid
+ * parameter or a cursor of another list
  */
 export async function pageRefusals(
   nodes: RedisNodes,
@@ -169,7 +159,6 @@ function placeOf(position: string): Place {
 const byPlace = (a: Place, b: Place): number =>
   b.atMs - a.atMs || compareBytes(a.keyId, b.keyId) || compareBytes(a.outcome, b.outcome);
 
-/** Fields of a hash that match, some hundred at a time; one may come twice. */
 async function* fieldsOf(
   redis: Redis,
   name: string,
@@ -183,7 +172,7 @@ async function* fieldsOf(
   } while (cursor !== "0");
 }
 
-/** The most frequent refusals of a UTC day over all gateways, by key and reason, most first. */
+/** Of a UTC day over all gateways, most first. */
 export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
   const name = nameOf(nowMs);
   const flat = await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES");
@@ -195,5 +184,4 @@ export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number
   return counts;
 }
 
-/** When the UTC day of this moment began, Unix ms. */
 export const startOfDayMs = (nowMs: number): number => Math.floor(nowMs / DAY_MS) * DAY_MS;

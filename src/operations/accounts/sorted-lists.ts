@@ -1,9 +1,8 @@
 import type { PartitionReads } from "../../redis/partition-reads.ts";
 
-/** Beyond the share of a page that each partition would have: ids are spread by a hash, so few have more. */
+/** Ids are spread by a hash, so few partitions have more than their share. */
 const SPARE = 4;
 
-/** A member of a list that each partition has a part of, and where it is. */
 export interface Listed {
   member: string;
   partition: number;
@@ -11,16 +10,16 @@ export interface Listed {
 
 interface SortedList {
   partitions: number;
-  /** The sorted set of a partition; all its scores are the same. */
+  /** A sorted set whose scores are all the same. */
   nameOf(partition: number): string;
   prefix: string;
-  /** Members come behind it; empty for the first. */
+  /** Exclusive; empty for the first. */
   after: string;
 }
 
 /**
- * The first members of a list that is spread over all partitions, in the order of their bytes. One command per partition, and a
- * second one for the few that have more of the first members than their share.
+ * The first members of a list over all partitions, in the order of their bytes. One command per partition, and
+ * another for the few that have more than their share.
  */
 export async function firstMembers(
   reads: PartitionReads,
@@ -66,7 +65,7 @@ const startOf = (prefix: string): string => (prefix === "" ? "-" : `[${prefix}`)
 
 const SURROGATE = /[\ud800-\udfff]/;
 
-/** The order of Redis. JavaScript's differs for characters outside the basic plane alone. */
+/** The order of Redis; JavaScript's differs outside the basic plane. */
 export function compareBytes(one: string, other: string): number {
   if (one === other) return 0;
   if (SURROGATE.test(one) || SURROGATE.test(other))
@@ -74,5 +73,5 @@ export function compareBytes(one: string, other: string): number {
   return one < other ? -1 : 1;
 }
 
-/** As lua/include/lists.lua lists labels. */
+/** As in lua/include/lists.lua. */
 export const lowerCase = (label: string): string => label.replace(/[A-Z]/g, (letter) => letter.toLowerCase());

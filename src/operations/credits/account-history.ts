@@ -2,31 +2,29 @@ import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "../../records/checkpoints.ts";
 import { badCursor } from "../../records/cursors.ts";
 import { isLater, msOf } from "../../records/entry-ids.ts";
-import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
-import { accountNames } from "../../records/names.ts";
+import { kindOf, type LedgerEntry, ledgerEntry } from "../../records/ledger-entries.ts";
+import { accountNames, partitionNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { type HistoryFilter, history } from "../../scripts/history.ts";
 
 const LOOKED_AT_MAX = 3000;
-/** In one call of the script: half a millisecond of Redis. */
+/** Half a millisecond of Redis. */
 const SLICE = 50;
-/** So many entries are followed one by one before those of the wanted time are searched for in the partition. */
+/** After so many entries the wanted time is searched for in the partition. */
 const FOLLOWED_MAX = 500;
-/** Ids follow the server's clock. Where it was put back by less, an entry is still found by its time. */
+/** Ids follow the server's clock, which may have been put back. */
 const CLOCK_SLACK_MS = 5 * 60_000;
 
 export interface HistoryPage {
   entries: LedgerEntry[];
-  /** Where the next page begins; undefined after the last one. */
   next: string | undefined;
-  /** Older entries are not in Redis, and there is no archive to read them from: the time of the oldest that is, Unix ms. */
+  /** The oldest entry, if Redis has no older ones and there is no archive, Unix ms. */
   reachesBackToMs?: number | undefined;
 }
 
 /**
- * Reads an account's entries from the archive, newest first.
- * @param position where to begin: `first <id>` with this entry, `before <id>` with the one before it, or a `next` of its own
+ * Newest first. @param position `first <id>` with this entry, `before <id>` without it, or a `next` of the archive
  */
 export type ArchivedHistory = (
   accountId: string,
@@ -40,21 +38,19 @@ interface HistoryOptions {
   partition: number;
   accountId: string;
   filter: HistoryFilter;
-  /** A `next` of an earlier page; undefined for the first one. */
   position: string | undefined;
   limit: number;
   archive: ArchivedHistory | undefined;
 }
 
-/** In front of positions in the archive. */
+/** Prefix of positions in the archive. */
 const ARCHIVED = "archive ";
-/** Redis takes no more than 2^64 - 1 in either half of an id. */
+/** Redis limits each half of an id to 2^64 - 1. */
 const IN_REDIS = /^(\(?\d{1,19}-\d{1,19})?$/;
 
 /**
- * A page of an account's ledger entries. A page is from Redis or from the archive, and it may have fewer entries than wanted, even
- * none, and still a `next`: each one looks at a bounded number of entries.
- * @throws OperatorError for an account that does not exist, and if the archive is needed and away
+ * A page from Redis or from the archive. It reads a bounded number of entries, so it may be short and still have a
+ * `next`. @throws OperatorError for an unknown account, and if the archive is needed and unavailable
  */
 export async function readHistory(options: HistoryOptions): Promise<HistoryPage> {
   const { redis, partition, accountId, filter, limit, archive } = options;
@@ -73,7 +69,7 @@ export async function readHistory(options: HistoryOptions): Promise<HistoryPage>
   const wanted = tail.entries.filter((entry) => isWanted(entry, filter));
   const shown = [...entries, ...wanted].slice(0, limit);
   const behind = wanted[limit - entries.length];
-  // The next page finds that the ledger does not have this entry, and goes on in the checkpoint.
+  // The next page finds that this entry was trimmed, and continues in the checkpoint.
   if (behind) return { entries: shown, next: behind.streamId };
   return {
     entries: shown,
@@ -91,7 +87,7 @@ async function fromArchive(
   return { entries, next: next === undefined ? undefined : ARCHIVED + next };
 }
 
-/** Follows the entries that the ledger has. `left`: it does not have the one at `next`. */
+/** `left`: the entry at `next` was trimmed. */
 async function followEntries(
   { redis, partition, accountId, filter, limit, position: given }: HistoryOptions,
   position: string,
@@ -102,7 +98,7 @@ async function followEntries(
   const searchFrom = untilMs === undefined ? undefined : untilMs + CLOCK_SLACK_MS;
   let at = position;
   for (let lookedAt = 0; at !== "" && lookedAt < LOOKED_AT_MAX && entries.length < limit; lookedAt += SLICE) {
-    // Whoever asks for a time long ago would follow all that came since.
+    // Skips entries that are newer than a time long ago.
     if (
       given === undefined &&
       lookedAt === FOLLOWED_MAX &&
@@ -123,7 +119,7 @@ async function followEntries(
   return { entries, next: at, left: false };
 }
 
-/** What an account's checkpoint has of an entry and of those before it, newest first. */
+/** Entries of the checkpoint from one on, newest first. */
 async function tailFrom(redis: Redis, partition: number, accountId: string, from: string) {
   const checkpoint = await readCheckpoint(redis, partition, accountId);
   const tail = checkpoint?.tail ?? [];
@@ -135,7 +131,6 @@ async function tailFrom(redis: Redis, partition: number, accountId: string, from
   return { entries, isWhole, reachesBackToMs: tail.at(-1)?.atMs };
 }
 
-/** Whether an entry is one that the filter asks for. */
 export function isWanted(entry: LedgerEntry, filter: HistoryFilter): boolean {
   const { wanted, endpoint, fromMs, refundsToMs } = filter;
   const { type, atMs } = entry;
@@ -144,4 +139,24 @@ export function isWanted(entry: LedgerEntry, filter: HistoryFilter): boolean {
   const toMs = refundsToMs !== undefined && kind === "refund" ? undefined : filter.toMs;
   if (endpoint && entry.endpoint !== endpoint) return false;
   return (fromMs === undefined || atMs >= fromMs) && (toMs === undefined || atMs < toMs);
+}
+
+/** Newest first. Entries that were trimmed come from the checkpoint. @param last empty for none */
+export async function latestEntries(
+  redis: Redis,
+  partition: number,
+  { accountId, last, most }: { accountId: string; last: string; most: number },
+): Promise<LedgerEntry[]> {
+  const { ledger } = partitionNames(partition);
+  const entries: LedgerEntry[] = [];
+  for (let at = last; at !== "" && entries.length < most; at = entries.at(-1)!.previous) {
+    const [found] = await redis.xrange(ledger, at, at);
+    if (!found) {
+      const { entries: older } = await tailFrom(redis, partition, accountId, at);
+      const linked = older.map((entry, of) => ({ ...entry, previous: older[of + 1]?.streamId ?? "" }));
+      return [...entries, ...linked].slice(0, most);
+    }
+    entries.push(ledgerEntry(partition, found));
+  }
+  return entries;
 }

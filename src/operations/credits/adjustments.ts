@@ -11,6 +11,7 @@ import { requireAccountId } from "../access/operator-values.ts";
 import {
   entryOfReference,
   oncePerReference,
+  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -19,17 +20,15 @@ import {
 interface Adjustment {
   outcome: "adjusted" | "duplicate";
   balance: number;
-  /** Its ledger entry; undefined where many more were made since. */
+  /** Undefined where many more were made since. */
   entry: LedgerEntry | undefined;
 }
 
 /**
- * Corrects an account's balance by hand, up or down, once per reference.
- * @param wanted.amount whole credits, not 0; negative takes credits, at most what can be spent
- * @param wanted.reason for people, customers among them; 1 to 200 printable characters
- * @param readArchived without it, an account with forgotten references is not adjusted
- * @throws OperatorError `not_found` for an unknown account; `conflict` for a reference that stands for something else, and where
- *   less can be spent than should be taken; `unavailable` if the archive is needed and away
+ * Once per reference. @param wanted.amount negative takes credits, at most what can be spent @param wanted.reason
+ * shown to customers @param readArchived without it, accounts with forgotten references are refused @throws
+ * OperatorError `not_found`; `conflict` for a reference of something else or too few credits; `unavailable` if the
+ * archive is needed and unavailable
  */
 export async function adjustCredits(
   nodes: RedisNodes,
@@ -67,11 +66,7 @@ export async function adjustCredits(
         ),
       };
     case "mismatch":
-      throw new OperatorError(
-        `the reference ${reference} stands for something else; nothing is changed`,
-        "conflict",
-        "reference",
-      );
+      throw otherUse(reference);
     case "too_low":
       throw new OperatorError(
         `the account can spend ${adjusted.balance} credits, so ${-amount} cannot be taken; nothing is changed`,

@@ -19,16 +19,13 @@ import {
 export interface Grant {
   outcome: "recharged" | "duplicate";
   balance: number;
-  /** Its ledger entry; undefined where many more were made since. */
+  /** Undefined where many more were made since. */
   entry?: LedgerEntry | undefined;
 }
 
 /**
- * Credits an account once per reference. A reference that Redis has forgotten is looked up in the archive.
- * @param amount whole credits
- * @param readArchived without it, an account with forgotten references is not credited
- * @throws OperatorError for an unknown account, for a reference that credited another amount, and if the archive is needed
- *   and away
+ * Once per reference. @param readArchived without it, accounts with forgotten references are refused @throws
+ * OperatorError for an unknown account, a reference of another amount, and if the archive is needed and unavailable
  */
 export async function grantCredits(
   nodes: RedisNodes,

@@ -11,16 +11,12 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { entryUnder, type ReadArchived, requireReference } from "./references.ts";
 
-/**
- * Looks for an entry in the archive; undefined if it has none.
- * @throws Error if the archive is away, or is not this store's
- */
+/** Undefined if the archive has none. @throws Error if the archive is unavailable, or another store's */
 export type FindArchivedEntry = (nodes: RedisNodes, place: PlaceOfEntry) => Promise<LedgerEntry | undefined>;
 
 /**
- * The ledger entry of a transaction's id, from Redis or else from the archive.
- * @returns undefined for what is no such id, and for an entry that neither has
- * @throws OperatorError `unavailable` if the archive is needed and away
+ * By the public id, from Redis or the archive. @throws OperatorError `unavailable` if the archive is needed and
+ * unavailable
  */
 export async function findTransaction(
   nodes: RedisNodes,
@@ -35,7 +31,7 @@ export async function findTransaction(
   return findArchived && fromArchive(() => findArchived(nodes, place));
 }
 
-/** The ledger entry of one account; without an archive also from what its checkpoint has of the latest entries. */
+/** Without an archive, trimmed entries come from the checkpoint. */
 export async function transactionOfAccount(
   nodes: RedisNodes,
   accountId: string,
@@ -53,9 +49,8 @@ export async function transactionOfAccount(
 }
 
 /**
- * An account's entry under a reference.
- * @returns undefined if it has none; without an archive also if Redis has forgotten it
- * @throws OperatorError for what is no reference; `unavailable` if the archive is needed and away
+ * Without an archive, undefined also if Redis has forgotten it. @throws OperatorError for an invalid reference;
+ * `unavailable` if the archive is needed and unavailable
  */
 export async function transactionOfReference(
   nodes: RedisNodes,
@@ -67,7 +62,7 @@ export async function transactionOfReference(
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
   const ask: ReadArchived | undefined = readArchived && ((...of) => fromArchive(() => readArchived(...of)));
-  // Without it nobody looks through the latest entries for a reference that the account does not have.
+  // Otherwise an unknown reference would be searched among the latest entries.
   if (await redis.hexists(accountNames(partition, accountId).references, reference))
     return entryUnder(nodes, { partition, accountId, reference }, ask);
   return ask?.(nodes, accountId, reference);

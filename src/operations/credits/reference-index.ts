@@ -4,13 +4,13 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
-/** An account at a place of the index, which may have the reference. */
+/** An account that may have the reference. */
 interface Indexed {
   accountId: string;
   entry: string;
 }
 
-/** A place as lua/include/references.lua writes it. */
+/** As written by lua/include/references.lua. */
 export const readPlace = (text: string | null | undefined): Indexed[] =>
   (text ?? "")
     .split(" ")
@@ -23,7 +23,7 @@ export const readPlace = (text: string | null | undefined): Indexed[] =>
 export const placeText = (indexed: readonly Indexed[]): string =>
   indexed.map(({ accountId, entry }) => `${accountId}@${entry}`).join(" ");
 
-/** Id of the account's entry under a reference, if the index has it. It may be another reference's, or have left the ledger. */
+/** It may be another reference's, or trimmed. */
 export async function entryIdOf(
   redis: Redis,
   partition: number,
@@ -35,11 +35,7 @@ export async function entryIdOf(
   return readPlace(listed).find((one) => one.accountId === accountId)?.entry || beyond || undefined;
 }
 
-/**
- * Accounts with a grant, an adjustment or a refund of this reference that Redis knows: one look into the index of each partition,
- * whose places may name others, too.
- * @returns `complete` is false where a place is full, so that there may be more
- */
+/** Accounts that have used this reference, by the index of each partition. `complete` is false if a place is full. */
 export async function accountsOfReference(
   nodes: RedisNodes,
   reference: string,

@@ -8,17 +8,16 @@ import { history } from "../../scripts/history.ts";
 import { entryIdOf } from "./reference-index.ts";
 
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
-/** One line that anybody can read; the spaces at its ends do not count. */
+/** One line without spaces at its ends. */
 const REASON = /^(?=\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}(?<=\S)$/u;
-/** How often the archive is asked again because more references were forgotten meanwhile. */
+/** References may be forgotten meanwhile. */
 const LOOK_UPS_MAX = 3;
-/** Entries that are looked at to find one that the index does not know: 400 slices, each less than a millisecond of Redis. */
+/** Each slice takes less than a millisecond of Redis. */
 const SLICES_MAX = 400;
 const SLICE = 50;
 
 /**
- * Looks for an account's entry under a reference in the archive; undefined if it has none.
- * @throws Error if the archive is away, is not this store's, lacks what has left Redis or has what Redis has lost
+ * Undefined if the archive has none. @throws Error if the archive is unavailable, another store's, or not complete
  */
 export type ReadArchived = (
   nodes: RedisNodes,
@@ -31,12 +30,19 @@ export function requireReference(reference: string): void {
   throw new OperatorError("a reference has 1 to 200 printable ASCII characters", "invalid", "reference");
 }
 
-/** The text without spaces at its ends. @throws OperatorError */
+/** Trimmed. @throws OperatorError */
 export function requireReason(reason: string): string {
   const text = reason.trim();
   if (REASON.test(text) && text.isWellFormed()) return text;
   throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
 }
+
+export const otherUse = (reference: string): OperatorError =>
+  new OperatorError(
+    `the reference ${reference} stands for something else; nothing is changed`,
+    "conflict",
+    "reference",
+  );
 
 type WithReference = { outcome: string };
 type Forgotten = { outcome: "forgotten"; balance: number; references: number };
@@ -49,12 +55,10 @@ interface FoundInArchive {
 }
 
 /**
- * Runs a script that does something once per reference. Where Redis has forgotten references of the account, the archive is
- * asked first.
- * @param what.standsFor what the reference stands for if it is this one
- * @param what.readArchived without it, nothing is done for an account with forgotten references
- * @param run the script; `lookedUp` is how many references were forgotten when the archive had not this one
- * @throws OperatorError `unavailable` if the archive is needed and away
+ * Runs a script that acts once per reference. For an account with forgotten references, the archive is asked first.
+ * @param what.readArchived without it, such an account is refused @param run `lookedUp`: how many references were
+ * forgotten when the archive did not have this one @throws OperatorError `unavailable` if the archive is needed and
+ * unavailable
  */
 export async function oncePerReference<Reply extends WithReference>(
   what: {
@@ -109,9 +113,8 @@ async function lookUp({
 const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this reference was used long ago";
 
 /**
- * The account's entry under a reference: where the index says that it is, else among its latest ones, else in the archive.
- * @param place.booked what `oncePerReference` has answered, with the entry if it was looked up already
- * @returns undefined if only the archive has it, and that is away
+ * By the index, else among the latest entries, else in the archive. Undefined if the archive is needed and
+ * unavailable. @param place.booked the reply of `oncePerReference`
  */
 export async function entryOfReference(
   nodes: RedisNodes,
@@ -123,13 +126,13 @@ export async function entryOfReference(
   },
   readArchived: ReadArchived | undefined,
 ): Promise<LedgerEntry | undefined> {
-  // What was to be done is done all the same.
+  // The change was made, so an unavailable archive is no error.
   const read =
     readArchived && ((...of: Parameters<ReadArchived>) => readArchived(...of).catch(() => undefined));
   return place.booked.entry ?? entryUnder(nodes, place, read);
 }
 
-/** The entry under a reference, whatever was booked. @throws the error of `readArchived` */
+/** @throws the error of `readArchived` */
 export async function entryUnder(
   nodes: RedisNodes,
   { partition, accountId, reference }: { partition: number; accountId: string; reference: string },
@@ -152,7 +155,6 @@ async function amongLatest(
 ): Promise<LedgerEntry | undefined> {
   const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
   for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
-    // One that was just made is the newest, or nearly.
     const size = slices === 0 ? 2 : SLICE;
     const call = { partition, accountId, from, lookedAtMax: size, answeredMax: size };
     const page = await scriptsOf(redis).run(history, call);

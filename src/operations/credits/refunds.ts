@@ -20,28 +20,28 @@ import type { FindArchivedEntry } from "./named-entries.ts";
 import {
   entryOfReference,
   oncePerReference,
+  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
 } from "./references.ts";
 
-/** Ledger entries that are read to find the charge of a task whose record is gone: a few seconds. */
 const SEARCHED_MAX = 500_000;
 
 interface ArchivedCharge {
   charge: ChargeEntry;
   isRefunded: boolean;
-  /** Id of the newest entry of the partition that the archive has. */
+  /** The newest entry of the partition in the archive. */
   archivedTo: string;
 }
 
 /**
- * Looks for a charge in the archive, by request or task id; undefined if it has none.
- * @throws Error if the archive is away, is not this store's, lacks what has left Redis or has what Redis has lost
+ * By request or task id; undefined if the archive has none. @throws Error if the archive is unavailable, another
+ * store's, or not complete
  */
 export type FindArchivedCharge = (nodes: RedisNodes, id: string) => Promise<ArchivedCharge | undefined>;
 
-/** What is asked where Redis has forgotten something; all undefined without an archive. */
+/** All undefined without an archive. */
 export interface ArchiveLookUps {
   readArchived?: ReadArchived | undefined;
   findCharge?: FindArchivedCharge | undefined;
@@ -53,17 +53,15 @@ export interface Refund {
   accountId: string;
   requestId: string;
   balance: number;
-  /** Its ledger entry; undefined where many more were made since. */
+  /** Undefined where many more were made since. */
   entry: LedgerEntry | undefined;
 }
 
 /**
- * Refunds the charge of a finished task, once, whatever its end was. It is found by its task or request id also after its record
- * was collected.
- * @param wanted.reason for operators; customers see `refund`
- * @param wanted.accounts the caller may use these alone: a task of another account is not found, as if there were none; undefined: all
- * @throws OperatorError `not_found`; `conflict` for a task that is not finished, was not charged or was refunded before, and for a
- *   reference that stands for something else; `unavailable` if only the archive could know and is away
+ * Refunds the charge of a finished task once, also after its record was collected. @param wanted.reason for
+ * operators; customers see `refund` @param wanted.accounts only tasks of these are found; undefined: all @throws
+ * OperatorError `not_found`; `conflict` for an unfinished, uncharged or refunded task, and for a reference of
+ * something else; `unavailable` if the archive is needed and unavailable
  */
 export async function refundTask(
   nodes: RedisNodes,
@@ -103,7 +101,7 @@ export async function refundTask(
   return { outcome, accountId, requestId, balance: reply.balance, entry };
 }
 
-/** Of a charge that was refunded the script learns nothing, but still whether this reference refunded it. */
+/** Of a refunded charge the script only checks whether this reference refunded it. */
 const chargeOf = (found: FoundCharge): ChargeEntry | undefined =>
   found.isRefunded ? undefined : found.charge;
 
@@ -112,11 +110,7 @@ type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotte
 function refusalOf(outcome: Refusal, id: string, reference: string, accountId: string): OperatorError {
   switch (outcome) {
     case "mismatch":
-      return new OperatorError(
-        `the reference ${reference} stands for something else; nothing is changed`,
-        "conflict",
-        "reference",
-      );
+      return otherUse(reference);
     case "refunded_before":
     case "search":
       return refundedBefore(id);
@@ -146,11 +140,10 @@ interface Place {
   accountId: string;
   requestId: string;
   partition: number;
-  /** Undefined while its record is there. */
   found: FoundCharge | undefined;
 }
 
-/** Where a request is, by its record or else by its charge. @throws OperatorError `not_found`, `unavailable` */
+/** By its record or else by its charge. @throws OperatorError `not_found`, `unavailable` */
 async function placeOf(
   nodes: RedisNodes,
   id: string,
@@ -171,9 +164,8 @@ async function placeOf(
 }
 
 /**
- * Looks for a charge and its refund, by request or task id, in the archive and in Redis.
- * @param accounts the only ones whose charges are found; undefined: all
- * @throws OperatorError `not_found`; `unavailable` if it may be where nothing could be read
+ * @param accounts undefined: all @throws OperatorError `not_found`; `unavailable` if it may be where nothing could be
+ * read
  */
 async function findCharge(
   nodes: RedisNodes,
@@ -188,7 +180,7 @@ async function findCharge(
   if (archived?.isRefunded) return archived;
   const search = createSearch(nodes, id, isAllowed);
   if (archived) {
-    // What came after the newest entry of the archive is in Redis alone.
+    // Newer entries are only in Redis.
     const { charge, archivedTo } = archived;
     const found = await search.newestFirst(charge.partition, archivedTo);
     return { charge, isRefunded: found.isRefunded };
@@ -235,11 +227,11 @@ export function chargeEntry(partition: number, stored: StreamEntry): ChargeEntry
   };
 }
 
-/** Searches ledgers for the entries of one request, a bounded number in all. */
+/** Reads a bounded number of entries in all. */
 function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEntry) => boolean) {
   let searched = 0;
   return {
-    /** @param until id of an entry that is not looked at any more */
+    /** @param until exclusive */
     async newestFirst(
       partition: number,
       until: string,
@@ -250,7 +242,7 @@ function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEn
         const page = await nodes.of(partition).xrevrange(ledger, from, "-", "COUNT", LEDGER_PAGE);
         for (const one of page) {
           if (compareIds(one[0], until) <= 0) return { isRefunded };
-          // Most entries are of other requests: they are not parsed.
+          // Entries of other requests are not parsed.
           if (!one[1].some((text) => text.includes(id))) continue;
           const entry = ledgerEntry(partition, one);
           if ((entry.requestId !== id && entry.taskId !== id) || !isAllowed(entry)) continue;
@@ -269,7 +261,6 @@ function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEn
         from = `(${last[0]}`;
       }
     },
-    /** Whether entries have left Redis for an archive. */
     async hasLeft(partitions: Iterable<number>): Promise<boolean> {
       const cuts = await Promise.all(
         Array.from(partitions, (partition) => nodes.of(partition).exists(partitionNames(partition).trimmed)),

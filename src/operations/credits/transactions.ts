@@ -14,19 +14,17 @@ const TYPES = ["consume", "recharge"] as const;
 export interface TransactionQuery {
   type?: (typeof TYPES)[number] | undefined;
   kind?: EntryKind | undefined;
-  /** Unix ms, itself included. */
+  /** Unix ms, inclusive. */
   fromMs?: number | undefined;
-  /** Unix ms, itself not included. */
+  /** Unix ms, exclusive. */
   toMs?: number | undefined;
   cursor?: string | undefined;
   limit: number;
 }
 
 /**
- * A page of an account's transactions, newest first, back to its first one: from Redis, and what has left Redis from the
- * archive. It may have fewer than `limit`, even none, and still a `next`: a page looks at some thousand entries at most.
- * @param archive reads what has left Redis; without it the list ends there, and `reachesBackToMs` says so
- * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list
+ * Newest first, from Redis and then from the archive. It reads some thousand entries at most, so it may be short and
+ * still have a `next`. @throws OperatorError for an unknown account or a cursor of another list
  */
 export async function pageTransactions(
   nodes: RedisNodes,
@@ -48,9 +46,8 @@ export async function pageTransactions(
 }
 
 /**
- * The account's transaction of this id or under this reference, if it is one that the other filters ask for: a page of one, or of
- * none.
- * @throws OperatorError for an unknown account, what is no reference, and any cursor; `unavailable` if the archive is needed and away
+ * A page with the transaction of an id or reference, or an empty one. @throws OperatorError for an unknown account,
+ * an invalid reference and any cursor; `unavailable` if the archive is needed and unavailable
  */
 export async function namedTransactions(
   nodes: RedisNodes,
@@ -73,7 +70,6 @@ export async function namedTransactions(
   return { entries: isAsked ? [entry] : [], next: undefined };
 }
 
-/** As the script and the archive filter; undefined for all. */
 function wantedOf(type: TransactionQuery["type"], kind: TransactionQuery["kind"]): string[] | undefined {
   if (type === undefined && kind === undefined) return undefined;
   const types = type === undefined ? TYPES : [type];

@@ -5,6 +5,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { change } from "../../scripts/change.ts";
+import { revoke } from "../../scripts/revoke.ts";
 import {
   requireExpiry,
   requireFutureExpiry,
@@ -12,9 +13,8 @@ import {
   requireLimits,
 } from "../access/operator-values.ts";
 import type { KeyRecord } from "./keys.ts";
-import { alreadyRevoked, requireUnrevoked } from "./revoke-key.ts";
 
-/** What `changeKey` may change; null resets a limit to the tier's, or removes a cap, label or expiry. */
+/** Null resets a limit to the tier's, or removes a cap, label or expiry. */
 export interface KeyChanges {
   tier?: string | undefined;
   label?: string | null | undefined;
@@ -23,10 +23,8 @@ export interface KeyChanges {
 }
 
 /**
- * Changes a key, from its next request on. What is like that already changes nothing, and leaves no audit record.
- * @param ifRevisions the revisions that the caller has seen
- * @throws OperatorError `invalid` for a value that makes no sense or another expiry that has passed, `conflict` for a revoked key,
- * `stale` when the key has another revision
+ * Unchanged values leave no audit record. @throws OperatorError `invalid`, also for a new expiry in the past;
+ * `conflict` for a revoked key; `stale` for another revision
  */
 export async function changeKey(
   nodes: RedisNodes,
@@ -41,7 +39,7 @@ export async function changeKey(
   requireLimits(limits);
   requireExpiry(expiresAtMs ?? undefined);
   const redis = nodes.of(key.partition);
-  // Whoever writes back what was read, or repeats a change, may send an expiry that has passed meanwhile.
+  // A value that is written back may have passed meanwhile.
   if (typeof expiresAtMs === "number" && expiresAtMs !== key.expiresAtMs) {
     requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
   }
@@ -77,3 +75,27 @@ export async function changeKey(
       throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
   }
 }
+
+export async function revokeKey(
+  nodes: RedisNodes,
+  key: KeyRecord,
+  actor: Actor,
+): Promise<"revoked" | "already_revoked"> {
+  const redis = nodes.of(key.partition);
+  nodes.requireWritable?.([redis]);
+  const outcome = await scriptsOf(redis).run(revoke, { ...key, actor });
+  if (outcome === "missing") throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
+  return outcome;
+}
+
+export function requireUnrevoked(key: KeyRecord): void {
+  if (key.revokedAtMs !== undefined) throw alreadyRevoked(key);
+}
+
+const alreadyRevoked = (key: KeyRecord): OperatorError =>
+  new OperatorError(
+    `key ${key.keyId} is revoked for good; create a new one`,
+    "conflict",
+    undefined,
+    "`tollgate keys create` does",
+  );

@@ -24,7 +24,7 @@ import {
 } from "../access/operator-values.ts";
 import { randomAccountId } from "../accounts/accounts.ts";
 
-/** What a client can send as a bearer token: visible ASCII without a comma. */
+/** Visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 
 export class KnownKeyError extends OperatorError {
@@ -39,24 +39,24 @@ export class KnownKeyError extends OperatorError {
 }
 
 export interface KeyOptions {
-  /** Created when missing; a generated one when left out. */
+  /** Created if missing; random by default. */
   accountId?: string | undefined;
   tier?: string;
-  /** Whole credits, granted in the same step with the reference `key:<key id>`. */
+  /** Granted in the same step with the reference `key:<key id>`. */
   credits?: number | undefined;
   limits?: OwnLimits;
   expiresAtMs?: number | undefined;
   label?: string | undefined;
-  /** A key that exists already; a random one when left out. */
+  /** Random by default. */
   token?: string;
-  /** The key with which it counts what it spends: the first of those that it replaces. */
+  /** The key whose record counts what this one spends: the first that was rotated. */
   spendsIn?: string | undefined;
-  /** How many keys the account may have, revoked ones included; no bound when left out. */
+  /** Revoked ones included. */
   keysMax?: number | undefined;
 }
 
 export interface IssuedKey {
-  /** The key itself: nobody can read it back from the store. */
+  /** Cannot be read back from the store. */
   key: string;
   keyId: string;
   accountId: string;
@@ -70,10 +70,7 @@ const notReserved = (): OperatorError =>
     "see `tollgate doctor`",
   );
 
-/**
- * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
- * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
- */
+/** Creates a key, and its account if missing. Stores only the SHA-256. @throws KnownKeyError, OperatorError */
 export async function issueKey(
   nodes: RedisNodes,
   options: KeyOptions = {},
@@ -94,13 +91,13 @@ export async function issueKey(
   const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, partitions));
   const wantedAccount = options.accountId ?? (await randomAccountId(nodes));
   nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
-  // The script makes the account if it is missing; one that is there keeps its id.
+  // An existing account keeps its id.
   if (!NEW_ACCOUNT_ID.test(wantedAccount)) {
     const { account } = accountNames(partitionOf(wantedAccount, partitions), wantedAccount);
     if ((await serverOf(wantedAccount).exists(account)) === 0) requireNewAccountId(wantedAccount);
   }
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
-  // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
+  // After a failover that loses the index, a repeat would grant the credits again.
   if ((await nodes.confirmed?.()) === false) throw notReserved();
   const partition = partitionOf(accountId, partitions);
   nodes.requireWritable?.([nodes.of(partition)]);
@@ -124,20 +121,16 @@ export async function issueKey(
   return { key, keyId, accountId };
 }
 
-/** A new key that a repeated call finds again. */
 interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
   accountId: string;
-  /** Names this call; a repeat has the same. */
+  /** A repeat has the same. */
   idempotencyKey: string;
 }
 
 /**
- * Creates a key once per account and Idempotency-Key, for ever: its id follows from both. A repeat answers without the key
- * itself, which is shown once. A crash before the record leaves an index that leads nowhere or, after a repeat, from a key
- * that nobody has seen.
- * @param requireNew called before a key is made, and not for a repeat; throws what a new one may not have
- * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key, `invalid`
- * for a new key that would have expired
+ * Creates a key once per account and Idempotency-Key: its id follows from both. A repeat answers without the secret.
+ * A crash leaves at most an index that leads nowhere. @param requireNew checks a new key, not a repeat @throws
+ * OperatorError `not_found`, `conflict` for an Idempotency-Key of another request, `invalid`
  */
 export async function issueKeyOnce(
   nodes: RedisNodes,
@@ -206,7 +199,7 @@ const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 const keyIdFor = (accountId: string, idempotencyKey: string): string =>
   `key_${createHash("sha256").update(`${accountId}\0${idempotencyKey}`).digest("base64url").slice(0, 16)}`;
 
-/** What the key is made of: a repeat must ask for the same. */
+/** A repeat must ask for the same. */
 function fingerprintOf(options: OnceOptions): string {
   const { tier, limits, expiresAtMs, label } = recordOptions(options);
   const asked = [tier, expiresAtMs, label, ...LIMITS.map(({ name }) => limits[name])];
@@ -228,8 +221,8 @@ function requireKeyOptions({ accountId, credits = 0, limits = {}, expiresAtMs, l
 }
 
 /**
- * Reserves a token for a new key. The index is written before the record, so that the token is reserved once; an index
- * without a record was left by a crash in between, and its key id is used again.
+ * Writes the index before the record, so that a token is reserved once. The key id of an index without a record,
+ * which a crash has left, is used again.
  */
 async function ownIndex(
   nodes: RedisNodes,
@@ -256,7 +249,7 @@ async function ownIndex(
   return { keyId: earlierId, accountId };
 }
 
-/** @throws OperatorError for a tier that the configuration does not have, or that no new key gets */
+/** @throws OperatorError for an unknown or deprecated tier */
 export function requireNewKeysTier(tiers: () => Tiers, tier: string | undefined): void {
   if (tier === undefined) return;
   const known = tiers();

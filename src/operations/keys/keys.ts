@@ -17,7 +17,7 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
 
-/** One key as operators see it. Times are Unix ms; limits are the key's own. */
+/** Times are Unix ms; limits are the key's own. */
 export interface KeyRecord {
   keyId: string;
   accountId: string;
@@ -27,9 +27,9 @@ export interface KeyRecord {
   status: KeyStatus;
   label: string | undefined;
   limits: OwnLimits;
-  /** Credits held and consumed by requests that were admitted in this UTC month; of a key that replaces another, those of both. */
+  /** Held and consumed in this UTC month; with rotated keys together. */
   spentThisMonth: number;
-  /** The key in whose record that is counted, if not in its own. */
+  /** The key whose record counts it, if not this one. */
   spendsIn: string | undefined;
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
@@ -43,10 +43,7 @@ interface Place {
   partition: number;
 }
 
-/**
- * The key with this id, or this key itself.
- * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
- */
+/** @throws OperatorError `not_found`; UnreadError if it may be on an unavailable server */
 export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRecord> {
   const partitions = await partitionsOf(nodes);
   if (idOrKey.startsWith("sk_")) {
@@ -64,14 +61,13 @@ export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRe
   const [key] = await readKeys(reads, places);
   const unread = key ? undefined : reads.unread();
   if (unread) throw new UnreadError(`no key ${idOrKey} is found, but ${unreadInWords(unread)}; try it again`);
-  // It may be among what an older server has lost.
+  // It may be among the losses of a stale server.
   if (!key) nodes.requireWritable?.(nodes.all());
   if (!key)
     throw new OperatorError(`no key ${idOrKey}`, "not_found", undefined, "`tollgate keys list` shows all");
   return key;
 }
 
-/** The key of this id and account, found without a search; undefined when there is none. */
 export async function readKey(
   nodes: RedisNodes,
   keyId: string,
@@ -104,11 +100,6 @@ export async function readKeys(reads: PartitionReads, places: readonly Place[]):
   return (await Promise.all(keys)).filter((key) => key !== undefined);
 }
 
-/**
- * @param counted what counts toward the key's cap
- * @param nowMs its server's clock
- * @returns undefined when there is no such key
- */
 function keyRecord(
   { keyId, partition }: Place,
   fields: KeyFields,

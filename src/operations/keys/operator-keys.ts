@@ -12,32 +12,29 @@ import { keyIdPages } from "./walk-keys.ts";
 
 export const KEYS_LOOKED_AT_MAX = 20_000;
 
-/** What a key has used: admissions of the UTC day, and the numbers of the moment as its headers would say them. */
 export interface KeyUse {
   keyId: string;
   accountId: string;
   tier: string;
   partition: number;
-  /** Of the limits of a UTC period. */
   use: Use;
-  /** Of the others; undefined for a key that is revoked or expired, or could not be read. */
+  /** Of window and slots; undefined for an ended or unread key. */
   now: Use | undefined;
 }
 
-/** Keys by what they used today; `complete` is false when there were more keys than are looked at. */
+/** `complete` is false if there are more keys than are read. */
 export interface TopKeys {
   keys: KeyUse[];
   keysLookedAt: number;
   complete: boolean;
-  /** Nothing of these is among the keys. */
   unread: Unread | undefined;
 }
 
-/** Reads key records in pages and keeps the most used of the day. No page holds Redis for long. */
+/** In pages, so that none blocks Redis for long. */
 export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number): Promise<TopKeys> {
   const reads = readsOfMost(nodes);
   const nowOf = clocks();
-  /** By key id: a scan may show a key twice. */
+  /** A scan may show a key twice. */
   const used = new Map<string, Omit<KeyUse, "now">>();
   let keysLookedAt = 0;
   let complete = true;
@@ -56,10 +53,7 @@ export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number
   return { keys, keysLookedAt, complete, unread: reads.unread() };
 }
 
-/**
- * What some keys of one account have used.
- * @param keyIds at most some hundred
- */
+/** @param keyIds some hundred */
 export async function usesOfKeys(
   nodes: RedisNodes,
   partition: number,
@@ -73,7 +67,6 @@ export async function usesOfKeys(
 
 const usedToday = ({ use }: Pick<KeyUse, "use">): number => use.day_count ?? 0;
 
-/** Keys that the store does not know are left out. */
 async function usesOfPeriods(
   redis: Redis,
   partition: number,
@@ -86,14 +79,13 @@ async function usesOfPeriods(
   );
   return records.flatMap(([accountId, tier, ...values], at) => {
     if (!accountId) return [];
-    // The limit in force is the key's own before its tier's, as the scripts have it.
+    // The key's own limit comes before its tier's.
     const limits = tiers[tier ?? ""] ?? tiers.standard;
     const use = useOf(values, nowMs, { ...limits });
     return [{ keyId: keyIds[at] ?? "", accountId, tier: tier ?? "", partition, use }];
   });
 }
 
-/** Adds what each key has used at this moment; one read-only script call each. */
 export async function withUseNow<Key extends { keyId: string; accountId: string; partition: number }>(
   nodes: RedisNodes,
   keys: readonly Key[],

@@ -5,17 +5,14 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { change } from "../../scripts/change.ts";
+import { requireUnrevoked, revokeKey } from "./change-key.ts";
 import { type IssuedKey, issueKey } from "./issue-key.ts";
 import type { KeyRecord } from "./keys.ts";
-import { requireUnrevoked, revokeKey } from "./revoke-key.ts";
 
 /**
- * Replaces a key by a new one with the same account, tier, own limits, cap and expiry. The old key expires after the overlap. The
- * new one has a window, slots and day of its own. What both spend counts together toward the cap of the month. A key is rotated once: a repeated command must not leave two new keys.
- * @param overlapMs how long the old key remains valid; 0 revokes it at once
- * @param keysMax how many keys the account may have; no bound when left out
- * @returns the new key, and when the old one ends, Unix ms
- * @throws OperatorError for a key that is revoked, expired or rotated
+ * Replaces a key by one with the same account, tier, own limits, cap and expiry, with a window, slots and day of its
+ * own; the cap of the month counts both. A key is rotated once, so that a repeat leaves no second one. @param
+ * overlapMs 0 revokes the old key at once @throws OperatorError for a key that is revoked, expired or rotated
  */
 export async function rotateKey(
   nodes: RedisNodes,
@@ -24,8 +21,8 @@ export async function rotateKey(
   actor: Actor,
   keysMax?: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
-  // Before anything else: without an overlap the rotation has revoked it.
-  if (old.rotatedTo !== undefined) throw await whyRotated(nodes, old, old.rotatedTo);
+  // A rotation without overlap has revoked it.
+  if (old.rotatedTo !== undefined) throw await rotatedError(nodes, old, old.rotatedTo);
   requireUnrevoked(old);
   const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
@@ -36,7 +33,7 @@ export async function rotateKey(
       "conflict",
     );
   }
-  // The new key first: after a crash in between there are two valid keys, not none.
+  // After a crash in between there are two valid keys, not none.
   const spendsIn = old.spendsIn ?? old.keyId;
   const options = { accountId, tier, limits, expiresAtMs, label, spendsIn, keysMax };
   const issued = await issueKey(nodes, options, actor);
@@ -57,8 +54,8 @@ export async function rotateKey(
   return { ...issued, oldEndsAtMs };
 }
 
-/** Who repeats a rotation that was not confirmed goes by the answer: a failover must not lose the new key after it. */
-async function whyRotated(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
+/** A repeat after an unconfirmed rotation must be confirmed, too. */
+async function rotatedError(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
   if ((await nodes.confirmed?.()) !== false) return rotatedBefore(old, newKeyId);
   return new OperatorError(
     `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; repeat this when they are back`,

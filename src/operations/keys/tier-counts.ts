@@ -7,15 +7,12 @@ import { storedFacts } from "../../redis/store-facts.ts";
 import { takeTurn } from "../../redis/take-turn.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 
-/** Exists until the next sum over all partitions is due. */
 const TURN = "tg:tiers-turn";
 const SUM = "tg:tiers";
-/** A sum expires if no gateway makes a new one. */
 const SUM_LIFETIME_MS = 60_000;
-/** How many keys use each tier, over all partitions. A revoked key uses none, an expired one does: its end can be moved. */
+/** Expired keys count: their expiry can be moved. Revoked ones do not. */
 export interface TierCounts {
   keys: Readonly<Record<string, number>>;
-  /** Partitions whose primary is away, and of which no earlier figures are known. */
   unread: number;
 }
 
@@ -24,11 +21,11 @@ type PartitionCounts = Readonly<Record<string, number>>;
 export type TierCounter = ReturnType<typeof createTierCounter>;
 
 /**
- * Keys by tier. ISSUE, CHANGE and REVOKE keep the counts of each partition; one gateway at a time sums them for all gateways.
- * @throws GatewayError `store_unavailable` from each
+ * ISSUE, CHANGE and REVOKE count per partition; one gateway sums for all. @throws GatewayError `store_unavailable`
+ * from each
  */
 export function createTierCounter(connection: Connection) {
-  /** The latest figures of each partition, which count on while its primary is away. */
+  /** Also counted while the primary is unavailable. */
   const known = new Map<number, PartitionCounts>();
   const watch = createWriteWatch();
 
@@ -52,9 +49,8 @@ export function createTierCounter(connection: Connection) {
   }
 
   return {
-    /** True for one gateway per interval, which then sums. */
     turn: (intervalMs: number) => takeTurn(connection, TURN, intervalMs),
-    /** Sums over all partitions; those that cannot be read count with what was read of them last. */
+    /** Unread partitions count with their latest figures. */
     async sum(): Promise<TierCounts> {
       const { partitions = 0 } = connection.facts() ?? {};
       await readPartitions();
@@ -65,7 +61,7 @@ export function createTierCounter(connection: Connection) {
         .ofName(SUM)
         .command((redis) => redis.set(SUM, JSON.stringify(counts), "PX", SUM_LIFETIME_MS));
     },
-    /** The latest sum of any gateway; undefined when none has summed for a minute. */
+    /** Undefined without a sum in the last minute. */
     async latest(): Promise<TierCounts | undefined> {
       const text = await connection.ofName(SUM).command((redis) => redis.get(SUM));
       return text === null ? undefined : (JSON.parse(text) as TierCounts);
@@ -73,7 +69,6 @@ export function createTierCounter(connection: Connection) {
   };
 }
 
-/** Keys by tier as an operator's command reads them. Writes nothing, also to a store that was never used. */
 export async function readTierCounts(
   nodes: RedisNodes,
   reads: PartitionReads = readsOfMost(nodes),

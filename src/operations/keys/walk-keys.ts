@@ -7,13 +7,11 @@ import { listPages, membersOf, pages } from "../../redis/sorted-set-pages.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type KeyRecord, readKeys } from "./keys.ts";
 
-/** Keys of one account that are read along with those of other accounts. */
 const FIRST_KEYS = 100;
 
 /**
- * Keys of one account, or of all, in no particular order and some hundred at a time. A key may come twice, as with
- * Redis's own SCAN; one that exists all the while comes at least once.
- * @param reads may go on without the servers that are away
+ * In pages of some hundred, in no order. As with SCAN, a key may come twice, and one that exists all the while comes
+ * at least once.
  */
 export async function* eachKey(
   nodes: RedisNodes,
@@ -28,7 +26,6 @@ export async function* eachKey(
   }
 }
 
-/** Key ids of one account, or of all, in bounded pages; an id may come twice. */
 export async function* keyIdPages(
   nodes: RedisNodes,
   accountId?: string,
@@ -48,7 +45,7 @@ async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string
     yield* keyIdsOf(redis, partition, accountIds);
 }
 
-/** The first keys of all these accounts in one round trip; most accounts have no more. */
+/** In one round trip; most accounts have no more keys. */
 async function* keyIdsOf(
   redis: Redis,
   partition: number,
@@ -63,3 +60,36 @@ async function* keyIdsOf(
     if (cursor !== "0") yield* listPages(redis, names[at] ?? "", cursor);
   }
 }
+
+export interface KeyPage {
+  keys: KeyRecord[];
+  more: boolean;
+}
+
+/** In the order of creation, after `after`. At most two pages are in memory, and repeated keys are dropped. */
+export async function oldestKeys(
+  walk: AsyncIterable<KeyRecord>,
+  options: { limit: number; after?: KeyRecord | undefined; wanted?: (key: KeyRecord) => boolean },
+): Promise<KeyPage> {
+  const { limit, after, wanted = () => true } = options;
+  let keys: KeyRecord[] = [];
+  let more = false;
+  const cut = (): void => {
+    keys.sort(byAge);
+    keys = keys.filter((key, at) => key.keyId !== keys[at - 1]?.keyId);
+    if (keys.length <= limit) return;
+    keys.length = limit;
+    more = true;
+  };
+  for await (const key of walk) {
+    if (after && byAge(key, after) <= 0) continue;
+    if (!wanted(key)) continue;
+    keys.push(key);
+    if (keys.length >= 2 * limit) cut();
+  }
+  cut();
+  return { keys, more };
+}
+
+const byAge = (a: KeyRecord, b: KeyRecord): number =>
+  (a.createdAtMs ?? 0) - (b.createdAtMs ?? 0) || (a.keyId < b.keyId ? -1 : a.keyId > b.keyId ? 1 : 0);

@@ -5,6 +5,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
+import { readInfo } from "../../redis/server-info.ts";
 import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
 import { frozenField, listFrozen } from "../../redis/topology/frozen-list.ts";
 import { isMoving } from "../../redis/topology/moving-slots.ts";
@@ -14,23 +15,15 @@ const REPLICA_MS = 1000;
 
 export interface PartitionView {
   partition: number;
-  /** Its slot in a Redis Cluster; undefined on one server. */
   slot: number | undefined;
-  /** The server that has it, as "host:port". */
   server: string;
-  /** Since when it is listed as frozen, Unix ms. */
+  /** Unix ms. */
   frozenSinceMs: number | undefined;
-  /** Whether its mark is there, which stops all scripts. Undefined if that could not be read. */
-  isMarked: boolean | undefined;
-  /** Its slot is on its way to another node. */
+  /** The flag that stops all scripts; undefined if it could not be read. */
+  hasFreezeFlag: boolean | undefined;
   isMoving: boolean;
 }
 
-/**
- * All partitions.
- * @param reads may go on without the servers that are away
- * @param count how many there are, if that is known
- */
 export async function listPartitions(
   nodes: RedisNodes,
   reads = readsOfAll(nodes),
@@ -50,20 +43,20 @@ export async function listPartitions(
         slot,
         server: placeOf(nodes.of(partition)),
         frozenSinceMs: listed.get(partition),
-        isMarked: isMoving ? undefined : await isMarked(reads, partition),
+        hasFreezeFlag: isMoving ? undefined : await hasFreezeFlag(reads, partition),
         isMoving,
       };
     }),
   );
 }
 
-const isMarked = (reads: PartitionReads, partition: number): Promise<boolean | undefined> =>
+const hasFreezeFlag = (reads: PartitionReads, partition: number): Promise<boolean | undefined> =>
   reads.at(partition, async (redis) => (await redis.exists(frozenName(partition))) === 1);
 
 /**
- * Freezes partitions: from then on no script changes them, whoever runs it. The list in `tg:meta` comes first, so that what
- * is frozen is seen; the mark in the partition is what counts. It can be repeated.
- * @throws OperatorError for a store on one server, for a partition that there is not, and when no replica has it
+ * From then on no script changes them. The list in `tg:meta` comes first, so that a frozen partition is always
+ * listed; the flag in the partition stops scripts. Can be repeated. @throws OperatorError on one server, for an
+ * unknown partition, and if no replica has it
  */
 export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
@@ -82,8 +75,8 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
 }
 
 /**
- * Ends a freeze. The mark goes first: what is listed is left alone by gateways, so none uses a partition that is half thawed.
- * @throws OperatorError while a slot of theirs is between two nodes, and when no replica has it
+ * Removes the flags first: gateways leave listed partitions alone, so none uses a half-thawed one. @throws
+ * OperatorError while a slot moves, and if no replica has it
  */
 export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
@@ -93,7 +86,7 @@ export async function thawPartitions(nodes: RedisNodes, partitions: readonly num
   for (const partition of partitions) if (moving.has(slotOfPartition(partition))) throw onItsWay(partition);
   for (const partition of partitions) {
     const redis = nodes.of(partition);
-    // A repeat must write, too: WAIT counts what this connection has written.
+    // A repeat must write, too: WAIT counts the writes of this connection.
     await unlessMoving(partition, redis.set(frozenName(partition), "thawed"));
     await unlessMoving(partition, redis.del(frozenName(partition)));
   }
@@ -116,17 +109,17 @@ async function requirePartitions(nodes: RedisNodes, partitions: readonly number[
     throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
 }
 
-/** Says which of these servers have replicas, and none that has what was written last. */
+/** Servers that have replicas, none of which has the last write. */
 async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
   const places: string[] = [];
   for (const redis of new Set(servers)) {
-    const replicas = Number(/^connected_slaves:(\d+)/m.exec(await redis.info("replication"))?.[1] ?? 0);
+    const replicas = Number(readInfo(await redis.info("replication")).get("connected_slaves") ?? 0);
     if (replicas > 0 && (await redis.wait(1, REPLICA_MS)) < 1) places.push(placeOf(redis));
   }
   return places.length === 0 ? undefined : `no replica of ${places.join(", ")} has it`;
 }
 
-/** A node that gives a slot away has no new names of it. */
+/** A node that gives a slot away accepts no new names in it. */
 async function unlessMoving<T>(partition: number, write: Promise<T>): Promise<T> {
   try {
     return await write;
@@ -142,7 +135,6 @@ const onItsWay = (partition: number): OperatorError =>
       "`redis-cli --cluster fix`, then run this again",
   );
 
-/** The slots that any node gives away or takes, as it says itself. */
 async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Set<number>> {
   const moving = new Set<number>();
   if (!(await isCluster(nodes.ofName(META)))) return moving;

@@ -8,7 +8,7 @@ import {
   missingEntries,
   readLossReport,
 } from "../../durability/losses/loss-report.ts";
-import { type LostEntries, lostEntries } from "../../durability/losses/lost-entries.ts";
+import { listMissing, type MissingList } from "../../durability/losses/missing-entries.ts";
 import { readRecentEntries } from "../../durability/losses/recent-entries.ts";
 import { META, partitionOfLedger } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -19,22 +19,19 @@ import { answersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { partitionsOf, storedFacts } from "../../redis/store-facts.ts";
 
-/** What a store lacks, entry by entry. `charges` are those that gateways send again. */
+/** `charges` are sent again by gateways. */
 export interface LossList extends Loss {
-  lost: LostEntries;
+  lost: MissingList;
 }
 
-/** What is known to be missing, and where nothing may be written until an operator has accepted it. */
 interface KnownLoss extends Loss {
-  /** Names on the servers that are older, at least one of each; undefined if the whole store is. */
-  olderAt: string[] | undefined;
+  /** At least one name on each stale server; undefined if the whole store is stale. */
+  staleAt: string[] | undefined;
 }
 
 /**
- * What a store is known to lack: what a gateway has found, and what the files in a folder say.
- * @param folder the journal's, on this machine; undefined if it is not known
- * @param reads may go on without the servers that are away: nothing is known of what those lack
- * @returns undefined if the store lacks nothing that is known here
+ * Losses known from gateways' reports and from the files in the journal folder. @param reads may skip unavailable
+ * servers @returns undefined without any
  */
 export async function knownLoss(
   nodes: RedisNodes,
@@ -43,22 +40,22 @@ export async function knownLoss(
 ): Promise<KnownLoss | undefined> {
   const meta = nodes.ofName(META);
   const id = await meta.hget(META, "id");
-  const { epoch, older } = await readLossReport(meta);
+  const { acceptedAt, loss: reported } = await readLossReport(meta);
   const known = id === null || folder === undefined ? undefined : readLastConfirmed(folder).get(id);
-  const here = known && known.epoch >= epoch ? await missingOn(nodes, known.entries, reads) : [];
-  const isBeforeAcceptance = known !== undefined && known.epoch > epoch;
-  if (!older && here.length === 0 && !isBeforeAcceptance) return undefined;
+  const here = known && known.acceptedAt >= acceptedAt ? await missingOn(nodes, known.entries, reads) : [];
+  const isBeforeAcceptance = known !== undefined && known.acceptedAt > acceptedAt;
+  if (!reported && here.length === 0 && !isBeforeAcceptance) return undefined;
   const missing = new Map<string, MissingEntry>();
-  for (const entry of [...(older?.missing ?? []), ...here]) {
+  for (const entry of [...(reported?.missing ?? []), ...here]) {
     const other = missing.get(entry.ledger);
-    if (!other || entry.olderMs > other.olderMs) missing.set(entry.ledger, entry);
+    if (!other || entry.behindMs > other.behindMs) missing.set(entry.ledger, entry);
   }
-  // A lost acceptance is one of the whole store; a report of one names no ledgers.
-  const isWhole = isBeforeAcceptance || (older !== undefined && older.ledgers === undefined);
+  // A lost acceptance concerns the whole store.
+  const isWhole = isBeforeAcceptance || (reported !== undefined && reported.ledgers === undefined);
   return {
     missing: [...missing.values()],
-    charges: older?.charges ?? [],
-    olderAt: isWhole ? undefined : [...(older?.ledgers ?? []), ...here.map(({ ledger }) => ledger)],
+    charges: reported?.charges ?? [],
+    staleAt: isWhole ? undefined : [...(reported?.ledgers ?? []), ...here.map(({ ledger }) => ledger)],
   };
 }
 
@@ -78,10 +75,8 @@ async function missingOn(
 }
 
 /**
- * The same with all entries that are known to be lost, and the charges that gateways on this folder send again.
- * @param waiting charges in that folder's journal, to whichever store they are owed
- * @param reads as of `knownLoss`
- * @returns undefined if the store lacks nothing that is known here
+ * Adds all missing entries, and the charges that gateways on this folder send again. @param waiting charges in the
+ * folder's journal, of any store
  */
 export async function listLoss(
   nodes: RedisNodes,
@@ -93,32 +88,27 @@ export async function listLoss(
   if (!loss) return undefined;
   const meta = nodes.ofName(META);
   const id = (await meta.hget(META, "id")) ?? "";
-  const { epoch } = await readLossReport(meta);
-  const known = folder === undefined ? new Map() : readRecentEntries(folder, id, epoch);
-  // Entries that are known only as the last confirmed one, or only to a gateway with another folder.
-  for (const { ledger, has: _, olderMs: __, ...entry } of loss.missing) {
+  const { acceptedAt } = await readLossReport(meta);
+  const known = folder === undefined ? new Map() : readRecentEntries(folder, id, acceptedAt);
+  // Some are known only as a last confirmed entry, or only to a gateway with another folder.
+  for (const { ledger, endsAt: _, behindMs: __, ...entry } of loss.missing) {
     const entries = known.get(ledger) ?? new Map();
     known.set(ledger, entries);
     if (!entries.has(entry.id)) entries.set(entry.id, { ...entry, after: undefined });
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
   for (const sent of waiting()) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
-  return { ...loss, charges: [...charges.values()], lost: await lostEntries(reads, known) };
+  return { ...loss, charges: [...charges.values()], lost: await listMissing(reads, known) };
 }
 
-/**
- * Looks which servers are older than what they confirmed. Nothing is written to those: they may yet be replaced by a newer
- * copy, and what is written to them would be lost with them. A server that is away is not judged, and neither it nor an older
- * one stops a write to the others.
- * @param folder as of `knownLoss`
- */
+/** A stale server may be replaced by a newer copy, so nothing is written to it. Writes to other servers go on. */
 export async function findWritable(
   nodes: RedisNodes,
   folder: string | undefined,
 ): Promise<Required<Pick<RedisNodes, "isWritable" | "requireWritable">>> {
   const loss = await knownLoss(nodes, folder, readsOfMost(nodes));
-  const older = new Set(loss && (loss.olderAt?.map(nodes.ofName) ?? nodes.all()));
-  const isWritable = (redis: Redis): boolean => !older.has(redis);
+  const stale = new Set(loss && (loss.staleAt?.map(nodes.ofName) ?? nodes.all()));
+  const isWritable = (redis: Redis): boolean => !stale.has(redis);
   return {
     isWritable,
     requireWritable(servers) {
@@ -134,9 +124,8 @@ export async function findWritable(
 }
 
 /**
- * Accepts an empty Redis as a new store, or another store, where the files in a folder know one that it is in the place of.
- * @param partitions of a new store
- * @returns false where nobody has refused this store for that
+ * Accepts an empty or another store in place of one that the folder knows. @returns false if nobody refuses this
+ * store
  */
 export async function acceptReplaced(
   nodes: RedisNodes,
@@ -145,18 +134,15 @@ export async function acceptReplaced(
 ): Promise<boolean> {
   const found = await storedFacts(nodes);
   if (found.id !== undefined && isMeantBy(folder, found)) return false;
-  // Refuses one that must not be used at all.
   await partitionsOf(nodes, partitions);
   const meta = nodes.ofName(META);
-  await meta.hset(META, "epoch", await storeNowMs(meta));
+  await meta.hset(META, "accepted_at", await storeNowMs(meta));
   return true;
 }
 
 /**
- * Accepts a store that is older than what it confirmed: all gateways use it again, send it what they hold, and forget
- * what it confirmed before.
- * @returns what is known to be missing
- * @throws OperatorError when nothing is, or a server is away: what that one lacks would be accepted unseen
+ * Accepts a stale store: gateways use it again, send their charges, and forget what it confirmed. @throws
+ * OperatorError without a loss, and while a server is away: its losses would be accepted unseen
  */
 export async function acceptStore(
   nodes: RedisNodes,
@@ -176,12 +162,12 @@ export async function acceptStore(
       "this store has all that it is known to have confirmed; there is nothing to accept",
     );
   const meta = nodes.ofName(META);
-  const { epoch, older } = await readLossReport(meta);
+  const { acceptedAt, loss: reported } = await readLossReport(meta);
   const nowMs = await storeNowMs(meta);
   const accepted = meta
     .multi()
-    .hset(META, "epoch", Math.max(nowMs, 1 + Math.max(epoch, older?.epoch ?? 0)))
-    .hdel(META, "older");
+    .hset(META, "accepted_at", Math.max(nowMs, 1 + Math.max(acceptedAt, reported?.acceptedAt ?? 0)))
+    .hdel(META, "loss");
   answersOf(await accepted.exec());
   return loss;
 }

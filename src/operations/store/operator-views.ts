@@ -7,11 +7,10 @@ import { many, manyByNode } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-clock.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
-/** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
 export const OPEN_LOOKED_AT_MAX = 20_000;
 
-/** A request that has not ended, for operators. Times are Unix ms. */
+/** Times are Unix ms. */
 interface OpenView {
   requestId: string;
   taskId: string;
@@ -22,24 +21,19 @@ interface OpenView {
   price: number;
   admittedAtMs: number;
   dueAtMs: number;
-  /** When it was looked at, by its server's clock, from which all these times are. */
+  /** By its server's clock, as all of these times. */
   seenAtMs: number;
-  /** The task's latest status; empty before the first poll. */
   status: string;
 }
 
 export interface OpenRequests {
   requests: OpenView[];
-  /** How many are that old among those looked at. */
   old: number;
-  /** Of all accounts, all gateways. */
   open: number;
   complete: boolean;
-  /** Nothing of these is among the other figures. */
   unread: Unread | undefined;
 }
 
-/** Holds and unfinished tasks that were admitted at least so long ago. @param most how many are answered */
 export async function oldOpenRequests(
   nodes: RedisNodes,
   olderThanMs: number,
@@ -99,7 +93,6 @@ async function openViews(
     pipe.hgetall(requestName(partition, place.requestId)),
   );
   return records.flatMap((record, at) => {
-    // Ended since the list was read.
     const place = places[at];
     if (!place || (record.state !== "held" && record.state !== "bound")) return [];
     return {
@@ -110,17 +103,13 @@ async function openViews(
       state: record.state,
       endpoint: record.endpoint ?? "",
       price: Number(record.price ?? 0),
-      // Missing where the record had been deleted before the BIND.
+      // Missing if the record had been deleted before BIND.
       admittedAtMs: Number(record.admitted_at ?? record.bound_at ?? 0),
       status: "",
     };
   });
 }
 
-/**
- * How many slots are taken over all gateways: holds and unfinished tasks.
- * @param reads may go on without the servers that are away
- */
 export async function countOpen(
   nodes: RedisNodes,
   partitions: number,

@@ -9,55 +9,42 @@ import type { DueList } from "../../scripts/lease.ts";
 import type { Run } from "../../scripts/script-definition.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/survey.ts";
 
-/** Exists until the next survey of any gateway is due. */
 const SURVEY_TURN = "tg:survey-turn";
-/** Exists until the next check of the ledger by any gateway is due. */
 const LEDGER_TURN = "tg:ledger-turn";
 const SURVEY = "tg:survey";
 const LEDGER_REPORT = "tg:ledger-report";
 
-/** A survey expires if no gateway makes a new one. */
 export const SURVEY_LIFETIME_MS = 60_000;
-/** Open requests of a list that are looked at; the counts of a longer list are extrapolated. */
+/** Counts of a longer list are extrapolated. */
 const LOOKED_AT_MAX = 500;
-/** Looked at in one call, so that none blocks Redis for long. */
+/** So that no call blocks Redis for long. */
 const AT_A_TIME = 50;
 
-/** The open requests of a part of a store, at about one time. */
 interface OpenRequests {
-  /** The store's clock, Unix ms. */
   atMs: number;
-  /** How many of each state and age, in the order of AGES. */
   open: Record<OpenState, number[]>;
-  /** Age of the oldest of each state; 0 without any. */
   oldestMs: Record<OpenState, number>;
-  /** How long the most overdue work has been waiting; 0 when nothing is overdue. */
+  /** 0 when nothing is overdue. */
   overdueMs: number;
 }
 
 export interface Survey extends OpenRequests {
-  /** Partitions that no figure counts: their primary was away, or they were frozen. */
+  /** Of unavailable primaries, and frozen ones. */
   unreadPartitions: number;
 }
 
-/** The last check of the ledger, as all gateways report it. */
 export interface LedgerReport {
   atMs: number;
   violations: number;
-  /** Credits in the whole ledger by type of entry, all positive. */
   credits: { recharged: number; consumed: number; refunded: number };
-  /** Violations that the comparison with the archive found; missing without one, and if it could not be compared. */
+  /** Undefined without a comparison. */
   archiveViolations?: number;
 }
 
 export type Surveys = ReturnType<typeof createSurveys>;
 
-/**
- * Figures of the whole store: one gateway counts them and writes them to the store, and all gateways report them.
- * @throws GatewayError `store_unavailable` from each
- */
+/** One gateway counts and stores the figures; all report them. @throws GatewayError `store_unavailable` from each */
 export function createSurveys(connection: Connection) {
-  /** Where figures of the whole store are, each by its name. */
   const command = <T>(name: string, run: (redis: Redis) => Promise<T>): Promise<T> =>
     connection.ofName(name).command(run);
 
@@ -67,7 +54,7 @@ export function createSurveys(connection: Connection) {
   }
 
   const watch = createWriteWatch();
-  /** The lists of each primary that had open requests at the last look at all of them. */
+  /** Not empty at the last complete read. */
   const occupied = new WeakMap<Primary, OpenLists>();
 
   const occupiedOf = (primary: Primary, lists: OpenLists): Promise<OpenLists> =>
@@ -87,16 +74,14 @@ export function createSurveys(connection: Connection) {
     });
 
   return {
-    /** True for one gateway per interval, which then counts. */
     turn: (intervalMs: number) => takeTurn(connection, SURVEY_TURN, intervalMs),
-    /** True for one gateway per interval, which then verifies the ledger. */
     async ledgerTurn(intervalMs: number): Promise<boolean> {
       if (await takeTurn(connection, LEDGER_TURN, intervalMs)) return true;
-      // The interval may have been shortened since the turn was taken; this never makes it longer.
+      // For an interval that was shortened meanwhile.
       await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
       return false;
     },
-    /** Counts, primary by primary, without those that are away, and without frozen partitions. Throws if all are away. */
+    /** Skips unavailable primaries and frozen partitions. @throws if all are unavailable */
     async take(): Promise<Survey> {
       const { partitions = 0 } = connection.facts() ?? {};
       const lists = listsOfOpenRequests(partitions);
@@ -123,7 +108,6 @@ export function createSurveys(connection: Connection) {
     async publishLedger(report: LedgerReport): Promise<void> {
       await command(LEDGER_REPORT, (redis) => redis.set(LEDGER_REPORT, JSON.stringify(report)));
     },
-    /** Undefined when no gateway has counted for a minute. */
     latest: () => read<Survey>(SURVEY),
     latestLedger: () => read<LedgerReport>(LEDGER_REPORT),
   };
@@ -156,7 +140,7 @@ const emptySurvey = (atMs: number): OpenRequests => ({
   overdueMs: 0,
 });
 
-/** Adds one list of a partition to a survey. Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
+/** Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
 async function look(run: Run, partition: number, list: DueList, result: OpenRequests): Promise<void> {
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;
@@ -171,7 +155,7 @@ async function look(run: Run, partition: number, list: DueList, result: OpenRequ
     if (found.seen === 0) break;
     total = found.total;
     lookedAt += found.seen;
-    // Evenly over a list that is longer than what is looked at.
+    // Evenly over a longer list.
     first += Math.max(AT_A_TIME, Math.floor((total * AT_A_TIME) / LOOKED_AT_MAX));
   }
   for (const state of OPEN_STATES) {

@@ -11,27 +11,23 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { voidHold } from "../../scripts/void.ts";
 
-/** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
+/** A request changes at most twice: held, bound, finished. */
 const ATTEMPTS_MAX = 3;
 
 export interface FoundRequest {
   requestId: string;
   partition: number;
   record: RequestRecord;
-  /** The latest observation of its task, if there is one. */
   seen: Sighting | undefined;
-  /** When its hold ends, or the sweeper polls the upstream again, Unix ms; only while it is open. */
+  /** When its hold ends or the next poll is due, Unix ms; only while it is open. */
   dueAtMs: number | undefined;
 }
 
 export type ReleaseResult =
-  /** A task ended as failed; `refunded` credits went back. */
   | { outcome: "ended"; refunded: number }
-  /** A hold was voided; `credits` can be spent again. */
   | { outcome: "voided"; credits: number }
   | { outcome: "already_finished" | "already_void" };
 
-/** What an operator is told of a task or request that is not there, and of one that a token may not use. */
 export const noTask = (id: string): OperatorError =>
   new OperatorError(
     `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
@@ -40,8 +36,8 @@ export const noTask = (id: string): OperatorError =>
   );
 
 /**
- * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
- * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
+ * Reads all partitions: an id does not name its own. @throws OperatorError `not_found`; UnreadError if it may be on
+ * an unavailable server
  */
 export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequest> {
   const reads = readsOfMost(nodes);
@@ -56,7 +52,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
   const unread = record ? undefined : reads.unread();
   if (unread)
     throw new UnreadError(`no task or request ${id} is found, but ${unreadInWords(unread)}; try it again`);
-  // It may be among what an older server has lost.
+  // It may be among the losses of a stale server.
   if (!record) nodes.requireWritable?.(nodes.all());
   if (!record) throw noTask(id);
   const task = record.task_id ? await textOf(nodes, taskName(record.task_id, partition)) : undefined;
@@ -71,11 +67,8 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
 }
 
 /**
- * Releases a request that does not end by itself. A task ends as failed and is refunded, whatever `tasks.refund_failed` says
- * (lua/include/refund.lua). A hold is voided, and its outcome counts as unknown: if the upstream makes a task for it later,
- * that is bound and charged. This function checks no permission: the management API requires the scope `tasks:write`, and `tollgate tasks
- * release` works for everyone who has access to Redis.
- * @throws OperatorError when there is no such task or request
+ * A task ends as failed and is refunded, whatever `tasks.refund_failed` says. A hold is voided; a task that the
+ * upstream makes for it later is charged. Permissions are checked by the caller. @throws OperatorError `not_found`
  */
 export async function releaseTask(nodes: RedisNodes, id: string, actor: Actor): Promise<ReleaseResult> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
@@ -116,7 +109,7 @@ async function release(
   return (await scriptsOf(nodes.of(partition)).run(voidHold, call)).outcome === "void";
 }
 
-/** @returns credits refunded, or undefined when it had ended before */
+/** Undefined if it had ended before. */
 async function endTask(nodes: RedisNodes, view: FoundRequest, actor: Actor): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";
@@ -138,7 +131,7 @@ async function textOf(nodes: RedisNodes, name: string): Promise<string | undefin
   return (await nodes.ofName(name).get(name)) ?? undefined;
 }
 
-/** Which upstreams have made open tasks, by their tags; of each partition the tasks that are due first. */
+/** Tags of the upstreams that made open tasks; of each partition the first to be due. */
 export async function upstreamTags(
   nodes: RedisNodes,
   partitions: number,

@@ -25,7 +25,7 @@ import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 export interface TaskQuery {
   status?: ListedStatus | undefined;
   endpoint?: string | undefined;
-  /** When it was created, itself included. Unix ms. */
+  /** By creation, inclusive, Unix ms. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
   cursor?: string | undefined;
@@ -38,7 +38,6 @@ export interface TaskPage {
   reachesBackToMs?: number | undefined;
 }
 
-/** What an archive has of ended requests, by request id. */
 export type ArchivedRequests = (
   requestIds: readonly string[],
 ) => Promise<
@@ -46,25 +45,21 @@ export type ArchivedRequests = (
 >;
 
 const LOOKED_AT_MAX = 2000;
-/** Records of one pipeline: a millisecond of Redis. */
 const SLICE = 200;
 const CHARGE_PAGES_MAX = 10;
 
-/** A task is created so long before it is charged, at most: a hold ends sooner. */
+/** The longest life of a hold. */
 const CHARGED_LATER_MS = 3_600_000;
-/** So long after the last charge refunds of failed tasks are looked for. A task ends at twice `tasks.max_age`, four hours by default. */
+/** A task ends at twice `tasks.max_age`, four hours by default. */
 const REFUNDED_LATER_MS = 86_400_000;
 
 /**
- * A page of an account's tasks: first those that have not ended, in no order; then those that were charged, newest charge first. Void
- * requests have no task and are listed with `status: "void"` alone, as long as Redis keeps them (`tasks.retention`). A page may have
- * fewer than `limit`, even none, and still a `next`. A task whose state changes meanwhile may come twice.
- *
- * What Redis has forgotten of a task is read from the archive. Without one, the ledger tells: a refund under an operator's reference
- * is one of a completed task, any other one of a failed task. With `toMs` in a long list, a task that failed more than a day after its
- * charge may be listed as completed then: its refund is looked for among the account's newest 500 entries and in the day after `toMs`.
- * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list; `unavailable` if the archive is
- *   needed and away
+ * Open tasks first, in no order; then charged ones, newest charge first. Void requests are listed only with `status:
+ * "void"`. A page may be short, even empty, and still have a `next`; a task that changes meanwhile may come twice.
+ * Tasks that Redis has forgotten come from the archive, or else from the ledger: a refund with an operator's
+ * reference is one of a completed task, any other of a failed one. With `toMs`, a task that failed more than a day
+ * after its charge may then be listed as completed. @throws OperatorError for an unknown account or a cursor of
+ * another list; `unavailable` if the archive is needed and unavailable
  */
 export async function listTasks(
   nodes: RedisNodes,
@@ -93,7 +88,7 @@ export async function listTasks(
     tasks.push(...page.tasks);
     const next: Position | undefined = page.next ?? nextList(position, status);
     reachesBackToMs = page.reachesBackToMs;
-    // A page that found its bound ends here; one that reached the end of its list goes on with the next one.
+    // A page that reached its bound ends here.
     if (page.next && page.tasks.length < most) return pageOf(tasks, next);
     position = next;
   }
@@ -118,7 +113,6 @@ interface Source {
   archive: { history: ArchivedHistory; requests: ArchivedRequests } | undefined;
 }
 
-/** Requests of an account in a list of its partition, in the order of their scores. */
 async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {
   const { redis, partition, accountId, query } = source;
   const name = partitionNames(partition)[from.of];
@@ -145,7 +139,6 @@ async function listedTasks(source: Source, from: ListPosition, most: number): Pr
 
 const OPEN_STATUS = { holds: "held", polls: "processing" } as const;
 
-/** Tasks of an account along its charges, newest first. */
 async function chargedTasks(source: Source, from: ChargePosition, most: number): Promise<Part> {
   const { redis, partition, accountId, query, archive } = source;
   const { endpoint, fromMs, toMs } = query;
@@ -167,7 +160,7 @@ async function chargedTasks(source: Source, from: ChargePosition, most: number):
     page = await readHistory({ ...options, archive: archive?.history });
     const found = await asTasks(source, chargesIn(page.entries, refunds));
     tasks.push(...found.filter((task) => isAsked(task, query)));
-    // It looked at as many entries as it may.
+    // It has read as many entries as it may.
     if (page.entries.length < limit) break;
   }
   const next = page?.next && {
@@ -178,16 +171,12 @@ async function chargedTasks(source: Source, from: ChargePosition, most: number):
   return { tasks, next: next || undefined, reachesBackToMs: page?.reachesBackToMs };
 }
 
-/** A charge, and whether it was refunded because its task failed. */
 interface Charge {
   entry: LedgerEntry;
   hasFailed: boolean;
 }
 
-/**
- * The charges among these entries. Refunds of failed tasks come before them; those whose charge is not among them stay in
- * `refunds`. What an operator refunded is known by its request.
- */
+/** Refunds of failed tasks come before their charges; the unmatched ones stay in `refunds`. */
 function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charge[] {
   const charges: Charge[] = [];
   for (const entry of entries) {
@@ -210,7 +199,7 @@ async function asTasks(
   const byOperator = await refundedByOperator(redis, accountNames(partition, accountId).refunds, forgotten);
   return charges.flatMap(({ entry, hasFailed }): TaskView[] => {
     const task = taskView(entry.requestId, records.get(entry.requestId));
-    // One that has not ended was listed before.
+    // An open task was listed before.
     if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || hasFailed }] : [];
     const { requestId, taskId, keyId, endpoint, amount, atMs } = entry;
     const known = archived?.get(requestId);
@@ -226,7 +215,6 @@ async function asTasks(
   });
 }
 
-/** Those of these requests that an operator refunded, whenever that was. */
 async function refundedByOperator(
   redis: Redis,
   refunds: string,

@@ -1,10 +1,10 @@
 import type { RequestRecord } from "../../records/records.ts";
 
-/** `held`: sent to the upstream, no task yet. `void`: ended without a task. The others are those of a task. */
+/** `held`: sent to the upstream, no task yet. `void`: ended without a task. */
 export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
 export type ListedStatus = (typeof LISTED_STATUSES)[number];
 
-/** A generation as operators see it. Times are Unix ms; undefined where it is not known any more, or not the case. */
+/** Times are Unix ms; undefined if unknown, or not reached. */
 export interface TaskView {
   requestId: string;
   taskId: string | undefined;
@@ -19,7 +19,6 @@ export interface TaskView {
   refunded: boolean;
 }
 
-/** A request's record as a task; undefined for a request that Redis has forgotten. */
 export function taskView(requestId: string, record: RequestRecord = {}): TaskView | undefined {
   const { state, account_id: accountId, status } = record;
   if (state === undefined || accountId === undefined) return undefined;

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { hostText, type RedisHost } from "../../domain/redis-address.ts";
-import { clientAt, type LoginAt } from "../client.ts";
+import { clientAt, hangUp, type LoginAt } from "../client.ts";
 import { createDeadlines } from "../deadlines.ts";
 import { StoreError } from "../reasons.ts";
 
@@ -81,16 +81,11 @@ function createServer(at: RedisHost, login: LoginAt) {
     failure = error;
   });
 
-  function disconnect(): void {
-    redis.disconnect();
-    redis.stream?.destroy();
-  }
-
   return {
-    disconnect,
+    disconnect: (): void => hangUp(redis),
     async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answer> {
       if (redis.status !== "ready") {
-        if (redis.status !== "wait" && redis.status !== "end") disconnect();
+        if (redis.status !== "wait" && redis.status !== "end") hangUp(redis);
         failure = undefined;
         await redis.connect();
       }
@@ -99,7 +94,7 @@ function createServer(at: RedisHost, login: LoginAt) {
     /** Closes the connection, unless the server has answered in words. @returns the error that says most */
     failed(error: unknown): unknown {
       if (error instanceof StoreError) return error;
-      disconnect();
+      hangUp(redis);
       return failure ?? error;
     },
   };

@@ -5,6 +5,7 @@ import { onOwnConnection } from "../client.ts";
 import { createDeadlines } from "../deadlines.ts";
 import { inStoreWords, StoreError, storeReason } from "../reasons.ts";
 import { isReply } from "../script-errors.ts";
+import { readInfo } from "../server-info.ts";
 import { createClusterSource } from "./cluster-slots.ts";
 import { createSentinels } from "./sentinels.ts";
 import { SLOTS, slotOf } from "./slots.ts";
@@ -114,10 +115,10 @@ async function requirePrimary(primary: PlacedPrimary, { redisUrl, tlsCa }: Place
 
 /** @param replication what INFO says of replication @throws StoreError if the server is no primary */
 export function requirePrimaryRole(replication: string, name: string): void {
-  const field = (key: string): string | undefined => new RegExp(`^${key}:(\\S+)`, "m").exec(replication)?.[1];
-  const role = field("role");
+  const info = readInfo(replication);
+  const [role, host] = [info.get("role"), info.get("master_host")];
   if (role === undefined || role === "master") return;
-  const of = field("master_host") === undefined ? "" : ` of ${field("master_host")}:${field("master_port")}`;
+  const of = host === undefined ? "" : ` of ${host}:${info.get("master_port")}`;
   throw new StoreError(`${name} was named as the primary, and says that it is a replica${of}`, IS_REPLICA);
 }
 

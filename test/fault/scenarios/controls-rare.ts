@@ -146,8 +146,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/durability/losses/loss-detector.ts",
-        from: "if (!isOlder && !older) {",
-        to: "if (epoch >= 0) {",
+        from: "if (missing.length + lostCharges.length === 0 && !isUnaccepted && !reported) {",
+        to: "if (accepted >= 0) {",
       },
     ],
     run: (options) => stores.run(options, { returns: 0, requestsEach: 0, requestsAfterCopy: 24 }),

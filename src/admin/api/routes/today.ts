@@ -1,10 +1,10 @@
 import { type Static, Type } from "typebox";
 import type { RedisNodes } from "../../../operations/access/operator-session.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
-import { useOfAccount } from "../../../operations/accounts/account-use.ts";
 import { readAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/operator-keys.ts";
+import { useOfAccount } from "../../../operations/limit-use.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../operations/store/operator-views.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireAllAccounts } from "../authorize.ts";

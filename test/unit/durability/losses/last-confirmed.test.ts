@@ -18,8 +18,8 @@ const entryOf = (id: string) => ({ id, accountId: "a", kind: "charge", credits: 
 
 /** The file of a process that has long been silent. */
 async function givenFile(name: string, entry: string, format = 1): Promise<void> {
-  const path = join(folder, `${name}.marks.json`);
-  const stores = { store: { epoch: 0, marks: { [LEDGER]: entryOf(entry) }, terms: {} } };
+  const path = join(folder, `${name}.last-entries.json`);
+  const stores = { store: { acceptedAt: 0, entries: { [LEDGER]: entryOf(entry) }, terms: {} } };
   await writeFile(path, JSON.stringify({ format, stores }));
   await utimes(path, OLD, OLD);
 }
@@ -29,11 +29,11 @@ test("only files of silent processes that were read, and have not changed since,
   await givenFile("ended", "5-0");
   await givenFile("later-release", "9-0", 2);
   await givenFile("woke-up", "6-0");
-  await writeFile(join(folder, "cut.marks.json"), '{"format":1,"stor');
-  await utimes(join(folder, "cut.marks.json"), OLD, OLD);
+  await writeFile(join(folder, "cut.last-entries.json"), '{"format":1,"stor');
+  await utimes(join(folder, "cut.last-entries.json"), OLD, OLD);
   const file = openLastConfirmed(folder, createLogger("silent"));
   await givenFile("woke-up", "8-0");
-  await utimes(join(folder, "woke-up.marks.json"), OLD, new Date(1000));
+  await utimes(join(folder, "woke-up.last-entries.json"), OLD, new Date(1000));
   file.keep("store", LEDGER, entryOf("7-0"));
   await file.save();
   const left = (await readdir(folder)).map((name) => name.split(".")[0]);

@@ -29,14 +29,14 @@ const entry = (id: string) => ({
 });
 const page = (after: string | undefined, ids: string[], more: Partial<LedgerPage> = {}): LedgerPage => ({
   storeId: "store",
-  epoch: 0,
+  acceptedAt: 0,
   ledger: LEDGER,
   after,
   entries: ids.map(entry),
   ...more,
 });
-const known = (epoch = 0) =>
-  [...(readRecentEntries(folder, "store", epoch).get(LEDGER)?.values() ?? [])].map(({ id, after }) => [
+const known = (acceptedAt = 0) =>
+  [...(readRecentEntries(folder, "store", acceptedAt).get(LEDGER)?.values() ?? [])].map(({ id, after }) => [
     id,
     after,
   ]);
@@ -68,9 +68,9 @@ test("what a folder holds is bounded: the oldest files of ended processes are re
 test("what several processes know is one list; half a line, other stores and what was accepted before are passed over", async () => {
   const [one, two] = [openRecentEntries(folder, log), openRecentEntries(folder, log)];
   await one.keep([page("1-0", ["2-0", "3-0"]), page("0-0", ["9-0"], { storeId: "another" })]);
-  await two.keep([page(undefined, ["3-0"]), page("3-0", ["4-0"]), page("4-0", ["5-0"], { epoch: 7 })]);
+  await two.keep([page(undefined, ["3-0"]), page("3-0", ["4-0"]), page("4-0", ["5-0"], { acceptedAt: 7 })]);
   const [name] = await readdir(folder);
-  await appendFile(join(folder, name!), '{"format":1,"store":"store","epo');
+  await appendFile(join(folder, name!), '{"format":1,"store":"store","acce');
   expect(known().sort()).toEqual([
     ["2-0", "1-0"],
     ["3-0", "2-0"],

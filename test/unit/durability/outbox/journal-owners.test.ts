@@ -191,7 +191,7 @@ test("pipes, folders, links and huge files in the folder are not opened, and wha
   const strange = ["host.closed.0000000", "host.1.0000000"];
   for (const [prefix, suffix] of [
     [strange[0], ".ndjson"],
-    [strange[1], ".marks.json"],
+    [strange[1], ".last-entries.json"],
     [strange[1], ".entries.jsonl"],
   ]) {
     const path = (at: number): string => join(folder, `${prefix}${at}${suffix}`);
@@ -209,7 +209,7 @@ test("pipes, folders, links and huge files in the folder are not opened, and wha
   confirmed.keep(OURS, "ledger", { id: "1-1", accountId: "a", kind: "grant", credits: 1, reference: "r" });
   await confirmed.save();
   const recent = openRecentEntries(folder, log);
-  await recent.keep([{ storeId: OURS, epoch: 0, ledger: "l", after: undefined, entries: [] }]);
+  await recent.keep([{ storeId: OURS, acceptedAt: 0, ledger: "l", after: undefined, entries: [] }]);
   readRecentEntries(folder, OURS, 0);
   const mine = await givenJournal(folder, log);
   await mine.look();
@@ -221,7 +221,7 @@ test("pipes, folders, links and huge files in the folder are not opened, and wha
       said.filter(({ file }) => file?.endsWith(`0${at}.ndjson`)),
       `${at}`,
     ).toHaveLength(1);
-  expect(said.filter(({ file }) => file?.endsWith(".marks.json"))).toHaveLength(5);
+  expect(said.filter(({ file }) => file?.endsWith(".last-entries.json"))).toHaveLength(5);
 });
 
 test("a file does not become larger than what is read, which is said", async () => {

@@ -97,7 +97,7 @@ test("another run of the primary is sent what the one before has answered, and a
 
 test("an answered charge of a gateway that ended opens no breaker, and is sent once more", async () => {
   const { outbox, seen, sent, target, take } = givenOutbox();
-  take([{ ...chargeOf("r1"), isCounted: true, isAnswered: true }]);
+  take([{ ...chargeOf("r1"), replay: true, acknowledged: true }]);
   expect([seen.found, outbox.sizeFor("A"), seen.size]).toEqual([0, 0, 1]);
   await outbox.sendMissed(target("run 1"));
   expect(sent).toEqual(["r1"]);
@@ -107,7 +107,7 @@ test("an answered charge of a gateway that ended opens no breaker, and is sent o
 
 test("without confirmation it waits as any other, is sent once more and done", async () => {
   const { outbox, seen, sent, target, take } = givenOutbox({ confirms: false });
-  take([{ ...chargeOf("r1"), isCounted: true, isAnswered: true }]);
+  take([{ ...chargeOf("r1"), replay: true, acknowledged: true }]);
   expect(seen.found).toBe(1);
   await outbox.flush(target("run 1"));
   expect([sent, outbox.size(), seen.clears]).toEqual([["r1"], 0, 1]);
@@ -131,11 +131,11 @@ test("the newest 50,000 are kept, in memory and in a file of at most 100,000 lin
 });
 
 test("the line of an answered charge says so", () => {
-  const line = lineOf({ ...chargeOf("r1"), isCounted: true, isAnswered: true });
-  expect(JSON.parse(line)).toMatchObject({ format: 1, script: "bind", isCounted: true, isAnswered: true });
+  const line = lineOf({ ...chargeOf("r1"), replay: true, acknowledged: true });
+  expect(JSON.parse(line)).toMatchObject({ format: 1, script: "bind", replay: true, acknowledged: true });
   const path = join(mkdtempSync(join(tmpdir(), "tollgate-lines-")), "lines");
   writeFileSync(path, line + lineOf(chargeOf("r2")));
   const [answered, waiting] = readJournalFile(path).settlements;
-  expect(answered).toMatchObject({ isCounted: true, isAnswered: true, call: { requestId: "r1" } });
-  expect(waiting?.isAnswered).toBeUndefined();
+  expect(answered).toMatchObject({ replay: true, acknowledged: true, call: { requestId: "r1" } });
+  expect(waiting?.acknowledged).toBeUndefined();
 });

@@ -26,8 +26,8 @@ export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
 export const mustSurvive = ({ kind, reference }: ConfirmedEntry): boolean =>
   kind === "charge" || reference !== "";
 
-/** Entries that a ledger lacks, without trimmed ones. A changed primary may have given the id to another entry. */
-export async function goneEntries<E extends ConfirmedEntry>(
+/** Entries that are not in the ledger, except trimmed ones. A changed primary may have given the id to another entry. */
+export async function absentEntries<E extends ConfirmedEntry>(
   redis: Redis,
   ledgerOf: (entry: E) => string,
   entries: readonly E[],
@@ -35,20 +35,20 @@ export async function goneEntries<E extends ConfirmedEntry>(
   const found = await many<StreamEntry[], E>(redis, entries, (pipe, entry) =>
     pipe.xrange(ledgerOf(entry), entry.id, entry.id),
   );
-  const gone = entries.filter((entry, at) => {
-    const there = found[at]?.[0];
-    return !there || (entry.onReplicas === true && !isSame(confirmedEntry(there), entry));
+  const absent = entries.filter((entry, at) => {
+    const stored = found[at]?.[0];
+    return !stored || (entry.onReplicas === true && !isSame(confirmedEntry(stored), entry));
   });
-  const cuts = await cutsOf(redis, gone.map(ledgerOf));
-  return gone.filter((entry) => isLater(entry.id, cuts.get(ledgerOf(entry))!));
+  const trimmed = await trimmedTo(redis, absent.map(ledgerOf));
+  return absent.filter((entry) => isLater(entry.id, trimmed.get(ledgerOf(entry))!));
 }
 
-export async function cutsOf(redis: Redis, ledgers: readonly string[]): Promise<Map<string, string>> {
+export async function trimmedTo(redis: Redis, ledgers: readonly string[]): Promise<Map<string, string>> {
   const names = [...new Set(ledgers)];
-  const cuts = await many<string | null, string>(redis, names, (pipe, ledger) =>
+  const ids = await many<string | null, string>(redis, names, (pipe, ledger) =>
     pipe.hget(partitionNames(partitionOfLedger(ledger)).trimmed, "last_entry"),
   );
-  return new Map(names.map((ledger, at) => [ledger, cuts[at] ?? LEDGER_START]));
+  return new Map(names.map((ledger, at) => [ledger, ids[at] ?? LEDGER_START]));
 }
 
 const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>
@@ -57,19 +57,19 @@ const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>
   a.reference === b.reference &&
   (b.requestId === undefined || a.requestId === b.requestId);
 
-/** Entries that are lost: not charged again under another id, and not known by their reference. */
-export async function lostAmong<E extends ConfirmedEntry>(
+/** Absent entries that are missing altogether: not charged again under another id, and not known by their reference. */
+export async function missingAmong<E extends ConfirmedEntry>(
   redis: Redis,
   ledgerOf: (entry: E) => string,
-  gone: readonly E[],
+  absent: readonly E[],
 ): Promise<E[]> {
-  const answers = await many<string | null, E>(redis, gone, (pipe, entry) => {
+  const answers = await many<string | null, E>(redis, absent, (pipe, entry) => {
     const partition = partitionOfLedger(ledgerOf(entry));
     return entry.kind === "charge"
       ? pipe.hget(requestName(partition, entry.requestId ?? ""), "state")
       : pipe.hget(accountNames(partition, entry.accountId).references, entry.reference);
   });
-  return gone.filter((entry, at) => {
+  return absent.filter((entry, at) => {
     if (entry.onReplicas !== true) return true;
     const answer = answers[at];
     if (entry.kind === "charge") return answer !== "bound" && answer !== "finished";

@@ -4,14 +4,13 @@ import { replayedName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 
-/** A gateway that has not signed for this long before the last that did has ended. */
+/** A gateway whose latest sign is this much older than the latest of all has ended. */
 const SILENT_MS = 15_000;
 const SIGN_EVERY_MS = 5000;
 /** Signs of gateways that ended are removed after this time. */
 const KEPT_MS = 60_000;
-/** How long a gateway waits for the others to have sent again what a changed primary may lack. */
 const WAIT_MAX_MS = 3000;
-const LOOK_EVERY_MS = 50;
+const READ_EVERY_MS = 50;
 
 /** When a gateway signed, Unix ms by the clock of its primary, and for which run of it. */
 interface Sign {
@@ -20,10 +19,10 @@ interface Sign {
 }
 
 /**
- * Signs by which gateways tell each other that they have sent again what a changed primary may lack. A gateway that served
- * before the others have done so could admit requests on a balance that an answered charge needs. Decision 0047.
+ * Lets gateways wait for each other until all have sent again what a changed primary may lack. A gateway that served before that
+ * could admit requests on a balance that an answered charge needs. Decision 0047.
  */
-export function createReplaySigns(connection: Pick<Connection, "primaries" | "partitionOn">) {
+export function createReplayBarrier(connection: Pick<Connection, "primaries" | "partitionOn">) {
   const gateway = randomUUID();
   /** The run of a primary that this gateway has used, or has waited for the others at. */
   const known = new WeakMap<Primary, string>();
@@ -46,51 +45,47 @@ export function createReplaySigns(connection: Pick<Connection, "primaries" | "pa
   async function others(primary: Primary): Promise<Map<string, Sign>> {
     const signs = await primary.within(primary.redis.hgetall(nameFor(primary)));
     delete signs[gateway];
-    return new Map(Object.entries(signs).map(([name, text]) => [name, parsed(text)]));
+    return new Map(
+      Object.entries(signs).map(([name, text]) => {
+        const [atMs = "0", runId = ""] = text.split(" ");
+        return [name, { atMs: Number(atMs), runId }];
+      }),
+    );
   }
 
-  /** Waits until all of them have signed for this run of the primary, and no longer than `untilMs`. */
   async function waitFor(primary: Primary, names: ReadonlySet<string>, runId: string, untilMs: number) {
     for (;;) {
       const signs = await others(primary);
       if ([...names].every((name) => signs.get(name)?.runId === runId)) return;
       if (performance.now() >= untilMs) return;
-      await pause(LOOK_EVERY_MS, undefined, { ref: false });
+      await pause(READ_EVERY_MS, undefined, { ref: false });
     }
   }
-
-  return {
-    /**
-     * Sends again what a primary may lack, and waits until the other gateways have done so, if it has changed.
-     * @param replay resolves once this gateway has sent everything
-     */
-    async around(primary: Primary, runId: string | undefined, replay: () => Promise<void>): Promise<void> {
-      if (runId === undefined || known.get(primary) === runId) return replay();
-      const untilMs = performance.now() + WAIT_MAX_MS;
-      const before = await others(primary);
-      await replay();
-      await sign(primary, runId);
-      await waitFor(primary, awaited(before, runId), runId, untilMs);
-      await removeOld(primary, before);
-      known.set(primary, runId);
-    },
-    close: (): void => clearInterval(timer),
-  };
 
   async function removeOld(primary: Primary, signs: ReadonlyMap<string, Sign>): Promise<void> {
     const old = [...signs].filter(([, { atMs }]) => primary.nowMs() - atMs > KEPT_MS).map(([name]) => name);
     if (old.length > 0) await primary.within(primary.redis.hdel(nameFor(primary), ...old));
   }
+
+  return {
+    /** @param replay resolves once this gateway has sent everything */
+    async run(primary: Primary, runId: string | undefined, replay: () => Promise<void>): Promise<void> {
+      if (runId === undefined || known.get(primary) === runId) return replay();
+      const untilMs = performance.now() + WAIT_MAX_MS;
+      const before = await others(primary);
+      await replay();
+      await sign(primary, runId);
+      await waitFor(primary, servingBefore(before, runId), runId, untilMs);
+      await removeOld(primary, before);
+      known.set(primary, runId);
+    },
+    close: (): void => clearInterval(timer),
+  };
 }
 
 /** Gateways that used the primary before it changed, and lived then. Signs are compared with each other, not with a clock. */
-function awaited(signs: ReadonlyMap<string, Sign>, runId: string): Set<string> {
+function servingBefore(signs: ReadonlyMap<string, Sign>, runId: string): Set<string> {
   const latestMs = Math.max(0, ...[...signs.values()].map(({ atMs }) => atMs));
   const lives = ({ atMs }: Sign): boolean => latestMs - atMs <= SILENT_MS;
   return new Set([...signs].filter(([, sign]) => sign.runId !== runId && lives(sign)).map(([name]) => name));
-}
-
-function parsed(text: string): Sign {
-  const [atMs = "0", runId = ""] = text.split(" ");
-  return { atMs: Number(atMs), runId };
 }
