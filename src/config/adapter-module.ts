@@ -10,7 +10,7 @@ import { BUILT_IN } from "../upstream/adapters/built-in.ts";
 // Adapters of operators. A module is loaded under a name with a digest of its content, so that a changed file is another module, and
 // an unchanged one is loaded once.
 
-export interface AdapterModule {
+interface AdapterModule {
   readonly adapter: Adapter;
   /** What it exports as `answers`. */
   readonly answers: unknown;

@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { TASK_ID } from "../../../src/domain/task-states.ts";
 import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-ids.ts";
@@ -8,7 +8,7 @@ test.each(["task-1", "a.b~c_D", "x".repeat(200), "...", "~e"])("%s goes on as it
   expect(upstreamTaskId(id)).toBe(id);
 });
 
-test.each(["models/abc/1", "a b", ".", "..", "täsk", "~e~", "~e~dGFzay0x", "x".repeat(140) + "/"])(
+test.each(["models/abc/1", "a b", ".", "..", "täsk", "~e~", "~e~dGFzay0x", `${"x".repeat(140)}/`])(
   "%s is encoded for paths, and decoded for polls",
   (id) => {
     const shown = shownTaskId(id)!;
