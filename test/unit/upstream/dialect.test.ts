@@ -173,6 +173,13 @@ test("a polled task is read by the same rules, whatever adapter: words, times, a
   expect(JSON.parse((outcome as { data: string }).data)).toEqual(data);
 });
 
+test("an id in the data of a task is the one that customers have", () => {
+  const polled = { outcome: "task", status: "running", task: { task_id: "a/b" } };
+  expect(readPoll(answer(), { taskId: "a/b" }, returning("polled", polled))).toMatchObject({
+    data: '{"task_id":"~e~YS9i","status":"processing"}',
+  });
+});
+
 test("a task of the adapter's is never changed: it may be one object for all", () => {
   const task = Object.freeze({ status: "x", progress: "1%" });
   const dialect = returning("polled", { outcome: "task", status: "done", task });
