@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { COMPILE_CACHE } from "./test/support/child-env.ts";
 
 // For the processes of the tests, and for programs under test that get their environment.
@@ -13,6 +14,8 @@ const redis = {
   testTimeout: 120_000,
   hookTimeout: 120_000,
 };
+/** These start gateways as processes of their own, too. */
+const programs = { ...redis, globalSetup: [redis.globalSetup, "test/support/global-bundle.ts"] };
 
 /** After all others and not beside them: a store that is busy for longer than a timeout is away, and a fault does not strike it. */
 const faults = {
@@ -21,14 +24,42 @@ const faults = {
   hookTimeout: 120_000,
 };
 
+/** Files that take long for their size, by which others are ordered. Started last, they would run alone. */
+const LONGEST = [
+  "test/code/code.test.ts",
+  "test/archive/memory.test.ts",
+  "test/unit/house/recipes.test.ts",
+  "test/fault/short.test.ts",
+];
+const isShort = ({ moduleId }: TestSpecification): boolean =>
+  !LONGEST.some((file) => moduleId.endsWith(file));
+const groupOf = ({ project }: TestSpecification): number => project.config.sequence.groupOrder;
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    return sorted.sort((a, b) => groupOf(a) - groupOf(b) || Number(isShort(a)) - Number(isShort(b)));
+  }
+}
+
 export default defineConfig({
   test: {
-    // More than there are cores: tests wait for processes and timers two thirds of their time.
-    maxWorkers: availableParallelism() + 2,
+    // More than there are cores: with four workers, the files of gateway use half of two cores.
+    maxWorkers: availableParallelism() + 4,
+    sequence: { sequencer: LongestFirst },
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], ...shared, testTimeout: 60_000 } },
+      { test: { name: "code", include: ["test/code/**/*.test.ts"], testTimeout: 300_000 } },
+      {
+        test: {
+          name: "unit",
+          include: ["test/unit/**/*.test.ts"],
+          ...shared,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...shared, ...redis } },
-      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...shared, ...redis } },
+      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...shared, ...programs } },
       {
         test: {
           name: "archive",
@@ -39,7 +70,7 @@ export default defineConfig({
         },
       },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
-      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
+      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...programs } },
       {
         test: {
           name: "fault",

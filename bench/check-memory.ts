@@ -12,6 +12,7 @@ import { issueKey } from "../src/operations/keys/issue-key.ts";
 import { cliActor } from "../src/records/actor.ts";
 import { accountNames, partitionOf } from "../src/records/names.ts";
 import { oneNode } from "../src/redis/nodes.ts";
+import { readScript } from "../src/redis/script-runner.ts";
 import { startRedis } from "../src/sandbox/redis.ts";
 
 // Whether a gateway with so much memory checks a large ledger while it serves: node bench/check-memory.ts [MiB] [seconds].
@@ -29,26 +30,23 @@ const MIB = 2 ** 20;
 
 /** Accounts with one key, whose requests have all ended and are collected. ARGV: tag, entries of each, account ids. */
 const SEED = `
+local call = redis.call
+${readScript("include/numbers")}
+${readScript("include/ledger")}
 local tag, n = ARGV[1], tonumber(ARGV[2])
-local function text(number) return string.format("%d", number) end
 for at = 3, #ARGV do
   local id = ARGV[at]
-  local key_id, last = "key_" .. id, ""
-  local function add(type, amount, balance, ...)
-    last = redis.call("XADD", tag .. ":ledger", "*", "account_id", id, "type", type, "amount", text(amount), "balance_after",
-      text(balance), "endpoint", "${PATH}", "reason", "", "task_id", "", "at", "1", "previous", last, ...)
-  end
-  add("recharge", 1000, 1000, "reference", "all")
+  local key_id, account, ledger = "key_" .. id, tag .. ":account:" .. id, tag .. ":ledger"
+  call("HSET", account, "total_requests", int(n - 1), "created_at", "1")
+  post(account, ledger, "1", id, "recharge", 1000, 0, 0, "", "", "", "", { "reference", "all" })
   for number = 1, n - 1 do
-    add("consume", -10, 1000 - 10 * number, "request_id", "req_" .. id .. "_" .. text(number), "key_id", key_id)
+    post(account, ledger, "1", id, "consume", -10, 0, 10, "${PATH}", "", "req_" .. id .. "_" .. int(number), key_id)
   end
-  redis.call("HSET", tag .. ":account:" .. id, "balance", text(1000 - 10 * (n - 1)), "held", "0", "total_used", text(10 * (n - 1)),
-    "total_requests", text(n - 1), "created_at", "1", "last_entry", last)
-  redis.call("HSET", tag .. ":references:" .. id, "all", "1000")
-  redis.call("ZADD", tag .. ":accounts", 0, id)
-  redis.call("HSET", tag .. ":key:" .. key_id, "account_id", id, "tier", "standard", "sha256", key_id, "created_at", "1",
+  call("HSET", tag .. ":references:" .. id, "all", "1000")
+  call("ZADD", tag .. ":accounts", 0, id)
+  call("HSET", tag .. ":key:" .. key_id, "account_id", id, "tier", "standard", "sha256", key_id, "created_at", "1",
     "clock_ms", "1", "day", "0", "day_count", "0")
-  redis.call("ZADD", tag .. ":keys:" .. id, "1", key_id)
+  call("ZADD", tag .. ":keys:" .. id, "1", key_id)
 end`;
 
 async function seed(redis: Redis, partitions: number): Promise<void> {

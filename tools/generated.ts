@@ -1,7 +1,7 @@
 import { cli } from "./cli.ts";
 import { configSchema, priceSchema } from "./config-schemas.ts";
 import { dashboard } from "./dashboard.ts";
-import { managementOpenApi } from "./management-openapi.ts";
+import { adminOpenApi } from "./management-openapi.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { openApi } from "./openapi.ts";
 import { usageDashboard } from "./usage-dashboard.ts";
@@ -16,7 +16,7 @@ export interface Generated {
 export const GENERATED: readonly Generated[] = [
   cli,
   openApi,
-  managementOpenApi,
+  adminOpenApi,
   metricsPage,
   dashboard,
   usageDashboard,

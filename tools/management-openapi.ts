@@ -1,7 +1,7 @@
-import { managementOpenApi as documentOf } from "../src/admin/api/openapi.ts";
+import { adminOpenApi as documentOf } from "../src/admin/api/openapi.ts";
 import { ROUTES } from "../src/admin/api/routes.ts";
 
-export const managementOpenApi = {
+export const adminOpenApi = {
   file: "docs/management.openapi.json",
   text: (): string => `${JSON.stringify(documentOf(ROUTES), null, 2)}\n`,
 };

@@ -13,8 +13,8 @@ const MINUTE_MS = 60_000;
 /** A token of the management API, whose 32 random bytes nobody guesses. */
 const API_TOKEN = /^tgm_[\w-]{43}$/;
 
-/** What is asked for: a file of the console, which holds no data; or anything else. */
-export type Wanted = "page" | "data";
+/** `page`: a file of the console, which holds no data. */
+type AccessKind = "page" | "data";
 
 type AccessDecision = { outcome: "allowed" } | Denied;
 
@@ -118,7 +118,7 @@ export function createAccess(options: {
     closed: isClosed,
     checkSource,
     attempt,
-    check(req: IncomingMessage, wanted: Wanted): AccessDecision {
+    check(req: IncomingMessage, wanted: AccessKind): AccessDecision {
       const refused = checkSource(req);
       if (refused) return refused;
       if (wanted === "page") return { outcome: "allowed" };
@@ -191,7 +191,6 @@ const isOwnName = (name: string | undefined, own: string): boolean =>
   name !== undefined &&
   (isIP(name) !== 0 || name === "localhost" || name.endsWith(".localhost") || name === own.toLowerCase());
 
-/** Whether only this machine reaches what listens there. */
 const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 

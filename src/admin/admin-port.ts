@@ -13,13 +13,13 @@ import type { Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
-import { createManagement } from "./api/serve.ts";
+import { createAdminApi } from "./api/serve.ts";
 import type { GatewayState } from "./api/services.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
+import type { MetricsReading } from "./health.ts";
 import { createLive } from "./live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
-import type { Reading } from "./readings.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 
 type AdminPortOptions = Parameters<typeof createAdminPort>[0];
@@ -34,14 +34,14 @@ export function createAdminPort(options: {
   tierCounts(): TierCounts | null;
   /** The metrics of all processes as Prometheus reads them. */
   metricsPage(): Promise<string>;
-  /** What the processes say of themselves. */
-  readings(): Promise<readonly Reading[]>;
+  /** The metrics of each process. */
+  readings(): Promise<readonly MetricsReading[]>;
   /** Puts a log level in force, in all processes. */
   setLevel(level: string): void;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
   /** Counts a call of the management API: its route's template, and the status. */
-  managementCounted(route: string, status: number): void;
+  apiCallCounted(route: string, status: number): void;
   /** Counts a refused sign-in. */
   signInRefused(reason: SignInRefusal): void;
   log: Logger;
@@ -70,13 +70,13 @@ export function createAdminPort(options: {
   const refusals = createRefusalLog({ log, counted: options.signInRefused });
   const logLevel = createLogLevel({ access, refusals, log, set: options.setLevel });
   const archive = lazyArchive(config.archive.url);
-  const management = createManagement({
+  const api = createAdminApi({
     access,
     services: {
       ...servicesOf(options),
       ...{ session, archive, lookUps: archiveLookUps(config.archive.url), live: figures },
     },
-    counted: options.managementCounted,
+    counted: options.apiCallCounted,
     refusals,
     log,
   });
@@ -86,7 +86,7 @@ export function createAdminPort(options: {
     access,
     refusals,
     logLevel,
-    management,
+    api,
     console: createConsole({ access, refusals }),
     config: () => ({ ...live.describe(), ...tierCountsJson(options.tierCounts()) }),
     tls: config.admin.tls,
@@ -116,7 +116,6 @@ const tierCountsJson = (counts: TierCounts | null) => ({
   unread_partitions: counts?.unread ?? null,
 });
 
-/** What the management API is given of the running gateway. */
 const servicesOf = ({
   live,
   connection,

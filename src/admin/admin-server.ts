@@ -6,7 +6,7 @@ import { createHttpServer } from "../gateway/http-server.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Access } from "./access.ts";
 import { limitAdminConnections } from "./admin-connections.ts";
-import type { Management } from "./api/serve.ts";
+import type { AdminApi } from "./api/serve.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 import { type RefusalLog, requestLine } from "./refusal-log.ts";
@@ -31,7 +31,7 @@ interface AdminServerOptions {
   refusals: Pick<RefusalLog, "signIn">;
   console: Pick<Console, "owns" | "serve">;
   logLevel: LogLevel;
-  management: Pick<Management, "owns" | "serve">;
+  api: Pick<AdminApi, "owns" | "serve">;
   /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
   log: Logger;
@@ -44,7 +44,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const path = req.url?.split("?")[0] ?? "";
     if (options.console.owns(path)) return options.console.serve(req, res);
-    if (options.management.owns(path)) return options.management.serve(req, res);
+    if (options.api.owns(path)) return options.api.serve(req, res);
     if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
     send(res, await page(req, path));
   }
@@ -64,7 +64,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
   return server;
 }
 
-/** What is answered beside the console and the log level, which answer for themselves. */
+/** All pages but the console and the log level. */
 function createPages(options: AdminServerOptions) {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText();

@@ -1,4 +1,43 @@
-import type { Reading, Value } from "./readings.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+
+/** One value of a metric, as prom-client has it. */
+export interface Value {
+  value: number;
+  labels: object;
+  metricName?: string;
+}
+
+/** The metrics that the console shows. */
+const SHOWN = [
+  "requests",
+  "requestSeconds",
+  "upstreamSeconds",
+  "inFlight",
+  "outbox",
+  "outboxOfOtherStores",
+  "unconfirmed",
+  "journalUsable",
+  "storeUp",
+  "storeOlder",
+  "partitionsFrozen",
+  "archiveLag",
+  "archiveViolations",
+  "ledgerViolations",
+  "ledgerCheckedAt",
+  "ledgerCheckInterval",
+] as const satisfies readonly (keyof Metrics)[];
+
+/** The metrics of one process at one moment. */
+export type MetricsReading = Record<(typeof SHOWN)[number], readonly Value[]>;
+
+/** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
+export async function readMetrics(metrics: Metrics): Promise<MetricsReading> {
+  const read = SHOWN.map(async (name): Promise<[string, readonly Value[]]> => {
+    const { values } = await metrics[name].get();
+    return [name, values as Value[]];
+  });
+  return Object.fromEntries(await Promise.all(read)) as MetricsReading;
+}
 
 /** Outcomes of an exchange in which the upstream did not answer as it should. */
 const FAILURES = [
@@ -22,7 +61,7 @@ export interface UpstreamCounts {
   failures: ReadonlyMap<string, number>;
 }
 
-/** What the upstream did in a period. `failure`: the outcome of most failures; null without one. */
+/** Exchanges in a period. `failure`: the outcome of most failures; null without one. */
 interface UpstreamHealth {
   window_seconds: number;
   answered: number;
@@ -65,12 +104,12 @@ export function upstreamBetween(
   };
 }
 
-/** What the gauges of a gateway's processes say of what it depends on. */
-export function dependenciesOf(readings: readonly Reading[]) {
-  const values = (name: keyof Reading): number[] => readings.map((one) => sumOf(one[name]));
-  const worst = (name: keyof Reading): number => Math.max(0, ...values(name));
-  const all = (name: keyof Reading): boolean => values(name).every((value) => value === 1);
-  const sum = (name: keyof Reading): number => values(name).reduce((total, value) => total + value, 0);
+/** The state of a gateway's dependencies, by the gauges of its processes. */
+export function dependenciesOf(readings: readonly MetricsReading[]) {
+  const values = (name: keyof MetricsReading): number[] => readings.map((one) => sumOf(one[name]));
+  const worst = (name: keyof MetricsReading): number => Math.max(0, ...values(name));
+  const all = (name: keyof MetricsReading): boolean => values(name).every((value) => value === 1);
+  const sum = (name: keyof MetricsReading): number => values(name).reduce((total, value) => total + value, 0);
   return {
     redis: {
       usable: all("storeUp"),

@@ -1,8 +1,13 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
-import { countExchanges, dependenciesOf, type UpstreamCounts, upstreamBetween } from "./health.ts";
-import { type Buckets, quantileBetween } from "./quantile.ts";
-import type { Reading, Value } from "./readings.ts";
+import {
+  countExchanges,
+  dependenciesOf,
+  type MetricsReading,
+  type UpstreamCounts,
+  upstreamBetween,
+  type Value,
+} from "./health.ts";
 
 export const SAMPLE_EVERY_MS = 2000;
 const KEPT = 450;
@@ -20,7 +25,7 @@ type Kind = (typeof KINDS)[number];
 
 const GENERATIONS = new Set<string>(GENERATION_ENDPOINTS.map((endpoint) => API_PREFIX + endpoint));
 
-/** What the metrics said at one moment; all counts since the start of the process. */
+/** All counts since the start of the process. */
 interface Sample {
   atMs: number;
   ok: number;
@@ -43,10 +48,9 @@ export interface LiveView {
   denied: { outcome: string; status: number; last_minute: number; last_15_minutes: number }[];
 }
 
-/** What is sampled. */
 interface LiveSources {
-  /** What the processes of this gateway say; their sums are shown. */
-  readings(): Promise<readonly Reading[]>;
+  /** By process of this gateway; their sums are shown. */
+  readings(): Promise<readonly MetricsReading[]>;
   /** Slots taken over all gateways; null while the store is away. */
   slots(): Promise<number | null>;
 }
@@ -67,7 +71,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     if (taken++ % SLOTS_EVERY === 0) slots = await sources.slots().catch(() => null);
     const readings = await sources.readings();
     dependencies = dependenciesOf(readings);
-    const all = (name: keyof Reading): Value[] => readings.flatMap((reading) => reading[name]);
+    const all = (name: keyof MetricsReading): Value[] => readings.flatMap((reading) => reading[name]);
     const exchanges = countExchanges(all("upstreamSeconds"));
     if (exchanges.answered > (samples.at(-1)?.exchanges.answered ?? 0)) lastAnswerMs = nowMs();
     samples.push({
@@ -90,11 +94,11 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     sample,
     start(): void {
       void sample().catch(() => undefined);
-      // What cannot be read once is read the next time; a gap in a plot is no reason to end anything.
+      // A failed sample is a gap in the plot, no more.
       timer = setInterval(() => void sample().catch(() => undefined), SAMPLE_EVERY_MS).unref();
     },
     stop: (): void => clearInterval(timer),
-    /** What this gateway's processes do now, together. Rates over the last 10 s. */
+    /** Sums over this gateway's processes. Rates over the last 10 s. */
     latest() {
       const now = samples.at(-1);
       const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];
@@ -227,4 +231,30 @@ function deniedOf(samples: readonly Sample[]): LiveView["denied"] {
     }))
     .filter(({ last_15_minutes }) => last_15_minutes > 0)
     .sort((a, b) => b.last_15_minutes - a.last_15_minutes);
+}
+
+/** A cumulative histogram: upper bound in seconds (Infinity last) to how many were at most that. */
+type Buckets = ReadonlyMap<number, number>;
+
+/**
+ * The quantile of what came between two readings of a histogram, in seconds, evenly spread within its bucket as
+ * Prometheus has it; null when nothing came. Beyond the last bound it is that bound.
+ * @param share 0.5 for the median
+ */
+export function quantileBetween(share: number, before: Buckets, after: Buckets): number | null {
+  const bounds = [...after.keys()].sort((a, b) => a - b);
+  const grown = (bound: number): number => Math.max(0, (after.get(bound) ?? 0) - (before.get(bound) ?? 0));
+  const total = grown(bounds.at(-1) ?? 0);
+  if (total === 0) return null;
+  const rank = share * total;
+  let [lower, below] = [0, 0];
+  for (const bound of bounds) {
+    const count = grown(bound);
+    if (count >= rank) {
+      if (bound === Number.POSITIVE_INFINITY) return lower;
+      return lower + (bound - lower) * ((rank - below) / (count - below));
+    }
+    [lower, below] = [bound, count];
+  }
+  return lower;
 }

@@ -3,7 +3,6 @@ import { dropOldest } from "../domain/bounded.ts";
 import { visible } from "../domain/visible-text.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
-import { withoutSecrets } from "./api/secrets.ts";
 
 /** Lines of one kind in a minute; the next one says how many were left out. */
 const LINES_PER_MINUTE = 20;
@@ -74,7 +73,7 @@ export function createRefusalLog(options: {
   };
 }
 
-/** What a line says of a request: never the token. */
+/** Never has the token. */
 export const requestLine = (req: IncomingMessage): object => ({
   method: req.method,
   path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),
@@ -99,3 +98,9 @@ function decodedPath(path: string): string {
     return path;
   }
 }
+
+/** Keys and tokens, as far as they reach. */
+const SECRET = /\b(sk|tgm)_[^\s"'`/?&,;]+/g;
+
+/** A text in which no key or token stands: somebody may give one where an id belongs. */
+export const withoutSecrets = (text: string): string => text.replace(SECRET, "$1_…");

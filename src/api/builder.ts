@@ -1,7 +1,7 @@
 import manifest from "../../package.json" with { type: "json" };
 import { isObject } from "../domain/json.ts";
 
-// What the descriptions of the public port and of the management API have in common: OpenAPI 3.1.
+// Shared by the descriptions of the public port and of the management API, in OpenAPI 3.1.
 
 interface Api {
   title: string;

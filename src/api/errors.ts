@@ -85,7 +85,7 @@ const WORDS: Record<ErrorName, string> = {
 
 type Extra = Partial<Omit<Refusal, "name">>;
 
-/** What each refusal adds to its row of the table, as an example. The gateway's own answers are held against these. */
+/** An example of each refusal: the fields that it adds to its row of the table. Tests compare the gateway's own answers with these. */
 const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   too_many_unknown_keys: { retryAfterSeconds: 42 },
   insufficient_credits: {

@@ -14,7 +14,7 @@ export const TAGS = [
 
 const KIB = 1024;
 
-/** What holds for all operations, in Markdown. */
+/** The part of the description that holds for all operations, in Markdown. */
 export const INTRODUCTION = `
 Ask for a video, get a task, poll the task until it has ended. Every answer is JSON in one envelope: \`code\` 200 means
 success and comes with \`data\`; any other code is an error and comes with \`error\`.

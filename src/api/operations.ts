@@ -17,7 +17,7 @@ export interface Operation {
   answer: { schema: string; description: string; examples: Readonly<Record<string, object>> };
   /** Headers that a 200 may have beside those of every answer. */
   headers: readonly string[];
-  /** What can be done with a 200. */
+  /** Operations that a 200 leads to. */
   links?: object;
 }
 

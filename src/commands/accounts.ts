@@ -1,15 +1,14 @@
 import { Command } from "commander";
 import type { Static } from "typebox";
-import type { Account } from "../admin/api/account-schemas.ts";
 import {
   changeOfAccount,
   creationOfAccount,
   listOfAccounts,
   readingOfAccount,
 } from "../admin/api/routes/accounts.ts";
+import type { Account } from "../admin/api/schemas.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
-import { limitOptions } from "./limit-options.ts";
-import { operationCommand, pageOutput } from "./operation-command.ts";
+import { limitOptions, operationCommand, pageOutput } from "./operation-command.ts";
 
 const LIMIT_MAX = 100;
 const ACCOUNT = { "<account>": "account id" };

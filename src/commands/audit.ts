@@ -31,7 +31,7 @@ const COLUMNS = {
   CHANGE: changeOf,
 };
 
-/** What is different, such as `tier gold -> iron, label web -> none`. */
+/** Such as `tier gold -> iron, label web -> none`. */
 function changeOf({ before, after }: Row): string {
   const [old, now] = [before ?? {}, after ?? {}] as [Record<string, unknown>, Record<string, unknown>];
   const inWords = (value: unknown): string =>

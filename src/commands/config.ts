@@ -72,7 +72,7 @@ export const hiddenInWords = (hidden: ReadonlyMap<string, string>): string[] =>
     ([setting, name]) => `${setting} of the file is not in force: the variable ${name} replaces it.`,
   );
 
-/** What a config file and the environment come to, or all their problems, and these as text. */
+/** Loads a config file and the environment; `text` has all problems. */
 export function checkConfig(file?: string) {
   const { loaded, problems } = readConfig({ env: process.env, file });
   return {
@@ -89,14 +89,13 @@ interface DiffFlags {
   defaults?: boolean;
 }
 
-/** What is compared with the file. */
 interface Base {
   name: string;
   heading: string;
   written: Written;
   /** How many keys use each tier, as far as the gateway knows. */
   keysByTier: Readonly<Record<string, number>>;
-  /** What the gateway does not know of them, in words. */
+  /** Gaps in the gateway's counts, in words. */
   notChecked?: string | undefined;
   /** Settings that the gateway's environment decides, whatever the file says. */
   fromEnvironment: Readonly<Record<string, string>>;
@@ -211,7 +210,7 @@ export function adminUrl({ host, port, tls }: Config["admin"]): string {
   return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }
 
-/** What `/config` says, as far as it is compared. */
+/** The part of `/config` that is compared. */
 interface RunningConfig extends Written {
   from_environment: Readonly<Record<string, string>>;
   keys_by_tier: TierCounts["keys"] | null;

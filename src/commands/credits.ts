@@ -133,7 +133,7 @@ const transactionJson = (entry: LedgerEntry) => ({
   reference: entry.reference || undefined,
 });
 
-/** What an entry is for: the endpoint of a charge; else the task, why, and the reference in brackets. */
+/** The endpoint of a charge; else the task, why, and the reference in brackets. */
 function purposeOf(entry: LedgerEntry): string | undefined {
   const { endpoint, taskId, note, reason, reference } = entry;
   if (kindOf(entry) === "charge") return endpoint || taskId || undefined;

@@ -20,7 +20,7 @@ const BATCH = 100;
 /** Problems that are listed; the others are counted. */
 const PROBLEMS_MAX = 1000;
 
-/** What became of many keys. A problem names its line, never the key. */
+/** A problem names its line, never the key. */
 interface Summary {
   imported: number;
   /** Were there before, as the line wants them. */

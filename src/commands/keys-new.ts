@@ -6,7 +6,7 @@ import type { Written } from "../operations/access/confirmed-writes.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readFacts } from "../redis/store-facts.ts";
-import { limitOptions } from "./limit-options.ts";
+import { limitOptions } from "./operation-command.ts";
 import { type ActorFlags, changing, futureMs, whole } from "./options.ts";
 import { withRedisToWrite } from "./redis.ts";
 
@@ -51,7 +51,7 @@ export function withKeyStore<T>(
   work: (nodes: RedisNodes) => Promise<T>,
 ): Promise<Written<T>> {
   return withRedisToWrite(async (nodes) => {
-    // Whether it keeps them on disk, gateways and doctor say.
+    // Gateways and doctor check that it keeps them on disk.
     await readFacts(nodes, { ...config.store, allowNoPersistence: true });
     return work(nodes);
   });

@@ -10,9 +10,8 @@ import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
 import { refusalsJson, refusalsText } from "./keys-shown.ts";
-import { limitOptions } from "./limit-options.ts";
 import { requireConfig } from "./local-config.ts";
-import { flat, operationCommand } from "./operation-command.ts";
+import { flat, limitOptions, operationCommand, workCommand } from "./operation-command.ts";
 import { actorOf } from "./options.ts";
 import { print } from "./output.ts";
 import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
@@ -49,21 +48,24 @@ const createCommand = (): Command =>
 const KEY = { "<key-id>": "the key's id, or the key itself" };
 
 const showCommand = (): Command =>
-  operationCommand(readingOfKey, {
-    name: "show",
-    about: "one key, and when and why it was refused in the last eight days",
-    arguments: KEY,
-    async work(operate, nodes) {
+  workCommand(
+    readingOfKey,
+    async (operate, nodes) => {
       const key = await operate();
       const nowMs = await storeNowMs(nodes.of(key.partition));
       return { key, refusals: await refusalsOf(nodes, key.accountId, nowMs, { keyId: key.keyId }) };
     },
-    show({ key, refusals }) {
-      const fields = flat(keyShown(key));
-      const text = [listing(fields), ...refusalsText(refusals)].join("\n\n");
-      return { json: { ...fields, ...refusalsJson(refusals) }, text };
+    {
+      name: "show",
+      about: "one key, and when and why it was refused in the last eight days",
+      arguments: KEY,
+      show({ key, refusals }) {
+        const fields = flat(keyShown(key));
+        const text = [listing(fields), ...refusalsText(refusals)].join("\n\n");
+        return { json: { ...fields, ...refusalsJson(refusals) }, text };
+      },
     },
-  });
+  );
 
 const revokeCommand = (): Command =>
   operationCommand(revocationOfKey, {

@@ -21,7 +21,7 @@ export interface CursorState {
 }
 
 /**
- * What the earlier run has left; undefined when there was none.
+ * Reads the state of the earlier run; undefined when there was none.
  * @throws OperatorError when it is no cursor file, or that of another kind of export
  */
 export function readCursorFile(

@@ -119,7 +119,7 @@ async function exportTo(
   const reads = readsOfMost(nodes);
   const sink = await openSink(flags, state, reads.unread).catch(unwritable);
   let count = 0;
-  /** Whether the sink has everything up to the cursor. */
+  /** False while the sink lacks entries before the cursor. */
   let whole = true;
   try {
     const selection = { accountId: account, sinceMs, untilMs };

@@ -1,6 +1,6 @@
 import { visible } from "../domain/visible-text.ts";
 import { type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
-import { csvLine } from "./csv.ts";
+import { csvLine } from "./output.ts";
 import { iso } from "./terminal.ts";
 
 const COLUMNS = [

@@ -1,8 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
-import type { Settings } from "../admin/api/services.ts";
+import type { OperationSettings } from "../admin/api/services.ts";
 import { archiveLookUps } from "../archive/archived-money.ts";
+import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { findKey } from "../operations/keys/keys.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -19,7 +20,7 @@ type Parse = (text: string) => unknown;
 type Parameter = string | { about: string; parse?: Parse; default?: unknown; defaultText?: string };
 
 /** A command that runs an operation of the management API in this process, as `cli`. */
-interface OperationCommand<Result, Done> {
+interface OperationCommand<Done> {
   name: string;
   about: string;
   /** By their form, such as `<account>`: parts of the path, else fields as the options. */
@@ -29,11 +30,12 @@ interface OperationCommand<Result, Done> {
    * of `<n|none>` stands for null.
    */
   options?: Readonly<Record<string, Parameter>>;
-  /** What is done beside the operation; nothing when left out. */
-  work?(operate: () => Promise<Result>, nodes: RedisNodes, call: ApiCall): Promise<Done>;
-  /** What is printed; the API's answer when left out. @param answer makes that */
+  /** The output; the API's answer when left out. @param answer makes that */
   show?(done: Done, call: ApiCall, answer: () => object): Partial<CommandOutput>;
 }
+
+/** Runs the operation and what belongs to it. */
+type Work<Result, Done> = (operate: () => Promise<Result>, nodes: RedisNodes, call: ApiCall) => Promise<Done>;
 
 type Flags = ActorFlags & { json?: boolean } & Record<string, unknown>;
 
@@ -44,9 +46,16 @@ const FIELDS: Readonly<Record<string, string>> = {
   expires: "expires_at",
 };
 
-export function operationCommand<Result, Done = Result>(
+export const operationCommand = <Result>(
   operation: Operation<Result>,
-  spec: OperationCommand<Result, Done>,
+  spec: OperationCommand<Result>,
+): Command => workCommand(operation, (operate) => operate(), spec);
+
+/** A command that does more than its operation. */
+export function workCommand<Result, Done>(
+  operation: Operation<Result>,
+  work: Work<Result, Done>,
+  spec: OperationCommand<Done>,
 ): Command {
   const { method, path, body, query } = operation;
   const schema = body ?? query;
@@ -75,12 +84,8 @@ export function operationCommand<Result, Done = Result>(
       const examples = fields.slice(0, 2).map(({ form }) => `--${nameOf(form)}`);
       throw new OperatorError(`nothing to change; give an option such as ${examples.join(" or ")}`);
     }
-    await runOperation(
-      operation,
-      spec,
-      callOf(params, body ? { body: values } : { query: values }, flags),
-      flags,
-    );
+    const call = callOf(params, body ? { body: values } : { query: values }, flags);
+    await runOperation(operation, work, spec, call, flags);
   });
 }
 
@@ -150,7 +155,7 @@ function parserOf(all: TObject, form: string): Parse | undefined {
 }
 
 /** @param word stands for null */
-export const orNull =
+const orNull =
   (word: string, parse: Parse = (text) => text): Parse =>
   (text) =>
     text === word ? NULL : parse(text);
@@ -194,7 +199,7 @@ const callOf = (params: ApiCall["params"], given: Partial<ApiCall>, flags: Actor
 };
 
 /** The configuration and the archive of this machine, where an operation needs them. */
-const SETTINGS: Settings = {
+const SETTINGS: OperationSettings = {
   tiers: () => requireConfig().tiers,
   packages: () => requireConfig().packages,
   bounds: () => ({}),
@@ -206,7 +211,8 @@ const SETTINGS: Settings = {
 
 async function runOperation<Result, Done>(
   operation: Operation<Result>,
-  { work, show }: OperationCommand<Result, Done>,
+  work: Work<Result, Done>,
+  { show }: OperationCommand<Done>,
   given: ApiCall,
   flags: Flags,
 ): Promise<void> {
@@ -221,7 +227,7 @@ async function runOperation<Result, Done>(
       result = await operation.operate(nodes, call, SETTINGS);
       return result;
     };
-    return work ? work(operate, nodes, call) : ((await operate()) as unknown as Done);
+    return work(operate, nodes, call);
   };
   const { result: done, confirmed } = await (operation.method === "GET"
     ? withRedis(run).then((read) => ({ result: read, confirmed: undefined }))
@@ -266,3 +272,19 @@ export function pageOutput<Row extends object>(
     unread,
   };
 }
+
+/**
+ * Options that set these limits, by their flags.
+ * @param more.word what takes a limit away, beside a number
+ */
+export const limitOptions = (
+  limits: readonly (typeof LIMITS)[number][],
+  { word, least = 1, after = "" }: { word?: string; least?: number; after?: string } = {},
+) =>
+  Object.fromEntries(
+    limits.map(({ name, unit, max }) => {
+      const parse = whole(least, max);
+      const form = `--${name.replaceAll("_", "-")} <n${word === undefined ? "" : `|${word}`}>`;
+      return [form, { about: unit + after, parse: word === undefined ? parse : orNull(word, parse) }];
+    }),
+  );

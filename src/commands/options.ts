@@ -10,7 +10,6 @@ export function command(name: string, description: string): Command {
     .option("--json", "print one JSON object and nothing else");
 }
 
-/** What names who changes something. */
 export interface ActorFlags {
   as?: string;
 }

@@ -8,7 +8,7 @@ import { hasColours, plain } from "./terminal.ts";
 const PARTLY_EXIT_CODE = 2;
 const REPEAT = "Repeat it when they are back: it is not done twice.";
 
-/** What a command has to say: one JSON object for programs, text for people. */
+/** One JSON object for programs, text for people. */
 export interface CommandOutput {
   json: Record<string, unknown>;
   text: string;
@@ -16,11 +16,11 @@ export interface CommandOutput {
   ok?: boolean;
   /** Where the next page of a list begins. */
   more?: string | undefined;
-  /** What the answer does not cover, because it could not be read: then the exit code is 2, unless `ok` is false. */
+  /** Parts that could not be read: then the exit code is 2, unless `ok` is false. */
   unread?: Unread | undefined;
-  /** Whether replicas have what was written, where that is asked of them. If not, the exit code is 2. */
+  /** False if replicas do not have it yet: then the exit code is 2. Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
-  /** What to do if they do not; by default to repeat the command. */
+  /** Advice if they do not; by default to repeat the command. */
   ifUnconfirmed?: string;
 }
 
@@ -84,3 +84,21 @@ export const shownPath = (file: string): string => {
   const relative = path.relative(process.cwd(), file);
   return relative === "" || relative.startsWith("..") ? file : relative;
 };
+
+/** One line of a table with its end, as RFC 4180 has it. */
+export const csvLine = (cells: readonly (string | number | null)[]): string =>
+  `${cells.map(csvCell).join(",")}\r\n`;
+
+/**
+ * Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. The
+ * console's files are made alike (console/page/views/account-lists.js).
+ */
+const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
+
+/** A text is quoted, and an apostrophe leads what could be a formula. A value that is not known is empty. */
+function csvCell(value: string | number | null): string {
+  if (value === null || value === "") return "";
+  if (typeof value === "number") return String(value);
+  const lead = /^[\t\r\n]/.test(value) ? "'" : "";
+  return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
+}

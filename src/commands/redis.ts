@@ -64,6 +64,6 @@ async function withSession<T>(
 /** The configuration of this machine, where it is valid. */
 export const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
 
-/** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
+/** `store.tls_ca`, where the configuration of this machine is valid; else Node's own authorities count. */
 export const tlsCaFor = (url: string): string | undefined =>
   parseRedisAddress(url).tls ? ownConfig()?.store.tlsCa : undefined;

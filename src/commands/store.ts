@@ -176,7 +176,6 @@ function linesOf(title: string, heads: string[], rows: string[][], limit: number
   return [title, "", table(heads, rows.slice(0, limit)), ...more, ""];
 }
 
-/** What the list cannot say. */
 function limitsOf({ lost }: LossList): string {
   const until =
     lost.knownUntilMs === 0 ? "no entry is known here" : `the newest is of ${iso(lost.knownUntilMs)}`;

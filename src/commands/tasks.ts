@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { readingOfTask, refundOfTask, releaseOfTask } from "../admin/api/routes/tasks.ts";
 import { type FoundRequest, findTask, type ReleaseResult } from "../operations/tasks/operator-tasks.ts";
 import { ledgerRow } from "./ledger-rows.ts";
-import { operationCommand } from "./operation-command.ts";
+import { operationCommand, workCommand } from "./operation-command.ts";
 import { iso, listing } from "./terminal.ts";
 
 export const tasksCommand = (): Command =>
@@ -26,19 +26,22 @@ const showCommand = (): Command =>
   });
 
 const releaseCommand = (): Command =>
-  operationCommand(releaseOfTask, {
-    name: "release",
-    about: "end a task as failed and refund it, or void a hold",
-    arguments: TASK,
-    work: async (operate, nodes, { params }) => ({
+  workCommand(
+    releaseOfTask,
+    async (operate, nodes, { params }) => ({
       release: await operate(),
       view: await findTask(nodes, params.task!),
     }),
-    show: ({ release, view }) => ({
-      json: { ...release, ...shown(view) },
-      text: inWords(release, view.requestId),
-    }),
-  });
+    {
+      name: "release",
+      about: "end a task as failed and refund it, or void a hold",
+      arguments: TASK,
+      show: ({ release, view }) => ({
+        json: { ...release, ...shown(view) },
+        text: inWords(release, view.requestId),
+      }),
+    },
+  );
 
 const refundCommand = (): Command =>
   operationCommand(refundOfTask, {

@@ -31,7 +31,6 @@ function shownCell(cell: unknown, screen: Screen): string {
   return paint(style, visible(text), screen);
 }
 
-/** Whether `paint` would change anything. */
 export const hasColours = (screen: Screen): boolean => paint("bold", "x", screen) !== "x";
 
 /** Styles and colours taken out again, for another place than they were made for. */

@@ -8,10 +8,9 @@ import { storeReason } from "../redis/reasons.ts";
 
 const COMMAND_TIMEOUT_MS = 2000;
 
-/** Whether keys use tiers that a configuration lacks, as far as the store of that configuration can be asked. */
 interface TiersInUse {
   problems: ConfigProblem[];
-  /** What is not known and why, in words; undefined when all is known. */
+  /** Undefined when all is known. */
   notChecked?: string;
 }
 

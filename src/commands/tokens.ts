@@ -3,7 +3,7 @@ import { creationOfToken, listOfTokens, revocationOfToken } from "../admin/api/r
 import { tokenShown } from "../admin/api/shown.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { listTokens, type TokenRecord } from "../operations/access/tokens.ts";
-import { flat, operationCommand } from "./operation-command.ts";
+import { flat, operationCommand, workCommand } from "./operation-command.ts";
 import { listing, paint } from "./terminal.ts";
 
 const PAGE = 100;
@@ -35,10 +35,9 @@ const createCommand = (): Command =>
   });
 
 const listCommand = (): Command =>
-  operationCommand(listOfTokens, {
-    name: "list",
-    about: "all tokens, newest first",
-    async work(_, nodes) {
+  workCommand(
+    listOfTokens,
+    async (_, nodes) => {
       const found: TokenRecord[] = [];
       let cursor: string | undefined;
       do {
@@ -48,12 +47,17 @@ const listCommand = (): Command =>
       } while (cursor !== undefined);
       return found;
     },
-    show(tokens) {
-      const rows = tokens.map((token) => flat(tokenShown(token)));
-      const text = rows.length === 0 ? "There are no tokens." : rows.map((row) => listing(row)).join("\n\n");
-      return { json: { tokens: rows }, text };
+    {
+      name: "list",
+      about: "all tokens, newest first",
+      show(tokens) {
+        const rows = tokens.map((token) => flat(tokenShown(token)));
+        const text =
+          rows.length === 0 ? "There are no tokens." : rows.map((row) => listing(row)).join("\n\n");
+        return { json: { tokens: rows }, text };
+      },
     },
-  });
+  );
 
 const revokeCommand = (): Command =>
   operationCommand(revocationOfToken, {

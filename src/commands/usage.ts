@@ -10,11 +10,10 @@ import {
 import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import { csvLine } from "./csv.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, dayOption } from "./options.ts";
-import { note, noteUnread, print, writeOut } from "./output.ts";
+import { csvLine, note, noteUnread, print, writeOut } from "./output.ts";
 import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
@@ -101,7 +100,6 @@ export function statementCommand(): Command {
     });
 }
 
-/** What a command has found, in its three forms. */
 interface Shown {
   json: Record<string, unknown>;
   columns: readonly string[];

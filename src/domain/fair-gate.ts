@@ -63,7 +63,7 @@ export class FairGate {
     this.#options = options;
   }
 
-  /** Whether one has to wait whoever owns it. */
+  /** True if the next one has to wait, whoever owns it. */
   isFull(): boolean {
     return this.#oldestFirst.size > 0 || this.#inFlight >= this.#options.inFlightMax;
   }

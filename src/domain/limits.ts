@@ -8,7 +8,7 @@ const OF_KEY = ["key"] as const;
 interface LimitDeclaration {
   /** In settings, records and on the wire; with dashes on the command line. */
   name: string;
-  /** What it counts, in full and in short; what customers read of it in `GET /credits`; and the heading of what is used. */
+  /** Its unit, in full and in short; its text for customers in `GET /credits`; and the heading of the used part. */
   unit: string;
   short: string;
   forCustomers?: string;
@@ -124,7 +124,7 @@ export function byLimit<One extends Limit, Value>(
   return values;
 }
 
-/** What a key may do by its tier. */
+/** The limits of a key by its tier. */
 export type Limits = Record<TierLimit["name"], number>;
 
 /** A key's own limits. */
@@ -157,7 +157,7 @@ export interface LimitState {
   active: number;
 }
 
-/** What an unauthenticated answer carries: zeros, and Reset now. */
+/** The limits in an unauthenticated answer: zeros, and Reset now. */
 export function noLimits(nowMs: number): LimitState {
   return { limit: 0, remaining: 0, resetAtMs: nowMs, concurrentLimit: 0, active: 0 };
 }

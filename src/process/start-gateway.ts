@@ -3,8 +3,8 @@ import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { resolve } from "node:path";
 import { createAdminPort } from "../admin/admin-port.ts";
+import { readMetrics } from "../admin/health.ts";
 import { SAMPLE_EVERY_MS } from "../admin/live-figures.ts";
-import { readMetrics } from "../admin/readings.ts";
 import type { Config, Loaded } from "../config/config.ts";
 import { createLiveConfig, type LiveConfig } from "../config/live.ts";
 import { sameMaterial } from "../config/tls.ts";
@@ -213,7 +213,7 @@ function createFirstWorkerJobs(options: {
       role.sendLogLevel(level);
     },
     notReady: options.notReady,
-    managementCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
+    apiCallCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
     signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
     log,
   });

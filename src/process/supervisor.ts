@@ -1,7 +1,7 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
 import { Registry } from "prom-client";
-import type { Reading } from "../admin/readings.ts";
+import type { MetricsReading } from "../admin/health.ts";
 import { createAggregatedMetrics, type MetricValues } from "../telemetry/aggregated-metrics.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { metricsIn } from "../telemetry/metrics/factory.ts";
@@ -27,12 +27,12 @@ type ToSupervisor =
   | { kind: "metrics request"; id: number }
   | { kind: "metric values"; values: MetricValues }
   | { kind: "metric values failed"; why: string }
-  | { kind: "reading"; reading: Reading }
+  | { kind: "reading"; reading: MetricsReading }
   | { kind: "log level"; level: string };
 type ToWorker =
   | { kind: "metric values request" }
   | { kind: "metrics"; id: number; page: string }
-  | { kind: "reading"; from: number; reading: Reading }
+  | { kind: "reading"; from: number; reading: MetricsReading }
   | { kind: "log level"; level: string };
 
 /**
@@ -192,8 +192,8 @@ export interface Role {
   isFirstWorker: boolean;
   listening(): void;
   share(registry: Registry): () => Promise<string>;
-  sendReading(reading: Reading): void;
-  otherReadings(): Reading[];
+  sendReading(reading: MetricsReading): void;
+  otherReadings(): MetricsReading[];
   sendLogLevel(level: string): void;
   onLogLevel(set: (level: string) => void): void;
   /** Without it this process would end at once. */
@@ -214,7 +214,7 @@ export const ALONE: Role = {
 export function roleOf(env: NodeJS.ProcessEnv): Role {
   if (!cluster.isWorker || env[WORKER_NUMBER] === undefined) return ALONE;
   const pages = new Map<number, (page: string) => void>();
-  const readings = new Map<number, Reading>();
+  const readings = new Map<number, MetricsReading>();
   let requests = 0;
   let registry: Registry | undefined;
   let setLevel: (level: string) => void = () => undefined;

@@ -59,6 +59,7 @@ const BARE = {
   uncollected: false,
   unmetered: false,
   voidMs: Number.NaN,
+  dueMs: Number.NaN,
   retentionMs: Number.NaN,
   admitted: true,
 };

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { formatVerdict } from "../fault/checker.ts";
-import { compileSources, copySources } from "../fault/tree.ts";
+import { bundleSources, copySources } from "../fault/tree.ts";
 import { ROOT } from "../fault/world.ts";
 import type { Topology } from "./driver.ts";
 import { runRounds, stopRounds } from "./rounds.ts";
@@ -13,7 +13,7 @@ import type { Fault } from "./strikes.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "tollgate-failover-"));
 const root = copySources(ROOT, join(folder, "tree"));
-await compileSources(root);
+await bundleSources(root);
 
 afterAll(stopRounds);
 

@@ -41,7 +41,7 @@ export function unknownKept(ledger: Ledger): Finding {
   let fullest = 0;
   for (const { requestId, accountId, sentMs } of ledger.generations) {
     const earlier = (byAccount.get(accountId) ?? []).filter(
-      ({ request, toldMs }) => toldMs < sentMs && !(request.voidMs <= sentMs + toleranceMs + clockAheadMs),
+      ({ request, toldMs }) => toldMs < sentMs && !(endedMs(request) <= sentMs + toleranceMs + clockAheadMs),
     ).length;
     fullest = Math.max(fullest, earlier);
     if (earlier >= unknownOutcomesMax && ledger.upstream.has(requestId))
@@ -52,6 +52,9 @@ export function unknownKept(ledger: Ledger): Finding {
     violations,
   };
 }
+
+/** A hold ends when it is due; the sweeper voids it at its next look. NaN for a request that is not void. */
+const endedMs = ({ dueMs, voidMs }: RequestRecord): number => Math.min(dueMs, voidMs);
 
 function unknownOf({ generations, requests, upstream }: Ledger): Unknown[] {
   const answers = new Map<string, ClientEvent>(generations.map((answer) => [answer.requestId, answer]));

@@ -1,4 +1,4 @@
-import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { type GuardedChild, startChild } from "../../src/sandbox/child.ts";
@@ -73,8 +73,14 @@ const configFile = (folder: string, name: string): string => join(folder, `${nam
 
 export const logFileOf = (folder: string, name: string): string => join(folder, "logs", `${name}.ndjson`);
 
+/** The file that starts a gateway of a copy: of its bundle, if it has one. */
+function mainOf(root: string): string {
+  const bundle = join(root, "dist/src/main.js");
+  return existsSync(bundle) ? bundle : join(root, "src/main.ts");
+}
+
 /**
- * Starts `src/main.ts` of a source tree as its own process and waits until it is ready, unless the options say otherwise.
+ * Starts a gateway of a source tree as its own process and waits until it is ready, unless the options say otherwise.
  * @param options.spawned told of the process as soon as there is one, so that it can be ended before it is ready
  */
 export async function startGateway(options: {
@@ -93,7 +99,7 @@ export async function startGateway(options: {
   mkdirSync(join(folder, "logs"), { recursive: true });
   const logFile = options.log ?? logFileOf(folder, name);
   const log = openSync(logFile, "w");
-  const child = await startChild(process.execPath, [join(root, "src/main.ts")], {
+  const child = await startChild(process.execPath, [mainOf(root)], {
     cwd: folder,
     env: {
       ...childEnv(),

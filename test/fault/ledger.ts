@@ -35,6 +35,8 @@ export interface RequestRecord {
   boundMs: number;
   finishedMs: number;
   voidMs: number;
+  /** When its hold was due. */
+  dueMs: number;
   retentionMs: number;
   /** Admitted once; a tombstone never was. */
   admitted: boolean;
@@ -170,6 +172,7 @@ function requestRecord(id: string, fields: Fields): RequestRecord {
     boundMs: ms("bound_at"),
     finishedMs: ms("finished_at"),
     voidMs: ms("void_at"),
+    dueMs: ms("due_at"),
     retentionMs: ms("retention_ms"),
     admitted: fields.admitted_at !== undefined,
   };

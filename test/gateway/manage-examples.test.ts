@@ -1,9 +1,9 @@
 import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BODIES } from "../../src/admin/api/examples.ts";
+import { BODY_EXAMPLES } from "../../src/admin/api/examples.ts";
 import type { Route } from "../../src/admin/api/route.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
-import { managementOpenApi } from "../../tools/management-openapi.ts";
+import { adminOpenApi } from "../../tools/management-openapi.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
@@ -35,7 +35,7 @@ async function run({ name, method, path, answers, needsIdempotencyKey, query }: 
   const target = path.replaceAll(/\{(\w+)\}/g, (_, part: string) => ids[part] ?? "");
   const search = query.required?.includes("q") ? "?q=acme" : "";
   const reply = await stage.manage(method, target + search, {
-    ...(BODIES[name] && { body: BODIES[name] }),
+    ...(BODY_EXAMPLES[name] && { body: BODY_EXAMPLES[name] }),
     headers: needsIdempotencyKey ? { "Idempotency-Key": name } : {},
   });
   const expected = 201 in answers ? 201 : 200;
@@ -75,5 +75,5 @@ test.each(LAST)("the example of %s", async (name) => {
 
 test("the description that is served is the one that is shipped", async () => {
   const { body } = await stage.manage("GET", "/openapi.json");
-  expect(body).toEqual(JSON.parse(await managementOpenApi.text()));
+  expect(body).toEqual(JSON.parse(await adminOpenApi.text()));
 });

@@ -93,6 +93,7 @@ describe("without an endpoint", () => {
         upstreamUrl: generator.url,
         config: { tracing: { endpoint }, server: { drain_delay: "0s" } },
         env: { NODE_OPTIONS: `--import "${watch}"` },
+        fromSources: true,
       });
       await fetch(`${gateway.url}/api/v1/credits`, { headers: { traceparent: PARENT } });
       gateway.signal("SIGTERM");
@@ -120,6 +121,7 @@ describe("without an endpoint", () => {
       redisUrl: inject("redisUrl"),
       upstreamUrl: generator.url,
       env: { NODE_OPTIONS },
+      fromSources: true,
     });
     expect((await fetch(`${gateway.url}/api/v1/credits`)).status).toBe(401);
     await gateway.stop();
@@ -134,6 +136,10 @@ describe("without an endpoint", () => {
         NODE_OPTIONS,
       },
       { tracing: { endpoint: "http://127.0.0.1:9/v1/traces" } },
+      undefined,
+      undefined,
+      undefined,
+      true,
     );
     const { how, stderr } = await refused.ended();
     await refused.stop();

@@ -25,10 +25,13 @@ export function targetOf({ world, sent }: Run, command: Command, index?: number)
     ({ request }) =>
       (isLate || world.requests.includes(request)) &&
       (!withTask || request.taskId !== undefined) &&
-      (!isSent || (request.admission !== undefined && !request.refused)),
+      (!isSent || (request.admission !== undefined && !isCertainlyVoid(request))),
   );
   return able.at(-1 - ((index ?? command.request) % able.length));
 }
+
+/** The upstream made no task for it, as its gateway knows. */
+const isCertainlyVoid = ({ refused, unsent }: ModelRequest): boolean => refused === true || unsent === true;
 
 /** On a Redis Cluster no script reaches two partitions. */
 export const isClustered = ({ stage }: Run): boolean => stage.connection.facts()?.cluster ?? false;
@@ -65,8 +68,8 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
     case "admit":
       return admission(run, target);
     case "bind": {
-      // Its gateway had the upstream's refusal, and the record that shows it is gone.
-      if (request.refused && !world.requests.includes(request)) return undefined;
+      // Its gateway had the upstream's refusal, or never sent it, and the record that shows it is gone.
+      if (isCertainlyVoid(request) && !world.requests.includes(request)) return undefined;
       const neighbour = targetOf(run, command, command.request + 1) ?? target;
       const taskId = ownTask(command.task === "own" ? request : neighbour.request);
       const data = `{"task_id":"${taskId}"}`;

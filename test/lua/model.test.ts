@@ -13,7 +13,7 @@ import { givenScenarios } from "./turns.ts";
 
 /** `SEED=… MODEL_RUNS=…` plays the same sequences again, `MODEL_ON=cluster` on a Redis Cluster. */
 const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);
-const MODEL_RUNS = Number(process.env.MODEL_RUNS ?? 40);
+const MODEL_RUNS = Number(process.env.MODEL_RUNS ?? 24);
 const ON_CLUSTER = process.env.MODEL_ON === "cluster";
 /** So many sequences run at a time: what one waits for the store is another's turn. Each lane has its own seed. */
 const LANES = 4;

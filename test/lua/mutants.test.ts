@@ -16,12 +16,12 @@ const SEED = Number(process.env.SEED ?? 53);
 const SEQUENCES = 60;
 const KILLED_MIN_SHARE = 0.95;
 /**
- * `npm test` plants one in fifty, others each time; the fault campaign plants all of them (`MUTANTS=all`). Any other
+ * `npm test` plants one in a hundred, others each time; the fault campaign plants all of them (`MUTANTS=all`). Any other
  * text plants those whose file or name has it.
  */
 const WANTED = process.env.MUTANTS;
 const ALL = WANTED === "all";
-const SHARES = 50;
+const SHARES = 100;
 const SHARE = Number(process.env.MUTANTS_SHARE ?? Math.floor(Math.random() * SHARES));
 const isPlanted = ({ file, what }: Mutant, at: number): boolean =>
   WANTED === undefined ? at % SHARES === SHARE : `${file}: ${what}`.includes(WANTED);

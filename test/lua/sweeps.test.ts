@@ -1,5 +1,8 @@
+import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { collect } from "../../src/scripts/collect.ts";
 import { itemOf } from "../../src/scripts/script-definition.ts";
@@ -19,6 +22,7 @@ import {
   times,
   UPSTREAM,
 } from "../support/store.ts";
+import { COLLECT_MUTANTS, plant } from "./mutants.ts";
 
 // LEASE and COLLECT: what the sweeper asks of the store.
 
@@ -248,9 +252,32 @@ test("a gateway with a shorter retention forgets no request early, so a BIND sen
   expect((await stage.arrive(binding))[0]).toBe("bound");
   await stage.observe(generation, "completed");
   stage.clock.nowMs += 3 * 24 * HOUR_MS;
-  await stage.sweeps.collect(stage.partition, 1000, 10);
+  expect(await collectedEarly(stage, generation)).toEqual({ looked: 1, collected: 0 });
   expect((await stage.arrive(binding))[0]).toBe("bound");
   expect(await stage.credits(key)).toMatchObject({ balance: 90, totalUsed: 10, state: { active: 0 } });
+});
+
+/** Something brings COLLECT, of a gateway with a retention of a second, to a request before its own retention has passed. */
+async function collectedEarly({ redis, partition, sweeps }: Stage, { requestId }: Generation) {
+  await redis.zadd(partitionNames(partition).done, 0, requestId);
+  return sweeps.collect(partition, 1000, 10);
+}
+
+test.each(COLLECT_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  const client = createClient(inject("redisUrl"), 10_000);
+  try {
+    await client.connect();
+    const own = createStage(connection, { scripts: createScriptRunner(client, { folder }) });
+    const generation = own.request(await own.givenKey(), { retentionMs: HOUR_MS });
+    await own.givenTask(generation);
+    await own.observe(generation, "completed");
+    own.clock.nowMs += HOUR_MS / 2;
+    expect(await collectedEarly(own, generation)).toEqual({ looked: 1, collected: 1 });
+  } finally {
+    client.disconnect();
+    await rm(folder, { recursive: true });
+  }
 });
 
 test("a void request keeps the retention of its admission, also when another gateway voids it", async () => {

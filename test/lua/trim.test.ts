@@ -30,7 +30,7 @@ test("whatever leaves, balances, the ten transactions and the proof of the ledge
 }, async () => {
   const property = fc.asyncProperty(steps, (all) => playTrims(connection, all));
   await fc.assert(property, {
-    numRuns: Number(process.env.RUNS ?? 6),
+    numRuns: Number(process.env.RUNS ?? 4),
     examples: [[[...manySlices]]],
   });
 });

@@ -654,6 +654,8 @@ const RARE_TURNS: Command[][] = [
     { kind: "credits", key: 0 },
     { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
   ],
+  // Nothing of a request went upstream, as its gateway says once its hold is void and before it is collected: no BIND of it comes.
+  [...lost(submit(0)), voided("unsent"), wait(8 * DAY), collect, bound],
   // The clock is ahead beyond the retention, what has ended is collected, the clock is put back, and a BIND comes again.
   [keptLong(submit(0)), bound, said("failed"), wait(8 * 24 * HOUR), collect, wait(-8 * 24 * HOUR), bound],
   // A request without a record is charged if its account has forgotten only earlier ones; collected in its turn, it is not

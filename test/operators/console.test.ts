@@ -82,6 +82,14 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(operator.complaints).toEqual([]);
   });
 
+  // Guarantee: the page is there at once, also from afar, where each request takes a tenth of a second.
+  test("the page and its first view take a dozen requests", async () => {
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await operator.signIn();
+    expect(asked.length, asked.join("\n")).toBeLessThanOrEqual(12);
+  });
+
   test("every view says whether the gateway is ready, and a trouble that is over is not said any more", async () => {
     await operator.signIn();
     for (const name of VIEWS) {
@@ -238,6 +246,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText("is revoked since").waitFor();
     expect((await gateway.request("GET", "/api/v1/credits", { key: secret })).status).toBe(401);
     await expect.poll(() => page.getByRole("button", { name: "Revoke …" }).count()).toBe(0);
+  });
+
+  // Guarantee: what is pressed belongs to what the address names. A row leads from an account, with an Edit of its own, to a key.
+  test("while a view is read, nothing of the one before can be pressed", async () => {
+    const { accountId, keyId } = await gateway.givenKey();
+    await operator.signIn(`account/${accountId}`);
+    const asked = Promise.withResolvers<() => Promise<void>>();
+    await page.route(`**/manage/v1/accounts/${accountId}/keys/${keyId}`, (route) =>
+      asked.resolve(() => route.continue()),
+    );
+    await page.getByRole("link", { name: keyId }).click();
+    const answer = await asked.promise;
+    const place = await page.getByRole("button", { name: "Edit …", exact: true }).boundingBox();
+    await page.mouse.click(place!.x + 5, place!.y + 5);
+    expect(await dialog().count()).toBe(0);
+    await answer();
+    await press("Edit …");
+    expect(await dialog().getByRole("heading").textContent()).toBe(`Edit key ${keyId}`);
   });
 
   test("an account is suspended, activated and edited; a change by somebody else in between is not lost", async () => {

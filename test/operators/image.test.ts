@@ -114,8 +114,8 @@ describe("the image", () => {
     const held = await readdir(gateway.workdir);
     expect(held.sort()).toEqual([".tollgate", "config", "lua", "node_modules", "package.json", "src"]);
     expect(existsSync(join(gateway.workdir, "src/sandbox"))).toBe(false);
-    // The console's plot library is served as it is; all other packages are in the bundle.
-    expect(await readdir(join(gateway.workdir, "node_modules"))).toEqual(["uplot"]);
+    // The console's packages are served as they are; all others are in the bundle.
+    expect(await readdir(join(gateway.workdir, "node_modules"))).toEqual(["htm", "preact", "uplot"]);
     const sources = await readdir(join(gateway.workdir, "src"), { recursive: true });
     expect(sources.filter((name) => name.endsWith(".ts"))).toEqual([]);
     for (const name of sources.filter((file) => /^[^/]*\.js$/.test(file)))

@@ -2,25 +2,18 @@ import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { Readable } from "node:stream";
-import { expect, inject, vi } from "vitest";
-import { run } from "../../src/commands/program.ts";
+import { expect, inject } from "vitest";
 import { issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { childEnv } from "./child-env.ts";
+import { type Ran, runCommand } from "./run-command.ts";
 import { createStage, randomId, type TestConnection } from "./store.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
 export const CLI = join(ROOT, "src/cli.ts");
-
-export interface Ran {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
 
 /** A journal folder that knows no store: that of this checkout knows the Redis of its last `npm start`. */
 const NO_JOURNAL = join(tmpdir(), "tollgate-tests-without-a-journal");
@@ -53,39 +46,12 @@ export function runProcess(
   });
 }
 
-/**
- * Runs the same command tree in this process, which saves the start of another. One at a time: what is written,
- * and the environment, belong to the process.
- * @param options.stdin what it reads
- */
-export async function runHere(
+/** Runs the command line in this process, with the Redis of this run. */
+export const runHere = (
   args: readonly string[],
   env: Record<string, string> = {},
   options: { stdin?: string } = {},
-): Promise<Ran> {
-  const before = { env: process.env, exitCode: process.exitCode };
-  const ran: Ran = { code: 0, stdout: "", stderr: "" };
-  const spies = (["stdout", "stderr"] as const).map((name) =>
-    vi.spyOn(process[name], "write").mockImplementation(((text: string, ...rest: unknown[]) => {
-      ran[name] += text;
-      const done = rest.at(-1);
-      if (typeof done === "function") done();
-      return true;
-    }) as typeof process.stdout.write),
-  );
-  const stdin = vi
-    .spyOn(process, "stdin", "get")
-    .mockReturnValue(Readable.from([options.stdin ?? ""]) as never);
-  process.env = cliEnv(env);
-  try {
-    ran.code = await run(args);
-  } finally {
-    process.env = before.env;
-    process.exitCode = before.exitCode;
-    for (const spy of [...spies, stdin]) spy.mockRestore();
-  }
-  return ran;
-}
+): Promise<Ran> => runCommand(args, cliEnv(env), options);
 
 /** Runs with --json; what is printed must be one JSON object and nothing else. */
 // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.

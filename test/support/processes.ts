@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { inject } from "vitest";
 import { startChild } from "../../src/sandbox/child.ts";
 import { childEnv } from "./child-env.ts";
 import { until } from "./gateway.ts";
@@ -22,10 +23,11 @@ export type Program = Awaited<ReturnType<typeof startProgram>>;
 export type Sections = Record<string, Record<string, unknown>>;
 
 /**
- * Starts `src/main.ts` as its own process, without waiting for anything.
+ * Starts the gateway as its own process, from the bundle of this run, without waiting for anything.
  * @param journal folder that several processes share; one of its own when left out
  * @param openFiles files and sockets that it may open; as many as we may when left out
  * @param cwd its working directory
+ * @param fromSources for tests that look at how modules are loaded
  */
 export async function startProgram(
   env: Record<string, string>,
@@ -33,6 +35,7 @@ export async function startProgram(
   journal?: string,
   openFiles?: number,
   cwd = ROOT,
+  fromSources = false,
 ) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-program-"));
   const file = join(dir, "tollgate.yaml");
@@ -43,9 +46,9 @@ export async function startProgram(
   };
   // JSON is YAML too.
   await writeFile(file, JSON.stringify({ ...sections, store }));
-  const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" "$@"`, process.execPath, ...serveArguments()];
-  const [command, args] =
-    openFiles === undefined ? [process.execPath, serveArguments()] : (["sh", limited] as const);
+  const own = serveArguments(fromSources ? join(ROOT, "src/main.ts") : join(inject("bundle"), "src/main.js"));
+  const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" "$@"`, process.execPath, ...own];
+  const [command, args] = openFiles === undefined ? [process.execPath, own] : (["sh", limited] as const);
   const child = await startChild(command, args, {
     cwd,
     env: { ...childEnv(), TOLLGATE_CONFIG: file, ...env },
@@ -83,11 +86,11 @@ export async function startProgram(
   };
 }
 
-/** What `npm run serve` gives to node. */
-function serveArguments(): string[] {
+/** What `npm run serve` gives to node, with this file as its program. */
+function serveArguments(main: string): string[] {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   const words = (scripts.serve as string).replace(/^exec node /, "").split(" ");
-  return words.map((word) => (word.endsWith(".ts") ? join(ROOT, word) : word));
+  return words.map((word) => (word === "src/main.ts" ? main : word));
 }
 
 /** A gateway in its own process on free ports, once it is ready. */
@@ -99,8 +102,9 @@ export async function startGatewayProcess(options: {
   env?: Record<string, string>;
   openFiles?: number;
   cwd?: string;
+  fromSources?: boolean;
 }) {
-  const { redisUrl, upstreamUrl, config, journal, env, openFiles, cwd } = options;
+  const { redisUrl, upstreamUrl, config, journal, env, openFiles, cwd, fromSources } = options;
   const program = await startProgram(
     {
       HOST: "127.0.0.1",
@@ -115,6 +119,7 @@ export async function startGatewayProcess(options: {
     journal,
     openFiles,
     cwd,
+    fromSources,
   );
   try {
     const listening = () => program.logs().find((line) => line.msg === "tollgate is listening");

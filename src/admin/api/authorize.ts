@@ -21,7 +21,7 @@ export interface Grantee {
   by: string;
 }
 
-/** What the console sends, so that what is done with `ADMIN_TOKEN` there can be told from a backend's calls. */
+/** Set by the console, to tell its use of `ADMIN_TOKEN` from a backend's. */
 const CLIENT_HEADER = "x-tollgate-client";
 
 /**

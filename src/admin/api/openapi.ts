@@ -2,9 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { TObject, TSchema } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
-import { Account } from "./account-schemas.ts";
-import { BODIES, EXAMPLES } from "./examples.ts";
-import { Key } from "./key-schemas.ts";
+import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
@@ -12,7 +10,7 @@ import * as views from "./view-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ Account, Key, ...objects, ...views })
+  Object.entries({ ...objects, ...views })
     .filter(([name, schema]) => (schema as { title?: string }).title === name)
     .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;
@@ -22,7 +20,7 @@ const NAMES = new Set(Object.keys(SCHEMAS));
  * The description of the management API as an OpenAPI 3.1 document, made from what validates and answers.
  * It is `docs/management.openapi.json`, and the API serves it.
  */
-export function managementOpenApi(routes: readonly Route[]): object {
+export function adminOpenApi(routes: readonly Route[]): object {
   const operations = routes.map((route) => ({ ...route, operation: operationOf(route) }));
   const responses = Object.fromEntries(
     COMMON.map((status) => [responseName(status), problemResponse(status)]),
@@ -82,7 +80,7 @@ function operationOf(route: Route): object {
     ...(body && {
       requestBody: {
         required: (body.required ?? []).length > 0,
-        content: jsonContent(plain(body), { example: BODIES[name] ?? {} }),
+        content: jsonContent(plain(body), { example: BODY_EXAMPLES[name] ?? {} }),
       },
     }),
     responses: {
@@ -168,7 +166,7 @@ function problemResponse(status: number): object {
     headers: { "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT } },
     content: jsonContent(
       reference("schemas", "Problem"),
-      { example: { ...EXAMPLES.Problem, ...problemExample(status, codes[0]!) } },
+      { example: { ...OBJECT_EXAMPLES.Problem, ...problemExample(status, codes[0]!) } },
       "application/problem+json",
     ),
   };
@@ -188,7 +186,8 @@ const plain = (schema: TSchema): object => described(schema) as object;
 /** An example of what a schema describes. */
 function exampleOf(schema: TSchema): unknown {
   const { title, properties } = schema as Partial<TObject> & { title?: string };
-  if (title !== undefined && title in EXAMPLES) return EXAMPLES[title as keyof typeof EXAMPLES];
+  if (title !== undefined && title in OBJECT_EXAMPLES)
+    return OBJECT_EXAMPLES[title as keyof typeof OBJECT_EXAMPLES];
   const items = (properties?.data as { items?: TSchema } | undefined)?.items;
   if (items) return { data: [exampleOf(items)], next_cursor: null };
   const fields = Object.entries(properties ?? {}).map(([name, field]) => [

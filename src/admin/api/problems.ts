@@ -2,9 +2,9 @@ import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
-import { withoutSecrets } from "./secrets.ts";
+import { withoutSecrets } from "../refusal-log.ts";
 
-/** What can go wrong with a call, by its `code`: the status, and when it is answered. */
+/** All refusals by `code`: the status, and when it is answered. */
 export const PROBLEMS = {
   invalid: { status: 400, when: "A parameter, header or body breaks a rule; `errors` names each." },
   unauthorized: { status: 401, when: "There is no token, or it is unknown, revoked or expired." },
@@ -34,7 +34,7 @@ export const PROBLEMS = {
 export type ProblemCode = keyof typeof PROBLEMS;
 
 /** The header that names the creation of a key, as `errors` names it. */
-export const IDEMPOTENCY_KEY = "Idempotency-Key";
+export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 
 /** Why a call is refused; `detail` is for the caller. */
 export class Problem extends Error {
@@ -80,9 +80,9 @@ export function problemOf(error: unknown, method: string | undefined): Problem |
   return undefined;
 }
 
-/** What is wrong as `errors` names it: a header, a query parameter, or a JSON pointer into the body. */
+/** A place as `errors` names it: a header, a query parameter, or a JSON pointer into the body. */
 function placeOf(path: string, method: string | undefined): string {
-  if (path === IDEMPOTENCY_KEY || path === "") return path;
+  if (path === IDEMPOTENCY_HEADER || path === "") return path;
   return method === "GET" || method === "HEAD" ? `?${path}` : `/${path}`;
 }
 

@@ -1,11 +1,11 @@
-import { type Static, type TObject, type TSchema, Type } from "typebox";
+import type { Static, TObject, TSchema } from "typebox";
 import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Grantee } from "./authorize.ts";
-import type { Services, Settings } from "./services.ts";
+import { object } from "./field-schemas.ts";
+import type { OperationSettings, Services } from "./services.ts";
 
-/** What the paths are about, in the order of the description. */
 export const TAGS = {
   Accounts: "Customers: before their first key, and for their whole life.",
   Keys: "API keys, with limits and spend caps of their own.",
@@ -37,7 +37,7 @@ export interface Answer {
   status: 200 | 201;
   body: object;
   revision?: number;
-  /** Whether replicas have what was written, where that is asked of them. */
+  /** Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
 }
 
@@ -68,7 +68,7 @@ export interface Route {
   /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;
   takesIfMatch: boolean;
-  /** Whether a call only revokes, suspends or closes, which a token may do beside its other writes. */
+  /** True for a call that only revokes, suspends or closes: a token may do that beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
   /** Further statuses that it may answer, beside those of all routes. */
@@ -78,11 +78,11 @@ export interface Route {
 
 /** A route to the store. The command line calls `operate` in its own process. */
 export interface Operation<Result> extends Route {
-  operate(nodes: RedisNodes, call: ApiCall, settings: Settings): Promise<Result>;
-  answer(result: Result, call: ApiCall, settings: Settings): Answer;
+  operate(nodes: RedisNodes, call: ApiCall, settings: OperationSettings): Promise<Result>;
+  answer(result: Result, call: ApiCall, settings: OperationSettings): Answer;
 }
 
-const NO_QUERY = Type.Object({}, { additionalProperties: false });
+const NO_QUERY = object({});
 
 /** The tag of what a scope is about. */
 const TAG_OF: Readonly<Record<string, Tag>> = {
@@ -130,9 +130,13 @@ export function operation<Query extends TObject, Body extends TObject, Result>(
     operate(
       nodes: RedisNodes,
       call: ApiCall<Static<Query>, Static<Body>>,
-      settings: Settings,
+      settings: OperationSettings,
     ): Promise<Result>;
-    answer(result: NoInfer<Result>, call: ApiCall<Static<Query>, Static<Body>>, settings: Settings): Answer;
+    answer(
+      result: NoInfer<Result>,
+      call: ApiCall<Static<Query>, Static<Body>>,
+      settings: OperationSettings,
+    ): Answer;
   },
 ): Operation<Result> {
   const { operate, answer } = given as Pick<Operation<Result>, "operate" | "answer">;

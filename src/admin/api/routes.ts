@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { managementOpenApi } from "./openapi.ts";
+import { adminOpenApi } from "./openapi.ts";
 import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { auditRoutes } from "./routes/audit.ts";
@@ -28,7 +28,7 @@ const openApiRoute = route("GET /openapi.json", {
     },
   },
   async run() {
-    document ??= managementOpenApi(ROUTES);
+    document ??= adminOpenApi(ROUTES);
     return { status: 200, body: document };
   },
 });

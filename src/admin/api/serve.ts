@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Type } from "typebox";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
@@ -7,20 +6,18 @@ import { findToken } from "../../operations/access/tokens.ts";
 import { noAccount } from "../../records/operator-error.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
-import { type RefusalLog, requestLine, shortened } from "../refusal-log.ts";
+import { type RefusalLog, requestLine, shortened, withoutSecrets } from "../refusal-log.ts";
 import { json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
-import { createCallLimit } from "./call-limit.ts";
-import { etagOf, revisionsOf } from "./etag.ts";
-import { IDEMPOTENCY_KEY, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
-import { readJsonBody, readQuery } from "./request.ts";
+import { createCallLimit, createWriteBudget } from "./call-bounds.ts";
+import { object } from "./field-schemas.ts";
+import { IDEMPOTENCY_HEADER, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
+import { etagOf, readJsonBody, readQuery, revisionsOf } from "./request.ts";
 import type { ApiCall, Route } from "./route.ts";
 import { ROUTES } from "./routes.ts";
-import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
-import { createWriteBudget } from "./write-budget.ts";
 
-const MANAGE_PATH = "/manage/v1";
+const API_PATH = "/manage/v1";
 
 const HEADERS = {
   "X-Content-Type-Options": "nosniff",
@@ -28,7 +25,7 @@ const HEADERS = {
 };
 const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json; charset=utf-8" };
 const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
-const NO_BODY = Type.Object({}, { additionalProperties: false });
+const NO_BODY = object({});
 const CALL = "management call";
 /** Of reads, those that were refused because of who asks are on record. */
 const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
@@ -37,10 +34,10 @@ const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 /** Called with each answer: the route's template, or `unknown`, and the status. */
 export type Counted = (route: string, status: number) => void;
 
-export type Management = ReturnType<typeof createManagement>;
+export type AdminApi = ReturnType<typeof createAdminApi>;
 
 /** The management API on the admin port. See docs/management.md. */
-export function createManagement(options: {
+export function createAdminApi(options: {
   access: Access;
   services: Services;
   counted: Counted;
@@ -51,11 +48,11 @@ export function createManagement(options: {
   const find = createFinder(ROUTES);
   const callLimit = createCallLimit();
   const budget = createWriteBudget(services.bounds);
-  /** What was written must be on record whatever the log level. */
+  /** Writes must be on record whatever the log level. */
   const audit = createAudit(log);
 
   async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
-    const { path, query } = targetOf((req.url ?? "").slice(MANAGE_PATH.length));
+    const { path, query } = targetOf((req.url ?? "").slice(API_PATH.length));
     seen.grantee = await authorize(req, access, (token) =>
       services.session.run((nodes) => findToken(nodes, token)),
     );
@@ -95,7 +92,7 @@ export function createManagement(options: {
   }
 
   return {
-    owns: (path: string): boolean => path === MANAGE_PATH || path.startsWith(`${MANAGE_PATH}/`),
+    owns: (path: string): boolean => path === API_PATH || path.startsWith(`${API_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
       const seen: Seen = {
         requestId: newRequestId(),
@@ -157,7 +154,7 @@ async function callOf(
   const idempotencyKey = headerOf(req, "idempotency-key");
   if (route.needsIdempotencyKey && (idempotencyKey === undefined || !KEY_OF_CALL.test(idempotencyKey))) {
     const message = "an Idempotency-Key header is required: 1 to 255 visible ASCII characters";
-    throw new Problem("invalid", message, { errors: [{ path: IDEMPOTENCY_KEY, message }] });
+    throw new Problem("invalid", message, { errors: [{ path: IDEMPOTENCY_HEADER, message }] });
   }
   return {
     params,

@@ -18,22 +18,21 @@ export interface GatewayState {
   primaries: { name: string; usable: boolean }[];
 }
 
-/** What operations work with beside the store. Settings are those in force when they are asked for. */
-export interface Settings {
+/** The needs of operations beside the store. OperationSettings are those in force when they are asked for. */
+export interface OperationSettings {
   tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
   packages(): Readonly<Record<string, number>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
-  /** What is asked of the archive where Redis has forgotten something. */
+  /** For records that Redis has forgotten. */
   lookUps: ArchiveLookUps;
 }
 
-export interface Services extends Settings {
+export interface Services extends OperationSettings {
   session: OperatorSession;
   prices(): PriceTable;
-  /** What tokens may write, and how many keys and tokens there may be. */
   bounds(): Config["admin"]["bounds"];
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;
@@ -43,4 +42,26 @@ export interface Services extends Settings {
   describeFiles(): ReturnType<LiveConfig["describeFiles"]>;
   /** The last check of the ledger by any gateway; undefined before the first one. */
   ledgerReport(): Promise<LedgerReport | undefined>;
+}
+
+/**
+ * Shares the result of costly work: calls of one owner with the same argument while it runs, or shortly after, get the same result.
+ * @param keptMs how long a result is answered again
+ */
+export function shared<Owner extends object, Argument, Result>(
+  keptMs: number,
+  work: (owner: Owner, argument: Argument) => Promise<Result>,
+) {
+  const latest = new WeakMap<Owner, { argument: Argument; startedMs: number; result: Promise<Result> }>();
+  return (owner: Owner, argument: Argument): Promise<Result> => {
+    const kept = latest.get(owner);
+    if (kept && kept.argument === argument && performance.now() - kept.startedMs < keptMs) return kept.result;
+    const mine = { argument, startedMs: performance.now(), result: work(owner, argument) };
+    latest.set(owner, mine);
+    // A failure is not kept.
+    mine.result.catch(() => {
+      if (latest.get(owner) === mine) latest.delete(owner);
+    });
+    return mine.result;
+  };
 }

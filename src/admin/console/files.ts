@@ -1,6 +1,5 @@
-import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 
@@ -9,33 +8,57 @@ const PAGE = join(import.meta.dirname, "page");
 const folderOf = (name: string): string => fileURLToPath(new URL(".", import.meta.resolve(name)));
 const UPLOT = folderOf("uplot");
 
-/** What the page says of limits, as a module. */
-const LIMITS = Object.entries({ TIER_LIMITS, CAPS })
-  .map(([list, limits]) => {
-    const shown = limits.map(({ name, unit, short, title, used }) => ({ name, unit, short, title, used }));
-    return `export const ${list} = ${JSON.stringify(shown)};\n`;
-  })
-  .join("");
-
 const SCRIPT = "text/javascript; charset=utf-8";
 const STYLE = "text/css; charset=utf-8";
 
+const read = (file: string) => (): Promise<string> => readFile(file, "utf8");
+
 /** The only files that are served, by the path below /console/. */
-const FILES: Readonly<Record<string, ({ file: string } | { body: string }) & { type: string }>> = {
-  "": { file: join(PAGE, "index.html"), type: "text/html; charset=utf-8" },
-  "icon.svg": { file: join(PAGE, "icon.svg"), type: "image/svg+xml" },
-  "console.css": { file: join(PAGE, "console.css"), type: STYLE },
-  "uplot.css": { file: join(UPLOT, "uPlot.min.css"), type: STYLE },
-  "limits.js": { body: LIMITS, type: SCRIPT },
-  "uplot.js": { file: join(UPLOT, "uPlot.esm.js"), type: SCRIPT },
-  "preact.js": { file: join(folderOf("preact"), "preact.mjs"), type: SCRIPT },
-  "htm.js": { file: join(folderOf("htm"), "htm.mjs"), type: SCRIPT },
-  ...Object.fromEntries(
-    readdirSync(PAGE, { recursive: true, encoding: "utf8" })
-      .filter((name) => name.endsWith(".js"))
-      .map((name) => [name, { file: join(PAGE, name), type: SCRIPT }]),
-  ),
+const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string }>> = {
+  "": { text: read(join(PAGE, "index.html")), type: "text/html; charset=utf-8" },
+  "icon.svg": { text: read(join(PAGE, "icon.svg")), type: "image/svg+xml" },
+  "console.css": { text: style, type: STYLE },
+  "console.js": { text: script, type: SCRIPT },
+  "uplot.js": { text: read(join(UPLOT, "uPlot.esm.js")), type: SCRIPT },
+  "preact.js": { text: read(join(folderOf("preact"), "preact.mjs")), type: SCRIPT },
+  "htm.js": { text: read(join(folderOf("htm"), "htm.mjs")), type: SCRIPT },
 };
+
+async function style(): Promise<string> {
+  return (await read(join(UPLOT, "uPlot.min.css"))()) + (await read(join(PAGE, "console.css"))());
+}
+
+/** `limits.js` of the page: what it says of limits. */
+function limits(): string {
+  const lists = Object.entries({ TIER_LIMITS, CAPS }).map(([list, all]) => {
+    const shown = all.map(({ name, unit, short, title, used }) => ({ name, unit, short, title, used }));
+    return `const ${list} = ${JSON.stringify(shown)};\n`;
+  });
+  return lists.join("");
+}
+
+/** Imports and exports between modules of the page, or with a package. */
+const LINK = /^(?:import|export) \{[^}]*\}(?: from "(\..+)")?;\n/gm;
+
+/**
+ * All modules of the page as one script, each behind those that it imports: a browser asks once, and not for one after the other. They share
+ * a scope, so no two of them declare a name twice. Read for each answer, so that a reload shows a change.
+ */
+async function script(): Promise<string> {
+  const seen = new Set<string>();
+  async function from(file: string): Promise<string> {
+    if (seen.has(file)) return "";
+    seen.add(file);
+    if (basename(file) === "limits.js") return limits();
+    const module = await read(file)();
+    let before = "";
+    for (const [, path] of module.matchAll(LINK))
+      if (path !== undefined && !(basename(path) in FILES)) before += await from(join(dirname(file), path));
+    const own = module.replace(LINK, (link, path) => (path && basename(path) in FILES ? link : ""));
+    return before + own.replace(/^export /gm, "");
+  }
+  return from(join(PAGE, "main.js"));
+}
 
 /** The page loads nothing but its own files, is shown in no frame, and its scripts cannot turn text into markup. */
 export const pageHeaders = {
@@ -61,6 +84,6 @@ export const pageHeaders = {
 /** One of the console's files; undefined for any other path. */
 export async function pageFile(path: string): Promise<{ body: Buffer; type: string } | undefined> {
   if (!Object.hasOwn(FILES, path)) return undefined;
-  const found = FILES[path]!;
-  return { body: "body" in found ? Buffer.from(found.body) : await readFile(found.file), type: found.type };
+  const { text, type } = FILES[path]!;
+  return { body: Buffer.from(await text()), type };
 }

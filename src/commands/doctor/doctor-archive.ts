@@ -6,7 +6,7 @@ import { type Check, failed, good, warning } from "./doctor-check.ts";
 /** A check waits no longer for one statement. */
 const STATEMENT_MS = 5000;
 
-/** What a copier does in the archive, beside reading. */
+/** Tables on which the user lacks the rights of a copier. */
 const RIGHTS = `
   SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = 'tollgate' AND (
@@ -15,7 +15,7 @@ const RIGHTS = `
   ORDER BY c.relname`;
 
 /**
- * Whether the archive can be used, if there is one.
+ * Checks the archive, if there is one.
  * @param storeId of the store; undefined if that could not be read
  */
 export async function archiveChecks(

@@ -4,9 +4,8 @@ export interface Check {
   /** False when it must be mended: then the exit code is 1. */
   ok: boolean;
   status: "ok" | "warning" | "failed";
-  /** What was found. */
   message: string;
-  /** What to do about it; absent when it is right. */
+  /** Absent when it is right. */
   advice?: string;
 }
 

@@ -50,7 +50,7 @@ function rangeOf(text: string): readonly [number, number] {
 }
 
 /**
- * Whether the nodes cover all slots, and which of them are away.
+ * Checks that the nodes cover all slots, and names those that are away.
  * @param views what each primary that answers says
  * @param partitions of the store; undefined while they cannot be read
  */

@@ -35,7 +35,7 @@ type Replica = { name: string; of: Followed } & (
 );
 
 /**
- * What is looked at where a store has several servers: replicas, clocks, and what the nodes of a cluster say of each other.
+ * For a store with several servers: replicas, clocks, and what the nodes of a cluster say of each other.
  * @param partitions counts while the store's own number cannot be read
  * @returns also how many replicas are connected; undefined if no primary answers
  */
@@ -120,7 +120,7 @@ async function lookAtReplica(
   }
 }
 
-/** Whether a primary that is cut off stops taking writes, where nothing else stops it. */
+/** A primary that is cut off must stop taking writes. */
 export function guardCheck(name: string, info: Info, isCluster: boolean): Check[] {
   const check = "min-replicas";
   const connected = Number(info.get("connected_slaves") ?? 0);
@@ -163,7 +163,7 @@ function replicaChecks(replica: Replica): Check[] {
   const checks = [
     linkCheck(replica.info, behind),
     ...guardDiffers(of, replica.info),
-    // What it will be like as a primary.
+    // It may become the primary.
     ...infoChecks(replica.info, replica.fsync || undefined).filter((check) => check.name !== "role"),
   ];
   const bad = checks.filter(({ status }) => status !== "ok");

@@ -1,24 +1,28 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../../config/config.ts";
+import { keysUse, missingTiers } from "../../config/tiers-in-use.ts";
 import { hostsIn, parseRedisAddress, type RedisAddress } from "../../domain/redis-address.ts";
 import { isMeantBy, replacedStore } from "../../durability/losses/last-confirmed.ts";
 import { lossInWords } from "../../durability/losses/loss-report.ts";
+import { readTierCounts } from "../../operations/keys/tier-counts.ts";
+import { listPartitions, type PartitionView } from "../../operations/store/freezing.ts";
 import { knownLoss } from "../../operations/store/operator-loss.ts";
+import { upstreamTags } from "../../operations/tasks/operator-tasks.ts";
 import { layoutRefusal } from "../../redis/layout.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
+import { readsOfMost } from "../../redis/partition-reads.ts";
 import { tryScripts } from "../../redis/probes.ts";
 import { storeReason } from "../../redis/reasons.ts";
 import { type FoundStore, storedFacts } from "../../redis/store-facts.ts";
+import { routeOf } from "../../upstream/task-route.ts";
 import { redisUrl } from "../local-config.ts";
 import { tlsCaFor, withAnyLayout } from "../redis.ts";
-import { type Check, failed, good } from "./doctor-check.ts";
+import { gapsInWords } from "../tiers-in-use.ts";
+import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { nodesChecks } from "./doctor-nodes.ts";
-import { frozenChecks } from "./doctor-partitions.ts";
 import { sentinelsChecks } from "./doctor-sentinels.ts";
 import { errorCheck, serverChecks } from "./doctor-server.ts";
-import { tasksCheck } from "./doctor-tasks.ts";
-import { tiersCheck } from "./doctor-tiers.ts";
 
 /** As many as a store may have. */
 const PARTITIONS_MAX = 1024;
@@ -45,7 +49,6 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
   }
 }
 
-/** What REDIS_URL names. */
 interface StoreAddress {
   address: RedisAddress;
   /** Its hosts, as they are written. */
@@ -165,7 +168,7 @@ function layoutChecks(layout: string | undefined): Check[] {
 
 const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");
 
-/** Whether the store has what it confirmed, as far as it is known in the store and in the journal folder here. */
+/** As far as it is known in the store and in the journal folder here. */
 async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promise<Check> {
   const loss = await knownLoss(nodes, folder);
   if (!loss) return good("history", "has all that it is known to have confirmed");
@@ -173,7 +176,6 @@ async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promis
   return failed("history", lossInWords(loss).split(";")[0]!, advice);
 }
 
-/** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
 async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
   try {
     return good("scripts", `all ${await tryScripts(redis, partition)} load, and one that writes has run`);
@@ -183,4 +185,77 @@ async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
       "the user in REDIS_URL must be allowed EVALSHA, EVAL, SCRIPT and writing to tg:*; see `ACL LIST`";
     return failed("scripts", `Redis refuses them (${why})`, why.startsWith("NOPERM") ? allow : advice);
   }
+}
+
+/** Leftovers of a move of slots; nothing on one server. */
+async function frozenChecks(nodes: RedisNodes, partitions: number): Promise<Check[]> {
+  const views = await listPartitions(nodes, readsOfMost(nodes), partitions);
+  if (views[0]?.slot === undefined) return [];
+  const frozen = views.filter(({ frozenSinceMs, isMarked }) => frozenSinceMs !== undefined || isMarked);
+  const moving = views.filter(({ isMoving }) => isMoving);
+  if (frozen.length + moving.length === 0)
+    return [good("frozen", "no partition is frozen, and none has a slot between two nodes")];
+  const found = [
+    ...(frozen.length > 0 ? [`frozen: ${numbersOf(frozen)}; their accounts get 503`] : []),
+    ...(moving.length > 0 ? [`with a slot between two nodes: ${numbersOf(moving)}`] : []),
+  ];
+  const advice =
+    "if no move goes on, run `redis-cli --cluster check`, `--cluster fix`, and `tollgate partitions thaw`";
+  return [warning("frozen", `partitions ${found.join("; ")}`, advice)];
+}
+
+const numbersOf = (views: readonly PartitionView[]): string =>
+  views.map(({ partition }) => partition).join(", ");
+
+const TASKS = "open tasks";
+/** Tasks that are looked at in each partition; former upstreams that are named. */
+const LOOKED_AT_MAX = 50;
+const UPSTREAMS_NAMED_MAX = 3;
+
+/** The upstreams of open tasks must be known to a gateway that starts with this configuration. */
+async function tasksCheck(
+  nodes: RedisNodes,
+  partitions: number,
+  { upstream }: Pick<Config, "upstream">,
+): Promise<Check> {
+  const tags = await upstreamTags(nodes, partitions, LOOKED_AT_MAX);
+  const unknown = new Map<string, number>();
+  for (const tag of tags) {
+    const route = routeOf(tag || undefined, upstream);
+    if (route.to !== "unroutable") continue;
+    const what =
+      route.lacks === "adapter"
+        ? `the adapter ${route.adapter} of ${route.origin}`
+        : `the ${route.lacks} of ${route.origin}`;
+    unknown.set(what, (unknown.get(what) ?? 0) + 1);
+  }
+  if (unknown.size === 0)
+    return good(TASKS, `of ${tags.length} checked, all can be polled at their upstreams`);
+  const named = [...unknown].slice(0, UPSTREAMS_NAMED_MAX).map(([what, count]) => `${what} (${count})`);
+  if (unknown.size > UPSTREAMS_NAMED_MAX) named.push(`${unknown.size - UPSTREAMS_NAMED_MAX} more`);
+  return warning(
+    TASKS,
+    `of ${tags.length} checked, some were made by another upstream and cannot be polled; unknown is ${named.join(", ")}`,
+    "set UPSTREAM_PREVIOUS_URL, whole and with its path, and UPSTREAM_PREVIOUS_API_KEY if the key was another; or upstream.replaces if it is the same upstream; for an adapter, upstream.previous_adapter",
+  );
+}
+
+const TIERS = "tiers";
+const TIERS_NAMED_MAX = 5;
+
+async function tiersCheck(nodes: RedisNodes, { tiers }: Pick<Config, "tiers">): Promise<Check> {
+  const counts = await readTierCounts(nodes);
+  const missing = missingTiers(counts.keys, tiers);
+  if (missing.length > 0) {
+    const named = missing.slice(0, TIERS_NAMED_MAX).map(({ tier, keys }) => `${keysUse(keys)} tier ${tier}`);
+    if (missing.length > TIERS_NAMED_MAX) named.push(`${missing.length - TIERS_NAMED_MAX} more tiers`);
+    return failed(
+      TIERS,
+      `${named.join(", ")}, which the config does not name: they have the limits of standard`,
+      "add the tier to the config, with deprecated: true if no new key should get it; or move its keys with `tollgate keys set`",
+    );
+  }
+  const gaps = gapsInWords(counts);
+  if (gaps !== undefined) return warning(TIERS, gaps, "run this again once a gateway has run for a minute");
+  return good(TIERS, "the config names every tier that keys use");
 }

@@ -8,7 +8,7 @@ const TIMEOUT_MS = 1000;
 const OPEN_FILES_WANTED = 4096;
 
 /**
- * What the gateway that runs with this config tells of itself, where one does.
+ * Asks the gateway that runs with this config, where one does.
  * @param config undefined when it is not valid
  * @param openFiles files and sockets that this process may open: what is known where no gateway runs
  */

@@ -9,7 +9,6 @@ const SENTINELS_MIN = 3;
 const ASKED_MAX = 32;
 const NAME = "sentinels";
 
-/** What one Sentinel answer, or why it answer nothing. */
 export interface AskedSentinel {
   /** `host:port`. */
   server: string;
@@ -17,7 +16,7 @@ export interface AskedSentinel {
 }
 
 /**
- * What the Sentinels of an address say, each asked by itself; nothing for other addresses.
+ * Asks each Sentinel of an address by itself; nothing for other addresses.
  * @param replicas that are connected to the primary; undefined if it does not answer
  */
 export async function sentinelsChecks(
@@ -128,7 +127,6 @@ interface Count {
   name: string;
 }
 
-/** Whether those that answer can agree on a failover. */
 function enough({ known, answering, quorum, name }: Count): Check[] {
   const majority = Math.floor(known / 2) + 1;
   if (quorum > known) {

@@ -15,7 +15,6 @@ const PINGS = 20;
 /** A generation waits for two scripts; more than this and it is felt. */
 const LATENCY_WARNING_MS = 10;
 
-/** What is looked at on each server. */
 export async function serverChecks(redis: Redis, config: Config | undefined): Promise<Check[]> {
   const aheadMs = await clockAheadMs(redis);
   const info = readInfo(await redis.info());
@@ -40,7 +39,6 @@ export async function fsyncOf(redis: Redis): Promise<string | undefined> {
   return Array.isArray(answer) ? (answer as string[])[1] : undefined;
 }
 
-/** What INFO tells of a Redis that is to keep money. */
 export function infoChecks(
   info: ReadonlyMap<string, string>,
   fsync?: string,
@@ -63,7 +61,7 @@ export function infoChecks(
 }
 
 /**
- * Whether as many replicas are connected as charges wait for.
+ * Checks that as many replicas are connected as charges wait for.
  * @param wanted `store.confirm_replicas`; no check without it
  */
 export function replicasChecks(info: ReadonlyMap<string, string>, wanted = 0): Check[] {
@@ -153,7 +151,7 @@ export function clockCheck(aheadMs: number): Check {
   );
 }
 
-/** Whether the servers of a store agree on the time. @param ahead how far each is ahead of this machine's clock */
+/** The servers of a store must agree on the time. @param ahead how far each is ahead of this machine's clock */
 export function clocksCheck(ahead: readonly { name: string; aheadMs: number }[]): Check[] {
   const sorted = ahead.toSorted((a, b) => a.aheadMs - b.aheadMs);
   const [slow, fast] = [sorted[0], sorted.at(-1)];

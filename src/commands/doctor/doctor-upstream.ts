@@ -1,11 +1,18 @@
+import { request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
 import type { Config } from "../../config/config.ts";
 import { parseObject } from "../../domain/json.ts";
 import { ENVELOPE_CHOICE } from "../../upstream/dialect.ts";
-import { createJsonClient, type ExchangeResult } from "../../upstream/json-client.ts";
+import { type GatewayIdentity, gatewayHeaders } from "../../upstream/gateway-headers.ts";
+import {
+  createJsonClient,
+  type ExchangeResult,
+  tlsOptions,
+  type UpstreamTls,
+} from "../../upstream/json-client.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
 import { createUpstream } from "../../upstream/upstream.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
-import { sendsUnaskedContinue } from "./doctor-continue.ts";
 
 const NAME = "upstream";
 const TIMEOUT_MS = 3000;
@@ -76,7 +83,7 @@ async function envelopeCheck(upstream: Config["upstream"]): Promise<Check> {
     });
     const tookMs = Math.round(performance.now() - startedMs);
     const { host } = new URL(url);
-    const check = judge(exchanged, host, tookMs);
+    const check = judgeUpstream(exchanged, host, tookMs);
     return (await unaskedContinue) && check.status === "ok" ? continuing(host) : check;
   } finally {
     await client.close();
@@ -93,7 +100,7 @@ const continuing = (host: string): Check =>
 interface Row {
   /** The code of the system, of Node or of OpenSSL. */
   matches: RegExp;
-  /** What is the matter, after the host's name. */
+  /** Follows the host's name. */
   found: string;
   advice: string;
 }
@@ -170,8 +177,8 @@ function withoutEnvelope(host: string, status: number): Check {
   );
 }
 
-/** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
-export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
+/** Judges the answer about a task that does not exist. */
+export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
     return failed(
@@ -192,4 +199,44 @@ export function judge(exchanged: ExchangeResult, host: string, tookMs: number): 
     );
   }
   return good(NAME, `${host} speaks the envelope, in ${tookMs} ms`);
+}
+
+/** A path that takes no POST, so that nothing comes of it: no task is made, nothing is paid. */
+const NO_POST_PATH = "/api/v1/tasks/tollgate-doctor";
+const BODY = "{}";
+
+/**
+ * True if the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
+ * for requests with a body before it looks at what is asked, so a POST to a path that takes none shows it. The gateway skips
+ * it (decision 0003); advice all the same, since other clients end the connection.
+ * @returns false also where there is no answer, which the other check tells
+ */
+function sendsUnaskedContinue(
+  upstream: { url: string } & GatewayIdentity & UpstreamTls,
+  timeoutMs: number,
+): Promise<boolean> {
+  const { url } = upstream;
+  const own = gatewayHeaders(upstream);
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "content-length": String(BODY.length),
+    accept: "application/json",
+  };
+  for (let at = 0; at < own.length; at += 2) headers[own[at]!] = own[at + 1]!;
+  return new Promise((resolve) => {
+    const options = { method: "POST", headers, agent: false } as const;
+    const sent = url.startsWith("https:")
+      ? requestHttps(url + NO_POST_PATH, { ...options, ...tlsOptions(upstream) })
+      : requestHttp(url + NO_POST_PATH, options);
+    const end = (found: boolean): void => {
+      resolve(found);
+      clearTimeout(deadline);
+      sent.destroy();
+    };
+    const deadline = setTimeout(end, timeoutMs, false);
+    sent.on("continue", () => end(true));
+    sent.on("response", () => end(false));
+    sent.on("error", () => end(false));
+    sent.end(BODY);
+  });
 }

@@ -9,17 +9,16 @@ import { note, print, shownPath } from "../output.ts";
 import { startProgress } from "../progress.ts";
 import { paint, widthOf, wrapped } from "../terminal.ts";
 import { archiveChecks } from "./doctor-archive.ts";
-import { certificatesCheck } from "./doctor-certificates.ts";
 import { type Check, failed, warning } from "./doctor-check.ts";
 import {
   type GenerationRun,
+  generationCheck,
   runGeneration,
   type Step,
   TRIED_ENDPOINTS,
   testGeneration,
 } from "./doctor-generate.ts";
-import { generationCheck } from "./doctor-generation-check.ts";
-import { configCheck, journalCheck } from "./doctor-machine.ts";
+import { certificatesCheck, configCheck, journalCheck } from "./doctor-machine.ts";
 import { storeChecks } from "./doctor-redis.ts";
 import { runningChecks } from "./doctor-running.ts";
 import { upstreamCheck } from "./doctor-upstream.ts";

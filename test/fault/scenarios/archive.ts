@@ -3,10 +3,12 @@ import type { Redis } from "ioredis";
 import pg from "pg";
 import { type LedgerEntry, readLedger } from "../../../src/records/ledger-entries.ts";
 import { META, partitionNames } from "../../../src/records/names.ts";
+import { oneNode } from "../../../src/redis/nodes.ts";
 import { type PostgresServer, startPostgres } from "../../support/postgres-server.ts";
 import { endedRequests, entryFields, entryName } from "../criteria-archive.ts";
 import type { ArchiveFacts, History, StoreEntry } from "../history.ts";
 import type { Random } from "../random.ts";
+import { verifyStore } from "../snapshot.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 import { type Errand, givenCrowd, planErrands, runErrand } from "./traffic.ts";
@@ -76,7 +78,12 @@ async function runArchive(options: RunOptions, { hits, width, only }: ArchiveSiz
     }
     await world.stopGateways();
     const facts = await readWhole(world.redis, postgres.url());
-    return { ...history, archive: facts, store: withWholeLedger(history.store, facts) };
+    // Once more, after the last trims: before them the checkpoints say little.
+    const meta = {
+      ...history.meta,
+      verified: [...history.meta.verified, ...(await verifyStore(oneNode(world.redis)))],
+    };
+    return { ...history, meta, archive: facts, store: withWholeLedger(history.store, facts) };
   } finally {
     await world.stop();
     await postgres.remove();

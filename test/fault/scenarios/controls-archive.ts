@@ -67,11 +67,17 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       {
         file: "src/archive/tables.ts",
         from: "await insertEntries(run, used)",
-        to: "await insertEntries(run, Math.random() < 0.5 ? [] : used)",
+        // Every second one, from the first: on a busy machine a run has few.
+        to: "await insertEntries(run, batches++ % 2 === 0 ? [] : used)",
+      },
+      {
+        file: "src/archive/tables.ts",
+        from: "export type ArchiveTables",
+        to: "let batches = 0;\nexport type ArchiveTables",
       },
     ],
     run: postgresFailsOften,
-    caughtBy: "the archive's balances are those of Redis",
+    caughtBy: "charged exactly once, nothing lost",
   },
   {
     name: "a batch is written twice",

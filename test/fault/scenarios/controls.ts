@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { type Criterion, check, formatVerdict, type Verdict } from "../checker.ts";
 import { type History, writeHistory } from "../history.ts";
 import { createRandom, inParallel } from "../random.ts";
-import { compileSources, copySources, type Patch } from "../tree.ts";
+import { bundleSources, copySources, type Patch } from "../tree.ts";
 import type { RunOptions } from "../world.ts";
 import { ARCHIVE_CONTROLS } from "./controls-archive.ts";
 import { RARE_INTERLEAVINGS } from "./controls-rare.ts";
@@ -162,7 +162,7 @@ async function seed(control: Control, at: number, options: RunOptions): Promise<
   const { name, patches, run, caughtBy, violation = /./ } = control;
   const folder = join(options.folder, String(at));
   const root = copySources(options.root, join(folder, "tree"), patches);
-  await compileSources(root);
+  await bundleSources(root);
   const progress = (): void => undefined;
   const history = await run({ ...options, folder, root, progress, quiescenceMaxMs: QUIESCENCE_MAX_MS });
   writeHistory(folder, history);

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Verdict } from "../checker.ts";
 import { ROOT, type RunOptions } from "../world.ts";
@@ -11,11 +12,13 @@ export const CLUSTER_SEQUENCES = 1000;
 const TRIM_SEQUENCES = 60;
 
 /** The scripts against the model in memory, and mutants of the scripts against model and tests: both run by vitest. */
-export async function runModel({ seed, progress }: RunOptions): Promise<Verdict> {
+export async function runModel({ seed, folder, progress }: RunOptions): Promise<Verdict> {
   const model = await vitest("test/lua/model.test.ts", {
     SEED: String(seed),
     MODEL_RUNS: String(MODEL_SEQUENCES),
   });
+  // Whole: the counterexample stands in the middle.
+  writeFileSync(`${folder}-output.txt`, model.output);
   progress(`model: ${model.passed ? "no divergence" : "diverges"}`);
   const clustered = await vitest("test/lua/model.test.ts", {
     SEED: String(seed),

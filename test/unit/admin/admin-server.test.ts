@@ -15,7 +15,7 @@ function givenAdminServer(serve: () => Promise<never>) {
     refusals: { signIn: () => undefined },
     console: { owns: (path) => path === "/console/", serve },
     logLevel: serve,
-    management: { owns: () => false, serve },
+    api: { owns: () => false, serve },
     log: createLogger("error", { write: (line) => void lines.push(line) }),
   });
   return { server, lines };

@@ -4,7 +4,7 @@ import { type RulesetDefinition, Spectral } from "@stoplight/spectral-core";
 import { oas } from "@stoplight/spectral-rulesets";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { openApiText } from "../../../src/api/document.ts";
-import { managementOpenApi } from "../../../tools/management-openapi.ts";
+import { adminOpenApi } from "../../../tools/management-openapi.ts";
 
 // A linter loads much code, and a busy machine takes its time.
 vi.setConfig({ testTimeout: 180_000 });
@@ -40,7 +40,7 @@ describe.each<[string, Linter]>([
 ])("the API description under %s", (_, lint) => {
   test.each([
     ["the public port's", openApiText],
-    ["the management API's", managementOpenApi.text],
+    ["the management API's", adminOpenApi.text],
   ])("%s is clean, and nothing is fetched", async (_, text) => {
     expect(await lint(text())).toEqual([]);
     expect(connect).not.toHaveBeenCalled();

@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { beforeAll, describe, expect, test } from "vitest";
-import { placesOf } from "../../../src/commands/completion.ts";
-import { bash, fish, zsh } from "../../../src/commands/completion-shells.ts";
+import { bash, fish, placesOf, zsh } from "../../../src/commands/completion.ts";
 import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/program.ts";
 
 const PLACES = placesOf(tollgateProgram());

@@ -1,14 +1,11 @@
-import { execFile, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaultConfig } from "../../../src/config/config.ts";
-import { childEnv } from "../../support/child-env.ts";
+import { type Ran, runCommand } from "../../support/run-command.ts";
 import { givenFiles } from "../config/support.ts";
 
-const CLI = path.resolve("src/cli.ts");
 const { settings, config } = defaultConfig();
 const gold = { rate_limit: 7, max_concurrent: 10, daily_limit: 1000 };
 
@@ -22,22 +19,17 @@ beforeAll(() => once(admin.listen(0, "127.0.0.1"), "listening"));
 afterAll(() => admin.close());
 
 /** Runs `tollgate config diff` on a file that has the defaults, and so drops the tier gold. */
-function diff(...flags: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+function diff(...flags: string[]): Promise<Ran> {
   const url = `http://127.0.0.1:${(admin.address() as AddressInfo).port}`;
-  const args = [CLI, "config", "diff", givenFiles({ "planned.yaml": "{}" }), "--admin", url, ...flags];
-  return new Promise((done) => {
-    execFile(process.execPath, args, { env: childEnv() }, (error, stdout, stderr) =>
-      done({ code: error ? Number(error.code) : 0, stdout, stderr }),
-    );
-  });
+  const args = ["config", "diff", givenFiles({ "planned.yaml": "{}" }), "--admin", url, ...flags];
+  return runCommand(args, {});
 }
 
 test.each([
   ["servre: {}", "1 problem in"],
   ["servre: {}\nstroe: {}", "2 problems in"],
-])("config check counts the problems of %j", (content, words) => {
-  const args = [CLI, "config", "check", givenFiles({ "broken.yaml": content })];
-  const { stdout } = spawnSync(process.execPath, args, { env: childEnv(), encoding: "utf8" });
+])("config check counts the problems of %j", async (content, words) => {
+  const { stdout } = await runCommand(["config", "check", givenFiles({ "broken.yaml": content })], {});
   expect(stdout).toMatch(new RegExp(`^${words} `, "m"));
 });
 
@@ -50,7 +42,8 @@ test.each([
   ],
 ])("config diff says what the gateway does not know of keys by tier: %j", async (known, words) => {
   counts = known;
-  const [text, json] = await Promise.all([diff(), diff("--json")]);
+  const text = await diff();
+  const json = await diff("--json");
   expect(text.stdout).toContain(`Not checked: whether keys use other tiers ${words}.`);
   expect(JSON.parse(json.stdout)).toMatchObject({ not_checked: expect.stringContaining(words), refused: [] });
   expect([text.code, json.code]).toEqual([0, 0]);
@@ -59,7 +52,8 @@ test.each([
 // Guarantee: a script that asks before it copies a file does not copy one that the gateway refuses.
 test("config diff exits with 1 for a file that the running gateway would refuse", async () => {
   counts = { keys_by_tier: { gold: 12 }, unread_partitions: 0 };
-  const [text, json] = await Promise.all([diff(), diff("--json")]);
+  const text = await diff();
+  const json = await diff("--json");
   expect([text.code, json.code]).toEqual([1, 1]);
   expect(text.stdout).toMatch(
     /The running gateway would refuse this file:\n.*tiers\.gold: 12 keys use tier gold/,

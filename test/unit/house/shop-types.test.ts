@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, expect, test } from "vitest";
-import { managementOpenApi } from "../../../tools/management-openapi.ts";
+import { adminOpenApi } from "../../../tools/management-openapi.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 
@@ -20,7 +20,7 @@ beforeAll(async () => {
   for (const file of ["shop.ts", "tollgate.ts", "tsconfig.json", "package.json"])
     await cp(join(SHOP, file), join(folder, file));
   await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
-  await writeFile(join(folder, "openapi.json"), managementOpenApi.text());
+  await writeFile(join(folder, "openapi.json"), adminOpenApi.text());
   const generator = join(MODULES, "openapi-typescript/bin/cli.js");
   await run(process.execPath, [generator, "openapi.json", "--output", "management.d.ts"], { cwd: folder });
   return () => rm(folder, { recursive: true });

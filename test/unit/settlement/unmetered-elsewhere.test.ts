@@ -100,7 +100,9 @@ test("a file that is larger than a journal becomes is passed over", async () => 
 
 test("so many tasks are remembered, the latest ones", async () => {
   const { find } = given();
-  writeFileSync(other, Array.from({ length: 100_001 }, (_, nth) => line(`task_${nth}`)).join(""));
+  const pattern = line("task_NTH");
+  const lines = Array.from({ length: 100_001 }, (_, nth) => pattern.replaceAll("NTH", String(nth)));
+  writeFileSync(other, lines.join(""));
   expect(await find("task_100000")).toEqual(FOUND);
   rmSync(other);
   expect(await find("task_1")).toEqual(FOUND);

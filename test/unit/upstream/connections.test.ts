@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { createUpstream, type UpstreamOptions, waitMaxMs } from "../../../src/upstream/upstream.ts";
 import { until } from "../../support/until.ts";
 
@@ -18,7 +18,7 @@ const OPTIONS = {
 };
 
 const open: (() => unknown)[] = [];
-afterEach(async () => {
+afterAll(async () => {
   for (const close of open.splice(0).reverse()) await close();
 });
 
@@ -45,7 +45,7 @@ async function givenUpstream(serve: RequestListener) {
 const answer = (res: ServerResponse): unknown =>
   res.setHeader("connection", "keep-alive").setHeader("content-length", TASK.length).end(TASK);
 
-describe("above what the connections can carry", () => {
+describe.concurrent("above what the connections can carry", () => {
   // Guarantee: a request that was sent has as much time as on an idle gateway, however long it waited before.
   test("the time that a generation waits is not taken from its answer", async () => {
     // The second waits less than headersTimeoutMs and is answered within totalTimeoutMs, but not both together.
@@ -85,7 +85,7 @@ describe("above what the connections can carry", () => {
 });
 
 // Guarantee: a connection that is still being made counts, also after its request was given up.
-test("a request that was given up while it connected leaves no room for another before that has an end", async () => {
+test.concurrent("a request that was given up while it connected leaves no room for another before that has an end", async () => {
   const server = createTcpServer((socket) => void open.push(() => socket.destroy())).listen(0, "127.0.0.1");
   await once(server, "listening");
   open.push(() => server.close());
@@ -108,7 +108,7 @@ test("a request that was given up while it connected leaves no room for another 
 });
 
 // Guarantee: a hold (connect, headers and total timeout, and 8 s) outlives the wait and the exchange.
-test.each([
+test.concurrent.each([
   [30_000, 60_000, 30_000],
   [30_000, 600_000, 30_000],
   [45_000, 60_000, 15_000],
@@ -121,7 +121,7 @@ test.each([
   },
 );
 
-describe("an idle connection", () => {
+describe.concurrent("an idle connection", () => {
   // Guarantee: the gateway closes it before an upstream does that closes early, so that no generation goes out on it.
   test("is closed after upstream.keep_alive_timeout", async () => {
     const { url, sockets } = await givenUpstream((_, res) => answer(res));

@@ -7,10 +7,10 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../../operations/accounts/operator-accounts.ts";
-import { Account, AccountChanges, NewAccount } from "../account-schemas.ts";
 import { requireAllAccounts, requireOwnAccount } from "../authorize.ts";
-import { LIMIT_DEFAULT, mayLack, pageOf, paging } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
 import { type Answer, operation, page } from "../route.ts";
+import { Account, AccountChanges, NewAccount } from "../schemas.ts";
 import { accountShown } from "../shown.ts";
 
 const answer = (account: AccountObject, status: Answer["status"] = 200): Answer => ({
@@ -19,25 +19,20 @@ const answer = (account: AccountObject, status: Answer["status"] = 200): Answer 
   revision: account.revision,
 });
 
-const Query = Type.Object(
-  {
-    ...paging,
-    prefix: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 64, description: "The id begins with it." }),
-    ),
-    label: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 100,
-        description: "The label begins with it, in any case of letters.",
-      }),
-    ),
-    status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
-  },
-  { additionalProperties: false },
-);
+const Query = object({
+  ...paging,
+  prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: "The id begins with it." })),
+  label: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 100,
+      description: "The label begins with it, in any case of letters.",
+    }),
+  ),
+  status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
+});
 
-const Page = Type.Object({ ...pageOf(Account).properties, ...mayLack }, { additionalProperties: false });
+const Page = object({ ...pageOf(Account).properties, unread });
 
 export const listOfAccounts = operation("GET /accounts", {
   scope: "accounts:read",

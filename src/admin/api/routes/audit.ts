@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { findAuditRecord, pageAudit } from "../../../operations/access/audit.ts";
 import { badCursor } from "../../../records/cursors.ts";
 import { requireOwnAccount } from "../authorize.ts";
-import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { AuditRecord } from "../schemas.ts";
@@ -14,18 +14,15 @@ export const listOfAudit = operation("GET /audit", {
   summary: "List what operators changed",
   description:
     "Newest first, for 90 days. With `account_id` that of one account, which a token for some accounts has to name. Pages may have fewer rows than `limit`.",
-  query: Type.Object(
-    {
-      ...paging,
-      account_id: Type.Optional(
-        Type.String({ minLength: 1, maxLength: 64, description: "Of this account only." }),
-      ),
-      audit_id: Type.Optional(
-        Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
-      ),
-    },
-    { additionalProperties: false },
-  ),
+  query: object({
+    ...paging,
+    account_id: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 64, description: "Of this account only." }),
+    ),
+    audit_id: Type.Optional(
+      Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
+    ),
+  }),
   answers: { 200: { description: "Audit records.", schema: pageOf(AuditRecord) } },
   async operate(nodes, { query, grantee }) {
     const { account_id: accountId, audit_id: auditId, cursor, limit = LIMIT_DEFAULT } = query;

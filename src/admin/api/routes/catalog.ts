@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
-import { nullable } from "../field-schemas.ts";
+import { object, textOrNull } from "../field-schemas.ts";
 import { page, route } from "../route.ts";
 import { Package, Price, Tiers } from "../schemas.ts";
 
@@ -8,12 +8,8 @@ const MISSING_SHOWN_MAX = 100;
 
 /** A short list that comes whole. */
 const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
-  Type.Object(
-    { data: Type.Array(item), next_cursor: nullable<string>(Type.String({ description: "Always null." })) },
-    { additionalProperties: false },
-  );
+  object({ data: Type.Array(item), next_cursor: textOrNull("Always null.") });
 
-/** What can be bought, and what it costs: the configuration in force. */
 export const catalogRoutes = [
   route("GET /packages", {
     tag: "Configuration",

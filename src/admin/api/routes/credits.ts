@@ -6,7 +6,7 @@ import type { LedgerEntry } from "../../../records/ledger-entries.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import { type Answer, type ApiCall, operation } from "../route.ts";
 import { NewAdjustment, NewGrant, Transaction } from "../schemas.ts";
-import type { Settings } from "../services.ts";
+import type { OperationSettings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
 
 interface Booked {
@@ -19,7 +19,7 @@ interface Booked {
 export function bookingAnswer(
   { outcome, balance, entry }: Booked,
   _call: ApiCall,
-  { lookUps }: Settings,
+  { lookUps }: OperationSettings,
 ): Answer {
   // Only of a repeat.
   if (!entry) {
@@ -43,7 +43,10 @@ export const bookingAnswers = (what: string, schema: TSchema = Transaction) => (
 });
 
 /** @throws OperatorError unless either credits or the name of a package is given */
-function creditsOf({ packages }: Settings, { credits, package: name }: Static<typeof NewGrant>): number {
+function creditsOf(
+  { packages }: OperationSettings,
+  { credits, package: name }: Static<typeof NewGrant>,
+): number {
   if (credits !== undefined && name === undefined) return credits;
   if (credits !== undefined || name === undefined) {
     const rule =

@@ -1,4 +1,4 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
 import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
@@ -9,9 +9,9 @@ import { revokeKey } from "../../../operations/keys/revoke-key.ts";
 import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
-import { Key, KeyChanges, NewKey, Rotation } from "../key-schemas.ts";
-import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
+import { Key, KeyChanges, NewKey, Rotation } from "../schemas.ts";
 import { keyShown } from "../shown.ts";
 
 const OVERLAP_DEFAULT = "24h";
@@ -78,7 +78,7 @@ const listOfKeys = operation("GET /accounts/{account}/keys", {
   name: "listKeys",
   summary: "List the keys of an account",
   description: "In the order of their creation, with those that are revoked or expired.",
-  query: Type.Object(paging, { additionalProperties: false }),
+  query: object(paging),
   answers: { 200: { description: "Keys, without the keys themselves.", schema: pageOf(Key) } },
   refusals: [404],
   operate: (nodes, { params, query: { cursor, limit = LIMIT_DEFAULT } }) =>

@@ -9,7 +9,7 @@ import {
 import { listTasks } from "../../../operations/tasks/task-lists.ts";
 import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
-import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
 import { NewRefund, Release, Task } from "../schemas.ts";
@@ -24,19 +24,16 @@ async function taskOf(nodes: RedisNodes, { params, grantee: { accounts } }: ApiC
   throw noTask(params.task!);
 }
 
-const Query = Type.Object(
-  {
-    ...paging,
-    status: Type.Optional(Type.Enum([...LISTED_STATUSES], { description: "Those that stand there now." })),
-    endpoint: Type.Optional(
-      Type.String({ description: "The full path.", examples: ["/api/v1/gen2/text-to-video"] }),
-    ),
-    ...period,
-  },
-  { additionalProperties: false },
-);
+const Query = object({
+  ...paging,
+  status: Type.Optional(Type.Enum([...LISTED_STATUSES], { description: "Those that stand there now." })),
+  endpoint: Type.Optional(
+    Type.String({ description: "The full path.", examples: ["/api/v1/gen2/text-to-video"] }),
+  ),
+  ...period,
+});
 
-const Page = Type.Object({ ...pageOf(Task).properties, ...reaches }, { additionalProperties: false });
+const Page = object({ ...pageOf(Task).properties, ...reaches });
 
 const listOfTasks = operation("GET /accounts/{account}/tasks", {
   scope: "tasks:read",

@@ -7,13 +7,12 @@ import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/acc
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/operator-keys.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../operations/store/operator-views.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
-import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, paging, period } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, paging, period } from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { operation, page, route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { type Services, shared } from "../services.ts";
 import { isoTime, isoTimeOrNull, refusalShown } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
 import { keyOf } from "./keys.ts";
@@ -82,19 +81,16 @@ const openRequests = route("GET /open-requests", {
   name: "listOpenRequests",
   summary: "List holds and tasks that have been open for long",
   description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
-  query: Type.Object(
-    {
-      older_than_seconds: Type.Optional(
-        Type.Integer({
-          minimum: 0,
-          maximum: 31_536_000,
-          default: 0,
-          description: "Open for at least so long.",
-        }),
-      ),
-    },
-    { additionalProperties: false },
-  ),
+  query: object({
+    older_than_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 31_536_000,
+        default: 0,
+        description: "Open for at least so long.",
+      }),
+    ),
+  }),
   answers: { 200: { description: "Open requests, oldest first.", schema: OpenRequests } },
   async run({ query, grantee }, services) {
     requireAllAccounts(grantee);
@@ -123,14 +119,11 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
   summary: "List when and why an account was refused",
   description:
     "By hour, key and outcome, latest first, the last eight days. With `from` and `to` the hours that some of that time is in.",
-  query: Type.Object(
-    {
-      ...paging,
-      ...period,
-      key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })),
-    },
-    { additionalProperties: false },
-  ),
+  query: object({
+    ...paging,
+    ...period,
+    key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })),
+  }),
   answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
   refusals: [404],
   async operate(nodes, { params, query }) {
@@ -148,23 +141,20 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
     }),
 });
 
-const UseQuery = Type.Object(
-  {
-    key_id: Type.Optional(
-      Type.String({ maxLength: 200, description: "Of this key only; without `cursor` and `limit`." }),
-    ),
-    cursor: paging.cursor,
-    limit: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: USES_SHOWN_MAX,
-        default: USES_SHOWN_MAX,
-        description: "Keys, at most.",
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const UseQuery = object({
+  key_id: Type.Optional(
+    Type.String({ maxLength: 200, description: "Of this key only; without `cursor` and `limit`." }),
+  ),
+  cursor: paging.cursor,
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: USES_SHOWN_MAX,
+      default: USES_SHOWN_MAX,
+      description: "Keys, at most.",
+    }),
+  ),
+});
 
 const useOfLimits = operation("GET /accounts/{account}/use", {
   tag: "Usage",
@@ -213,5 +203,5 @@ async function keyIdsOf(
   return { keyIds: keys.map((key) => key.keyId), next };
 }
 
-/** What is used and refused at the moment, over all gateways. Reads are bounded, and say where they were cut. */
+/** Over all gateways. Reads are bounded, and say where they were cut. */
 export const todayRoutes = [topKeys, refusalsOfDay, openRequests, useOfLimits, refusalsOfAccount];

@@ -13,12 +13,12 @@ import {
 import { badCursor } from "../../../records/cursors.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import type { Grantee } from "../authorize.ts";
-import { LIMIT_DEFAULT, pageOf, paging } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
 import { operation, page, route } from "../route.ts";
 import { NewToken, Token, WhoAmI } from "../schemas.ts";
 import { tokenShown } from "../shown.ts";
 
-/** Whether a token may see and end another one: if that has nothing that it lacks. */
+/** A token may see and end another one that has nothing that it lacks. */
 export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>
   exceededRight(grantee, token) === undefined;
 
@@ -67,15 +67,12 @@ export const listOfTokens = operation("GET /tokens", {
   summary: "List tokens",
   description:
     "Newest first, with those that are revoked or expired. A token sees those that have nothing that it lacks: no other scope, no other account, no later end. Its pages may have fewer rows.",
-  query: Type.Object(
-    {
-      ...paging,
-      token_id: Type.Optional(
-        Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
-      ),
-    },
-    { additionalProperties: false },
-  ),
+  query: object({
+    ...paging,
+    token_id: Type.Optional(
+      Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
+    ),
+  }),
   answers: { 200: { description: "Tokens, without the tokens themselves.", schema: pageOf(Token) } },
   async operate(nodes, { query: { token_id: tokenId, cursor, limit = LIMIT_DEFAULT }, grantee }) {
     const { tokens, next } = await (tokenId === undefined

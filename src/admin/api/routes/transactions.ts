@@ -1,26 +1,23 @@
 import { Type } from "typebox";
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
-import { LIMIT_DEFAULT, pageOf, paging, period, reaches } from "../list-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
 import { Transaction, TransactionKind } from "../schemas.ts";
 import { reachShown, transactionShown } from "../shown.ts";
 
-const Query = Type.Object(
-  {
-    ...paging,
-    type: Type.Optional(Type.Enum(["consume", "recharge"], { description: "As customers see it." })),
-    kind: Type.Optional(TransactionKind),
-    id: Type.Optional(Type.String({ maxLength: 100, description: "The one of this id." })),
-    reference: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 200, description: "The one under this reference, in whole." }),
-    ),
-    ...period,
-  },
-  { additionalProperties: false },
-);
+const Query = object({
+  ...paging,
+  type: Type.Optional(Type.Enum(["consume", "recharge"], { description: "As customers see it." })),
+  kind: Type.Optional(TransactionKind),
+  id: Type.Optional(Type.String({ maxLength: 100, description: "The one of this id." })),
+  reference: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 200, description: "The one under this reference, in whole." }),
+  ),
+  ...period,
+});
 
-const Page = Type.Object({ ...pageOf(Transaction).properties, ...reaches }, { additionalProperties: false });
+const Page = object({ ...pageOf(Transaction).properties, ...reaches });
 
 export const transactionRoutes = [
   operation("GET /accounts/{account}/transactions", {

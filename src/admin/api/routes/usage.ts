@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { accountUsage } from "../../../ledger/account-usage.ts";
+import { object } from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { Usage } from "../schemas.ts";
@@ -27,20 +28,17 @@ export const usageRoutes = [
     summary: "Read usage",
     description:
       "By UTC day, endpoint and key, about a second behind. From the archive where there is one, else from Redis, which keeps it for 400 days.",
-    query: Type.Object(
-      {
-        from: day("The first day."),
-        to: day("The last day, itself included."),
-        group_by: Type.Optional(
-          Type.String({
-            default: "day",
-            description: "What each row is about: some of `day`, `endpoint` and `key`, with commas.",
-            examples: ["day,endpoint"],
-          }),
-        ),
-      },
-      { additionalProperties: false },
-    ),
+    query: object({
+      from: day("The first day."),
+      to: day("The last day, itself included."),
+      group_by: Type.Optional(
+        Type.String({
+          default: "day",
+          description: "What each row is about: some of `day`, `endpoint` and `key`, with commas.",
+          examples: ["day,endpoint"],
+        }),
+      ),
+    }),
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
     async operate(nodes, { params, query: { from, to, group_by: groupBy = "day" } }, { archive }) {

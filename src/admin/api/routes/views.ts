@@ -5,10 +5,10 @@ import type { UsageNumbers } from "../../../ledger/usage-records.ts";
 import { type GatewayReport, readReports } from "../../../operations/store/gateway-reports.ts";
 import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
-import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
+import { object } from "../field-schemas.ts";
 import { route } from "../route.ts";
-import type { Services } from "../services.ts";
+import { type Services, shared } from "../services.ts";
 import { isoTime } from "../shown.ts";
 import { Configuration, Live, Overview } from "../view-schemas.ts";
 
@@ -20,12 +20,9 @@ const live = route("GET /live", {
   name: "readLive",
   summary: "Read the figures of this gateway's last 15 minutes",
   description: "Sampled every 2 s over all its processes. Rates are averages over 10 s, latencies over 30 s.",
-  query: Type.Object(
-    {
-      after_ms: Type.Optional(Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." })),
-    },
-    { additionalProperties: false },
-  ),
+  query: object({
+    after_ms: Type.Optional(Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." })),
+  }),
   answers: { 200: { description: "The gateway and its samples.", schema: Live } },
   async run({ grantee, query }, { gateway, live, archive }) {
     requireAllAccounts(grantee);
@@ -153,5 +150,4 @@ const configuration = route("GET /configuration", {
   },
 });
 
-/** What a running service does and how it is set, for its operators. */
 export const viewRoutes = [live, overview, configuration];

@@ -4,124 +4,195 @@
  *   Package, Price, RefusalsOfDay, Release, Scope, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Whoami
  * } from "./objects.d.ts"
  */
-/** @import { Query } from "./transport.js" */
-import { book, get, getTagged, pathOf, send } from "./transport.js";
+const STORED = "tollgate-admin-token";
+/** Relative, so that it holds behind a proxy's prefix too. */
+const API = "../manage/v1";
+const PATIENCE_MS = 20_000;
 
-/** @typedef {{ value: Transaction, isRepeat: boolean }} Booked */
+/** A request that was answered with an error, in words. */
+export class ApiError extends Error {
+  /** @param {number} status 0 where nothing was answered @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** The token lives in this tab, and goes out in a header that no other site can add. */
+export const token = {
+  get: () => sessionStorage.getItem(STORED),
+  /** @param {string} value */
+  set: (value) => sessionStorage.setItem(STORED, value),
+  forget: () => sessionStorage.removeItem(STORED),
+};
+
+/** @typedef {Record<string, string | number | undefined>} Query values that are missing or empty are not sent */
 /** @typedef {Record<string, unknown>} Body */
-/** @typedef {string | null} Etag */
+/** @typedef {string | null} Etag the state of an object, which a later change names */
+/** @template Value @typedef {{ value: Value, etag: Etag }} Tagged */
+/** @typedef {{ value: Transaction, isRepeat: boolean }} Booked */
+
+/** @param {string[]} parts @param {Query} [query] */
+function pathOf(parts, query = {}) {
+  const path = parts.map((part) => encodeURIComponent(part)).join("/");
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== "") search.set(name, String(value));
+  }
+  return search.size > 0 ? `${path}?${search}` : path;
+}
+
+/** @template Value @param {string[]} parts @param {Query} [query] @returns {Promise<Value>} */
+const get = async (parts, query) => (await request(pathOf(parts, query), {})).value;
+
+/** @template Value @param {string[]} parts @returns {Promise<Tagged<Value>>} */
+const getTagged = (parts) => request(pathOf(parts), {});
+
+/**
+ * @template Value @param {"POST" | "PATCH"} method @param {string[]} parts @param {Body} body
+ * @param {Record<string, string | null>} [headers] @returns {Promise<{ value: Value, status: number }>}
+ */
+function write(method, parts, body, headers = {}) {
+  const all = new Headers({ "Content-Type": "application/json" });
+  for (const [name, value] of Object.entries(headers)) if (value) all.set(name, value);
+  return request(pathOf(parts), { method, headers: all, body: JSON.stringify(body) });
+}
+
+/** @template Value @param {string[]} parts @param {Body} [body] @param {Record<string, string>} [headers] @returns {Promise<Value>} */
+const post = async (parts, body = {}, headers = {}) => (await write("POST", parts, body, headers)).value;
+
+/** @template Value @param {string[]} parts @param {Body} body @param {Etag} etag @returns {Promise<Value>} */
+const patch = async (parts, body, etag) => (await write("PATCH", parts, body, { "If-Match": etag })).value;
+
+/** Books money. The same reference again changes nothing, and is told by the status. @param {string[]} parts @param {Body} body */
+async function book(parts, body) {
+  const { value, status } = await write("POST", parts, body);
+  return { value: /** @type {Transaction} */ (value), isRepeat: status === 200 };
+}
+
+/** @template Value @param {string} path @param {RequestInit} init @returns {Promise<Tagged<Value> & { status: number }>} */
+async function request(path, init) {
+  const headers = new Headers(init.headers);
+  headers.set("X-Tollgate-Client", "console");
+  const secret = token.get();
+  if (!secret) throw refusal(401, "this needs a token", secret);
+  headers.set("Authorization", `Bearer ${secret}`);
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  const response = await fetch(`${API}/${path}`, { ...init, headers, cache: "no-store", signal }).catch(
+    () => {
+      throw new ApiError(0, "the gateway does not answer");
+    },
+  );
+  const { status } = response;
+  const value = await response.json().catch(() => ({}));
+  if (response.ok) return { value, etag: response.headers.get("ETag"), status };
+  throw refusal(status, problemText(value, status), secret);
+}
+
+/** @param {number} status @param {string} message @param {string | null} secret of the request */
+function refusal(status, message, secret) {
+  // Of several answers the first one gives the token up; the others say nothing of one that was given since.
+  if (status === 401 && secret === token.get()) {
+    dispatchEvent(new CustomEvent("token-needed", { detail: message }));
+  }
+  return new ApiError(status, message);
+}
+
+/** @typedef {{ detail?: string, title?: string, errors?: { path?: string, message: string }[] }} Problem RFC 9457 */
+
+/** A problem in a sentence. @param {Problem} problem @param {number} status */
+function problemText({ detail, title, errors = [] }, status) {
+  if (status === 412) return "somebody else has changed it meanwhile; close this and read it again";
+  const said = detail ?? title ?? `the gateway answered ${status}`;
+  const more = errors
+    .filter(({ message }) => !said.toLowerCase().includes(message.toLowerCase()))
+    .map(({ path, message }) => [path, message].filter(Boolean).join(": "));
+  return [said, ...more].join("; ");
+}
 
 // The management API, path by path; see docs/management.openapi.json.
 
 /** @type {(query: Query) => Promise<Accounts>} */
-export const listAccounts = (query) => get(pathOf(["accounts"], query));
-
-/** @type {(id: string) => Promise<{ value: Account, etag: Etag }>} */
-export const readAccount = (id) => getTagged(pathOf(["accounts", id]));
-
+export const listAccounts = (query) => get(["accounts"], query);
+/** @type {(id: string) => Promise<Tagged<Account>>} */
+export const readAccount = (id) => getTagged(["accounts", id]);
 /** @type {(body: Body) => Promise<Account>} */
-export const createAccount = (body) => send("POST", "accounts", body);
-
+export const createAccount = (body) => post(["accounts"], body);
 /** @type {(id: string, changes: Body, etag: Etag) => Promise<Account>} */
-export const patchAccount = (id, changes, etag) => send("PATCH", pathOf(["accounts", id]), changes, { etag });
-
+export const patchAccount = (id, changes, etag) => patch(["accounts", id], changes, etag);
 /** Of one key (`key_id`), or of those of a page of `listKeys`. @type {(id: string, query: Query) => Promise<AccountUse>} */
-export const readUse = (id, query) => get(pathOf(["accounts", id, "use"], query));
-
+export const readUse = (id, query) => get(["accounts", id, "use"], query);
 /** @type {(id: string, query: Query) => Promise<Usage>} */
-export const readUsage = (id, query) => get(pathOf(["accounts", id, "usage"], query));
-
+export const readUsage = (id, query) => get(["accounts", id, "usage"], query);
 /** @type {(id: string, query: Query) => Promise<List<Transaction>>} */
-export const listTransactions = (id, query) => get(pathOf(["accounts", id, "transactions"], query));
-
+export const listTransactions = (id, query) => get(["accounts", id, "transactions"], query);
 /** @type {(id: string, query: Query) => Promise<List<Task>>} */
-export const listTasks = (id, query) => get(pathOf(["accounts", id, "tasks"], query));
-
+export const listTasks = (id, query) => get(["accounts", id, "tasks"], query);
 /** @type {(id: string, query: Query) => Promise<AccountRefusals>} */
-export const listRefusals = (id, query) => get(pathOf(["accounts", id, "refusals"], query));
+export const listRefusals = (id, query) => get(["accounts", id, "refusals"], query);
+/** Credits or a package, and a reference. @type {(id: string, body: Body) => Promise<Booked>} */
+export const grantCredits = (id, body) => book(["accounts", id, "grants"], body);
+/** @type {(id: string, body: Body) => Promise<Booked>} */
+export const adjustCredits = (id, body) => book(["accounts", id, "adjustments"], body);
 
 /** @type {(account: string, query: Query) => Promise<List<Key>>} */
-export const listKeys = (account, query) => get(pathOf(["accounts", account, "keys"], query));
-
-/** @type {(account: string, key: string) => Promise<{ value: Key, etag: Etag }>} */
-export const readKey = (account, key) => getTagged(pathOf(["accounts", account, "keys", key]));
-
-/** A repeat whose answer was lost has the same `idempotencyKey`. @type {(account: string, body: Body, idempotencyKey: string) => Promise<Key>} */
-export const createKey = (account, body, idempotencyKey) =>
-  send("POST", pathOf(["accounts", account, "keys"]), body, { idempotencyKey });
-
+export const listKeys = (account, query) => get(["accounts", account, "keys"], query);
+/** @type {(account: string, key: string) => Promise<Tagged<Key>>} */
+export const readKey = (account, key) => getTagged(["accounts", account, "keys", key]);
+/** A repeat whose answer was lost has the same name. @type {(account: string, body: Body, name: string) => Promise<Key>} */
+export const createKey = (account, body, name) =>
+  post(["accounts", account, "keys"], body, { "Idempotency-Key": name });
+/** @param {Key} key */
+const partsOf = ({ account_id, key_id }) => ["accounts", account_id, "keys", key_id];
 /** @type {(key: Key, changes: Body, etag: Etag) => Promise<Key>} */
-export const patchKey = ({ account_id, key_id }, changes, etag) =>
-  send("PATCH", pathOf(["accounts", account_id, "keys", key_id]), changes, { etag });
-
+export const patchKey = (key, changes, etag) => patch(partsOf(key), changes, etag);
 /** @type {(key: Key, body: Body) => Promise<Key>} */
-export const rotateKey = ({ account_id, key_id }, body) =>
-  send("POST", pathOf(["accounts", account_id, "keys", key_id, "rotate"]), body);
-
+export const rotateKey = (key, body) => post([...partsOf(key), "rotate"], body);
 /** @type {(key: Key) => Promise<Key>} */
-export const revokeKey = ({ account_id, key_id }) =>
-  send("POST", pathOf(["accounts", account_id, "keys", key_id, "revoke"]), {});
-
-/** Credits or a package, and a reference. @type {(account: string, body: Body) => Promise<Booked>} */
-export const grantCredits = (account, body) => book(pathOf(["accounts", account, "grants"]), body);
-
-/** @type {(account: string, body: Body) => Promise<Booked>} */
-export const adjustCredits = (account, body) => book(pathOf(["accounts", account, "adjustments"]), body);
+export const revokeKey = (key) => post([...partsOf(key), "revoke"]);
 
 /** By its own id or its request's. @type {(id: string) => Promise<Task>} */
-export const readTask = (id) => get(pathOf(["tasks", id]));
-
+export const readTask = (id) => get(["tasks", id]);
 /** @type {(id: string) => Promise<Release>} */
-export const releaseTask = (id) => send("POST", pathOf(["tasks", id, "release"]), {});
-
+export const releaseTask = (id) => post(["tasks", id, "release"]);
 /** @type {(id: string, body: Body) => Promise<Booked>} */
-export const refundTask = (id, body) => book(pathOf(["tasks", id, "refund"]), body);
+export const refundTask = (id, body) => book(["tasks", id, "refund"], body);
+/** @type {(seconds: number) => Promise<OpenRequests>} */
+export const listOpenRequests = (seconds) => get(["open-requests"], { older_than_seconds: seconds });
 
 /** @type {(query: Query) => Promise<List<AuditRecord>>} */
-export const listAudit = (query) => get(pathOf(["audit"], query));
-
+export const listAudit = (query) => get(["audit"], query);
 /** @type {(query: Query) => Promise<List<Token>>} */
-export const listTokens = (query) => get(pathOf(["tokens"], query));
-
+export const listTokens = (query) => get(["tokens"], query);
 /** @type {(body: Body) => Promise<Token>} */
-export const createToken = (body) => send("POST", "tokens", body);
-
+export const createToken = (body) => post(["tokens"], body);
 /** @type {(id: string) => Promise<Token>} */
-export const revokeToken = (id) => send("POST", pathOf(["tokens", id, "revoke"]), {});
-
+export const revokeToken = (id) => post(["tokens", id, "revoke"]);
 /** By an id, a reference or the beginning of a label. @type {(q: string) => Promise<SearchResults>} */
-export const search = (q) => get(pathOf(["search"], { q }));
-
+export const search = (q) => get(["search"], { q });
 /** With the samples that are later. @type {(afterMs: number) => Promise<Live>} */
-export const readLive = (afterMs) => get(pathOf(["live"], { after_ms: afterMs }));
-
-/** @type {(seconds: number) => Promise<OpenRequests>} */
-export const listOpenRequests = (seconds) => get(pathOf(["open-requests"], { older_than_seconds: seconds }));
-
+export const readLive = (afterMs) => get(["live"], { after_ms: afterMs });
 /** @type {() => Promise<Overview>} */
-export const readOverview = () => get("overview");
+export const readOverview = () => get(["overview"]);
 /** @type {() => Promise<TopKeys>} */
-export const listTopKeys = () => get("top-keys");
+export const listTopKeys = () => get(["top-keys"]);
 /** @type {() => Promise<RefusalsOfDay>} */
-export const listRefusedToday = () => get("refusals");
+export const listRefusedToday = () => get(["refusals"]);
 /** @type {() => Promise<Tiers>} */
-export const listTiers = () => get("tiers");
+export const listTiers = () => get(["tiers"]);
 /** @type {() => Promise<List<Price>>} */
-export const listPrices = () => get("prices");
+export const listPrices = () => get(["prices"]);
 /** @type {() => Promise<List<Package>>} */
-export const listPackages = () => get("packages");
+export const listPackages = () => get(["packages"]);
 /** @type {() => Promise<Configuration>} */
-export const readConfiguration = () => get("configuration");
+export const readConfiguration = () => get(["configuration"]);
 
 /** @type {{ of: string | null, me: Whoami } | undefined} */
 let known;
 
-/**
- * Who has signed in with the token of this tab, and what it may do.
- * @param {string | null} token
- */
-export async function signedIn(token) {
-  if (known === undefined || known.of !== token) known = { of: token, me: await get("whoami") };
+/** Who has signed in with the token of this tab, and what it may do. @param {string | null} of the token */
+export async function signedIn(of) {
+  if (known === undefined || known.of !== of) known = { of, me: await get(["whoami"]) };
   return known.me;
 }
 
@@ -129,10 +200,7 @@ export const forgetSession = () => {
   known = undefined;
 };
 
-/**
- * Whether an action or a view is to be offered. The gateway checks for itself.
- * @param {Scope} scope
- */
+/** True if an action or a view is to be offered. The gateway checks for itself. @param {Scope} scope */
 export const may = (scope) => known?.me.scopes.includes(scope) ?? false;
 
 /** Scopes of the token in use: it can make no other with more. */

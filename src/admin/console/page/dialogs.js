@@ -1,10 +1,10 @@
-/** @import { Field } from "./fields.js" */
 /** @import { Content } from "./dom.js" */
-import { actions, button, byId, html, say } from "./dom.js";
+/** @import { Field } from "./fields.js" */
+
+import { ApiError, token } from "./api.js";
+import { actions, button, byId, Component, html, render, say } from "./dom.js";
 import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
 import { capitalized, wordsOf } from "./format.js";
-import { Component, render } from "./preact.js";
-import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
@@ -15,7 +15,7 @@ const INCOMPLETE = "must have a date and a time, or be empty";
 /** @typedef {Record<string, string>} Values */
 
 /**
- * What was done: a sentence for the status line, and perhaps a secret that is shown this once.
+ * A sentence for the status line, and perhaps a secret that is shown this once.
  * @typedef {object} Done
  * @property {Content} said
  * @property {boolean | undefined} [confirmed]
@@ -127,7 +127,7 @@ class Form extends Component {
     return true;
   }
 
-  /** What was typed stays, and another token is asked for beside it. */
+  /** The form stays as it is, and another token is asked for beside it. */
   losesToken() {
     token.forget();
     this.setState({ tokenLost: true }, () => byId("dialog-token-field").focus());

@@ -2,7 +2,10 @@ import { may } from "./api.js";
 import { capitalized, count, momentText, wordsOf } from "./format.js";
 import htm from "./htm.js";
 import { hrefTo } from "./location.js";
-import { h, render } from "./preact.js";
+import { Component, createRef, Fragment, h, render } from "./preact.js";
+
+// The other modules have it from here, so that it is imported once when all are served as one script.
+export { Component, createRef, Fragment, h, render };
 
 /** @typedef {import("./preact.js").ComponentChildren} Content */
 
@@ -44,11 +47,7 @@ export const unreadNote = ({ unread }) =>
     `${count(unread.partitions.length)} partitions could not be read, and nothing of them is shown: ${unread.why}`,
   );
 
-/**
- * @param {string} label
- * @param {(event: MouseEvent) => void} press
- * @param {Record<string, unknown>} [props]
- */
+/** @param {string} label @param {(event: MouseEvent) => void} press @param {Record<string, unknown>} [props] */
 export const button = (label, press, props = {}) =>
   html`<button type="button" onClick=${press} ...${props}>${label}</button>`;
 
@@ -65,17 +64,10 @@ export const asking = (label, ask, again, kind) =>
 /** The buttons of a view; none where nothing may be done. @param {Content[]} buttons */
 export const actions = (...buttons) => buttons.some(Boolean) && html`<p class="actions">${buttons}</p>`;
 
-/**
- * @param {string} href
- * @param {Content} text
- */
+/** @param {string} href @param {Content} text */
 export const link = (href, text) => html`<a href=${href}>${text}</a>`;
 
-/**
- * Links of which one is where one is.
- * @param {{ href: string, text: string, current: boolean }[]} links
- * @param {string} [as]
- */
+/** Links of which one is where one is. @param {{ href: string, text: string, current: boolean }[]} links @param {string} [as] */
 export const choices = (links, as = "page") =>
   links.map(
     ({ href, text, current }) => html`<a href=${href} aria-current=${current ? as : undefined}>${text}</a>`,
@@ -87,10 +79,7 @@ export const choices = (links, as = "page") =>
 export const accountLink = (id) =>
   id && may("accounts:read") ? link(hrefTo(["account", id]), id) : id || "–";
 
-/**
- * @param {string | null | undefined} account
- * @param {string | null | undefined} key
- */
+/** @param {string | null | undefined} account @param {string | null | undefined} key */
 export function keyLink(account, key) {
   if (!key) return "–";
   const id = html`<code class="whole">${key}</code>`;
@@ -133,11 +122,7 @@ export function usage(used, limit, what) {
     optimum="0" value=${Math.min(1, share)} aria-label=${`${what}: share of the limit`} /></span>`;
 }
 
-/**
- * A number with a bar beside it, as long as its share of the largest.
- * @param {number} number
- * @param {number} most
- */
+/** A number with a bar beside it, as long as its share of the largest. @param {number} number @param {number} most */
 export function bar(number, most) {
   const style = { width: `${most > 0 ? (100 * number) / most : 0}%` };
   return html`<span class="use">${count(number)}<span class="bar-box" aria-hidden="true"><i class="bar-length" style=${style} /></span></span>`;
@@ -149,12 +134,7 @@ export const moment = (iso) => (iso ? html`<time datetime=${iso}>${momentText(is
 /** @param {Content[]} list of `tile` */
 export const tiles = (...list) => html`<dl class="tiles">${list}</dl>`;
 
-/**
- * @param {string} label
- * @param {Content} value
- * @param {string | string[]} [below]
- * @param {boolean} [alarm]
- */
+/** @param {string} label @param {Content} value @param {string | string[]} [below] @param {boolean} [alarm] */
 export const tile = (label, value, below = [], alarm = false) =>
   html`<div class=${alarm ? "tile alarm" : "tile"}>
     <dt>${label}</dt>

@@ -1,4 +1,9 @@
-import { html } from "./dom.js";
+/** @import { Content } from "./dom.js" */
+/** @import { Key, Limits, Use } from "./objects.d.ts" */
+/** @import { Column } from "./table.js" */
+import { html, tile, usage } from "./dom.js";
+import { capitalized } from "./format.js";
+import { CAPS, TIER_LIMITS } from "./limits.js";
 import { optionList } from "./table.js";
 
 /**
@@ -23,11 +28,7 @@ export function fieldOf(field) {
   return html`<div class="field"><label for=${id}>${label}</label>${controlOf(field, id)}${hinted}</div>`;
 }
 
-/**
- * What it begins with is its default, so that a form that is drawn anew keeps what was typed.
- * @param {Field} field
- * @param {string} id
- */
+/** The first value is the default, so that a form that is drawn anew keeps what was typed. @param {Field} field @param {string} id */
 function controlOf({ name, type, value = "", hint, options = [] }, id) {
   const props = { id, name, "aria-describedby": hint ? `${id}-hint dialog-error` : "dialog-error" };
   if (type === "select") return html`<select ...${props}>${optionList(options, value)}</select>`;
@@ -37,10 +38,7 @@ function controlOf({ name, type, value = "", hint, options = [] }, id) {
     inputmode=${type === "number" ? "numeric" : "text"} />`;
 }
 
-/**
- * @param {Field} field
- * @param {string} id
- */
+/** @param {Field} field @param {string} id */
 const checks = ({ name, value = "", options = [] }, id) =>
   options.map(([of, text], at) => {
     const own = at === 0 ? id : `${id}-${at}`;
@@ -49,7 +47,7 @@ const checks = ({ name, value = "", options = [] }, id) =>
   });
 
 /**
- * Whether something was typed that is no value of its field, such as a date without a time. To the form such a field is empty.
+ * True if something was typed that is no value, such as a date without a time. To the form such a field is empty.
  * @param {Field} field
  */
 export function isIncomplete({ name }) {
@@ -57,10 +55,7 @@ export function isIncomplete({ name }) {
   return control instanceof HTMLInputElement && control.validity.badInput;
 }
 
-/**
- * What a form says, by name; of checks those that are ticked, by commas.
- * @param {HTMLFormElement} form
- */
+/** Values by name; of checks those that are ticked, by commas. @param {HTMLFormElement} form */
 export function valuesOf(form) {
   /** @type {Record<string, string>} */
   const values = {};
@@ -75,7 +70,7 @@ export function valuesOf(form) {
 }
 
 /** @param {string} value */
-export const wholeOrEmpty = (value) =>
+const wholeOrEmpty = (value) =>
   /^(\d{1,15})?$/.test(value) ? undefined : "must be a whole number, or empty for none";
 
 /** @param {string} value */
@@ -93,11 +88,8 @@ export const reference = (value) =>
 /** @param {string} value */
 export const required = (value) => (value ? undefined : "is missing");
 
-/**
- * Null where a field is empty: in a change it removes what is there.
- * @param {string | undefined} value
- */
-export const numberOrNull = (value) => (value ? Number(value) : null);
+/** Null where a field is empty: in a change it removes what is there. @param {string | undefined} value */
+const numberOrNull = (value) => (value ? Number(value) : null);
 
 /** @param {string | undefined} value */
 export const textOrNull = (value) => value || null;
@@ -122,9 +114,62 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 /** @param {string | null | undefined} iso @returns {string} as a field of type moment has it */
 export const momentValue = (iso) => iso?.slice(0, 16) ?? "";
 
-/**
- * An object without what is empty: in a creation that means the default.
- * @param {Record<string, unknown>} fields
- */
+/** An object without what is empty: in a creation that means the default. @param {Record<string, unknown>} fields */
 export const given = (fields) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
+
+/** Columns with what is used of each limit. @template Row @param {(row: Row) => Partial<Use> | undefined} useOf @returns {Column<Row>[]} */
+export const useColumns = (useOf) =>
+  TIER_LIMITS.map(({ name, used, title }) => ({
+    title,
+    numeric: true,
+    cell: (row) => usage(useOf(row)?.[used], useOf(row)?.[name], title.toLowerCase()),
+    of: (row) => useOf(row)?.[used],
+  }));
+
+/**
+ * @param {{ name: string, used: string, title: string }} limit
+ * @param {object | undefined} of has the limit and what is used of it
+ * @param {string} what it counts
+ * @returns {Content}
+ */
+export function limitTile({ name, used, title }, of, what) {
+  const values = /** @type {Record<string, number | null | undefined>} */ (of ?? {});
+  return tile(title, usage(values[used], values[name], title.toLowerCase()), what);
+}
+
+/** @param {Limits | undefined} limits @param {string} none what an empty one means @returns {Field[]} */
+export const limitFields = (limits, none) =>
+  TIER_LIMITS.map(({ name, short }) =>
+    numberField(name, capitalized(short), limits?.[name], `Empty: ${none}.`),
+  );
+
+/** @param {Partial<Key>} key @returns {Field[]} */
+export const capFields = (key) =>
+  CAPS.map(({ name, short }) =>
+    numberField(name, `Cap: ${short}`, key[name], "Held and spent together never exceed it. Empty: no cap."),
+  );
+
+/** @param {string} name @param {string} label @param {number | null | undefined} value @param {string} hint @returns {Field} */
+const numberField = (name, label, value, hint) => ({
+  name,
+  label,
+  hint,
+  type: "number",
+  value: String(value ?? ""),
+  check: wholeOrEmpty,
+});
+
+/** @param {readonly { name: string }[]} limits @returns {(values: Record<string, string>) => Record<string, number | null>} */
+const numbersOf = (limits) => (values) =>
+  Object.fromEntries(limits.map(({ name }) => [name, numberOrNull(values[name])]));
+export const limitsOf = numbersOf(TIER_LIMITS);
+export const capsOf = numbersOf(CAPS);
+
+/** @param {string | null | undefined} value @param {string} example @returns {Field} */
+export const labelField = (value, example = "the customer's name") => ({
+  name: "label",
+  label: "Label",
+  hint: `For people, such as ${example}. Empty: none.`,
+  value: value ?? "",
+});

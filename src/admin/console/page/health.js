@@ -1,8 +1,7 @@
 /** @import { Live } from "./objects.d.ts" */
-import { may, ownAccounts, readLive } from "./api.js";
+import { ApiError, may, ownAccounts, readLive } from "./api.js";
 import { badge, byId, code, html } from "./dom.js";
 import { age, count, wordsOf } from "./format.js";
-import { ApiError } from "./transport.js";
 
 /** @typedef {"good" | "warn" | "bad" | "unknown" | "none"} Level */
 /** @typedef {{ name: string, level: Level, words: string }} Finding one sentence: what is so, and what to do */
@@ -13,7 +12,7 @@ const LATE_CHECKS = 3;
 const LAG_SECONDS = 300;
 
 /**
- * What the gateway needs, one sentence each; what is to be mended says how.
+ * One sentence for each dependency of the gateway; it says how to mend it.
  * @param {Pick<Live, "gateway" | "health">} live
  * @returns {Finding[]}
  */
@@ -26,10 +25,7 @@ export const findings = ({ gateway, health }) => [
   { name: "Journal", ...journalOf(health.journal) },
 ];
 
-/**
- * @param {unknown} error why nothing is known
- * @returns {Finding}
- */
+/** @param {unknown} error why nothing is known @returns {Finding} */
 export const unanswered = (error) => ({
   name: "Gateway",
   level: "bad",

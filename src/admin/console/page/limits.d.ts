@@ -1,4 +1,4 @@
-// What files.ts serves as limits.js: texts and names of src/domain/limits.ts.
+// files.ts makes it: texts and names of src/domain/limits.ts.
 import type * as domain from "../../../domain/limits.ts";
 
 type Shown<Limit> = Pick<Limit, "name" | "unit" | "short" | "title" | ("used" & keyof Limit)>;

@@ -14,10 +14,7 @@ export function here() {
   return { view, args, query: new URLSearchParams(search) };
 }
 
-/**
- * @param {string[]} parts
- * @param {Record<string, string | number | undefined>} [query] what is missing or empty is left out
- */
+/** @param {string[]} parts @param {Record<string, string | number | undefined>} [query] what is missing or empty is left out */
 export function hrefTo(parts, query = {}) {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -27,7 +24,7 @@ export function hrefTo(parts, query = {}) {
 }
 
 /**
- * The same place with another query; a page's cursor belongs to the query it was made for.
+ * This place with another query; a page's cursor belongs to the query it was made for.
  * @param {Record<string, string | number | undefined>} changes
  */
 export function hrefHere(changes) {
@@ -48,21 +45,13 @@ export function noteHere(changes) {
   history.replaceState(null, "", hrefTo([view, ...args], { ...Object.fromEntries(query), ...changes }));
 }
 
-/**
- * A page of a list as the address names it.
- * @param {URLSearchParams} query
- * @param {string[]} names of filters
- * @param {number} limit
- */
+/** A page of a list as the address names it. @param {URLSearchParams} query @param {string[]} names of filters @param {number} limit */
 export const pageOf = (query, names, limit = 50) => ({
   ...Object.fromEntries([...names, "cursor"].map((name) => [name, query.get(name) ?? ""])),
   limit,
 });
 
-/**
- * @param {string} text
- * @param {string} at
- */
+/** @param {string} text @param {string} at */
 function splitOnce(text, at) {
   const index = text.indexOf(at);
   return index < 0 ? [text, ""] : [text.slice(0, index), text.slice(index + 1)];

@@ -1,14 +1,65 @@
+/** @import { Content } from "./dom.js" */
 /** @import { Place } from "./location.js" */
-/** @import { View } from "./views.js" */
-import { forgetSession, may, signedIn } from "./api.js";
-import { byId, choices, failureNote, heading, say } from "./dom.js";
+/** @import { Scope } from "./objects.d.ts" */
+import { forgetSession, may, ownAccounts, ownScopes, signedIn, token } from "./api.js";
+import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { capitalized, wordsOf } from "./format.js";
 import { showState, showTrouble } from "./health.js";
 import { here, hrefTo } from "./location.js";
-import { Fragment, h, render } from "./preact.js";
-import { token } from "./transport.js";
-import { isSecret, SECRET_SEARCHED } from "./views/search.js";
-import { isOffered, NOTHING, VIEWS } from "./views.js";
+import { showAccount, showAccounts } from "./views/accounts.js";
+import { showAudit } from "./views/audit.js";
+import { showConfiguration } from "./views/configuration.js";
+import { showKey, showKeys } from "./views/key.js";
+import { showOverview } from "./views/overview.js";
+import { isSecret, SECRET_SEARCHED, showSearch } from "./views/search.js";
+import { showOpenTasks, showTask } from "./views/tasks.js";
+import { showTokens } from "./views/tokens.js";
+
+/**
+ * @typedef {object} Context
+ * @property {Place} place
+ * @property {AbortSignal} signal fires when the view is left
+ * @property {() => void} again reads the view anew
+ */
+
+/**
+ * @typedef {object} View
+ * @property {string} title
+ * @property {Scope} [scope] the right that it needs to be offered
+ * @property {boolean} [ofAll] it is about all accounts: not for a token that may use some only
+ * @property {string} [under] the view that it belongs to in the navigation
+ * @property {(context: Context) => Promise<Content | URL>} show an address is where to look instead
+ */
+
+/** By name in the address, in the order of the navigation. @type {Record<string, View>} */
+export const VIEWS = {
+  overview: { title: "Overview", scope: "usage:read", ofAll: true, show: showOverview },
+  accounts: { title: "Accounts", scope: "accounts:read", show: showAccounts },
+  account: { title: "Account", under: "accounts", show: showAccount },
+  key: { title: "Key", under: "accounts", show: showKey },
+  tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: showOpenTasks },
+  task: { title: "Task", under: "accounts", show: showTask },
+  keys: { title: "Keys today", scope: "keys:read", ofAll: true, show: showKeys },
+  configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
+  audit: { title: "Audit", scope: "audit:read", show: showAudit },
+  tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
+  search: { title: "Search", under: "accounts", show: showSearch },
+};
+
+/** Stands in for all views where the token is offered none. @type {View} */
+export const NOTHING = {
+  title: "Nothing to show",
+  async show() {
+    const accounts = ownAccounts();
+    const only = accounts ? `, for ${accounts.join(", ")} only` : "";
+    const has = `It has ${ownScopes().join(", ")}${only}.`;
+    return [heading("Nothing to show"), note(`This token can read nothing that a view shows. ${has}`)];
+  },
+};
+
+/** True if the token may see the view. @param {View} view */
+const isOffered = ({ scope, ofAll = false }) =>
+  scope !== undefined && may(scope) && !(ofAll && ownAccounts() !== null);
 
 const box = byId("view");
 /** Counts views: an answer that comes after its view was left is dropped. */
@@ -20,6 +71,8 @@ let leaving = new AbortController();
 async function show({ focus = true } = {}) {
   const mine = ++turn;
   box.setAttribute("aria-busy", "true");
+  // Until the next view is drawn its predecessor is in sight, whose buttons would act on something else.
+  box.inert = true;
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
@@ -39,7 +92,7 @@ async function show({ focus = true } = {}) {
     render(h(Fragment, { key: mine }, made), box);
   } catch (error) {
     if (mine !== turn) return;
-    // What stands above the form is all that is in sight.
+    // Only the sign-in form is in sight.
     if (!byId("sign-in").hidden) return void signInFailed(error);
     unlock();
     const { title } = VIEWS[here().view] ?? { title: "Console" };
@@ -49,30 +102,25 @@ async function show({ focus = true } = {}) {
   if (focus) document.getElementById("view-title")?.focus();
 }
 
-/** What the address names; the first view that the token may see where it names none. */
+/** The view that the address names; the first that the token may see where it names none. */
 function shown() {
   const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? [];
   const named = Object.hasOwn(VIEWS, here().view) ? VIEWS[here().view] : undefined;
-  // What a link leads to, such as a task, may be read by a token that is offered no view.
+  // A token that is offered no view may still read what a link leads to, such as a task.
   if (first === undefined && !named?.under) return { place: here(), name: "", view: NOTHING };
   if (named === undefined) history.replaceState(null, "", hrefTo([first ?? "overview"]));
   const place = here();
   return { place, name: place.view, view: /** @type {View} */ (VIEWS[place.view]) };
 }
 
-/**
- * What is in sight is what the address names.
- * @param {Place} place
- */
+/** @param {Place} place */
 function settle({ view, args }) {
   box.dataset.place = [view, ...args].join("/");
   box.removeAttribute("aria-busy");
+  box.inert = false;
 }
 
-/**
- * The views that the token may read; the one in sight is marked.
- * @param {string} current
- */
+/** The views that the token may read; the one in sight is marked. @param {string} current */
 function offerViews(current) {
   const links = Object.entries(VIEWS)
     .filter(([, view]) => isOffered(view) && !view.under)
@@ -113,10 +161,7 @@ addEventListener("token-needed", (event) => {
   lock(token.get() ? detail : "");
 });
 
-/**
- * The token may be right, but nobody could say so: it goes back into the field, to be tried again.
- * @param {unknown} error
- */
+/** The token may be right, but nobody could say so: it goes back into the field, to be tried again. @param {unknown} error */
 function signInFailed(error) {
   byId("token", HTMLInputElement).value = token.get() ?? "";
   forgetSession();

@@ -1,26 +1,25 @@
-// What the management API answers, from the schemas that validate and describe it.
 import type { Static, TSchema } from "typebox";
-import type * as accounts from "../../api/account-schemas.ts";
-import type * as keys from "../../api/key-schemas.ts";
 import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
+
+// Answers of the management API, from the schemas that validate and describe it.
 
 export interface List<Row> {
   data: Row[];
   next_cursor: string | null;
 }
 
-/** What replicas did not confirm has to be repeated: a failover may lose it. */
+/** A write that replicas did not confirm has to be repeated: a failover may lose it. */
 interface Confirmable {
   confirmed?: boolean;
 }
 
 type Answer<Schema extends TSchema> = Static<Schema> & Confirmable;
 
-export type Account = Answer<typeof accounts.Account>;
+export type Account = Answer<typeof objects.Account>;
 export type AccountStatus = Account["status"];
 export type Limits = Account["limits"];
-export type Key = Answer<typeof keys.Key>;
+export type Key = Answer<typeof objects.Key>;
 export type Transaction = Answer<typeof objects.Transaction>;
 export type Task = Answer<typeof objects.Task>;
 export type Release = Answer<typeof objects.Release>;

@@ -1,12 +1,11 @@
-import { hint, html } from "./dom.js";
-import { Component, createRef } from "./preact.js";
+import { Component, createRef, hint, html } from "./dom.js";
 import uPlot from "./uplot.js";
 
 const HEIGHT = 210;
 /** A page opened right after the start shows at least so much. */
 const SPAN_MIN_SECONDS = 120;
 
-const DAY_SECONDS = 86_400;
+export const DAY_SECONDS = 86_400;
 
 /** @typedef {{ name: string, label: string, color: string, dash?: number[], fill?: boolean }} Line */
 
@@ -140,10 +139,7 @@ function drawing(options, pointed) {
   };
 }
 
-/**
- * @param {Line} line
- * @returns {uPlot.Series}
- */
+/** @param {Line} line @returns {uPlot.Series} */
 const seriesOf = ({ label, color, dash, fill }) => ({
   label,
   stroke: colorOf(`var(${color})`),
@@ -153,12 +149,9 @@ const seriesOf = ({ label, color, dash, fill }) => ({
   ...(fill ? { fill: colorOf(`color-mix(in srgb, var(${color}) 15%, transparent)`) } : {}),
 });
 
-/**
- * @param {Line} line
- * @returns {uPlot.Series}
- */
+/** @param {Line} line @returns {uPlot.Series} */
 const barsOf = ({ color, dash }) => {
-  // What is drawn dashed stands in front of the others.
+  // Dashed lines are in front of the others.
   const paths = uPlot.paths.bars?.({ size: dash ? [0.3, 40] : [0.7, 80] });
   return { width: 0, fill: colorOf(`var(${color})`), ...(paths ? { paths } : {}) };
 };
@@ -170,27 +163,15 @@ const sumOf = (values) =>
 /** @param {number} seconds Unix @returns {string} */
 export const dateOf = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
 
-/**
- * Room for the first and the last bar.
- * @param {number} min
- * @param {number} max
- * @returns {[number, number]}
- */
+/** Room for the first and the last bar. @param {number} min @param {number} max @returns {[number, number]} */
 const wholeDays = (min, max) => [min - DAY_SECONDS / 2, max + DAY_SECONDS / 2];
 
-/**
- * A short piece of the line, so that it is known by its dashes too.
- * @param {string} color
- * @param {number[] | undefined} dash
- */
+/** A short piece of the line, so that it is known by its dashes too. @param {string} color @param {number[] | undefined} dash */
 const swatch = (color, dash) =>
   html`<svg width="22" height="8" aria-hidden="true"><path d="M0 4h22" class="line"
     style=${{ stroke: `var(${color})` }} stroke-dasharray=${dash?.join(" ")} /></svg>`;
 
-/**
- * A colour of the style sheet as the canvas wants it, in the theme of the moment.
- * @param {string} expression
- */
+/** A colour of the style sheet as the canvas wants it, in the theme of the moment. @param {string} expression */
 function colorOf(expression) {
   const probe = document.createElement("i");
   probe.style.color = expression;
@@ -200,27 +181,16 @@ function colorOf(expression) {
   return color;
 }
 
-/**
- * @param {unknown} _
- * @param {(number | null)[]} splits
- */
+/** @param {unknown} _ @param {(number | null)[]} splits */
 const wholeDecades = (_, splits) =>
   splits.map((value) =>
     value !== null && Number.isInteger(Math.round(Math.log10(value) * 1e6) / 1e6) ? value : null,
   );
 
-/**
- * @param {number} seconds Unix
- * @param {number} apart seconds from one to the next
- */
+/** @param {number} seconds Unix @param {number} apart seconds from one to the next */
 const clock = (seconds, apart) => new Date(seconds * 1000).toISOString().slice(11, apart < 60 ? 19 : 16);
 
-/**
- * Whole powers of ten around the data.
- * @param {number | null} min
- * @param {number | null} max
- * @returns {[number, number]}
- */
+/** Whole powers of ten around the data. @param {number | null} min @param {number | null} max @returns {[number, number]} */
 function decades(min, max) {
   if (min === null || max === null || !(min > 0)) return [0.001, 1];
   const [low, high] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];

@@ -1,7 +1,6 @@
 /** @import { Content } from "./dom.js" */
-import { failureNote, html, link } from "./dom.js";
+import { Component, failureNote, h, html, link } from "./dom.js";
 import { here, hrefHere, noteHere } from "./location.js";
-import { Component, h } from "./preact.js";
 
 /** @typedef {string | number | boolean | null | undefined} Value */
 
@@ -11,7 +10,7 @@ import { Component, h } from "./preact.js";
  * @typedef {object} Column
  * @property {string} title
  * @property {(row: Row) => Value} [of]
- * @property {(value: any) => Content} [as] how the value is shown
+ * @property {(value: never) => Content} [as] how the value is shown; it takes what `of` gives
  * @property {(row: Row) => Content} [cell]
  * @property {boolean} [numeric]
  * @property {boolean} [header] it names the row
@@ -20,33 +19,21 @@ import { Component, h } from "./preact.js";
  */
 
 /** @typedef {{ name: string, down: boolean }} Order */
+/** @typedef {(order: Order, sortBy: (name: string) => void) => Content} Draw */
 
 /**
  * A table with a caption. In a narrow window each row is a card of its own; the titles then stand beside the values.
- * @template Row
- * @param {string} caption
- * @param {Column<Row>[]} columns
- * @param {readonly Row[]} rows
+ * @template Row @param {string} caption @param {Column<Row>[]} columns @param {readonly Row[]} rows
  * @param {string} empty tells that there are none
  * @param {string} [sortedAs] name in the address of what it is sorted by, where a view has several
  */
-export const table = (caption, columns, rows, empty, sortedAs = "sort") =>
-  h(Table, { caption, columns, rows, empty, sortedAs });
-
-/** @extends {Component<{ caption: string, columns: Column<any>[], rows: readonly any[], empty: string, sortedAs: string }>} */
-class Table extends Component {
-  render() {
-    const { caption, columns, rows, empty, sortedAs } = this.props;
-    const order = orderOf(here().query.get(sortedAs) ?? "");
-    /** @param {string} name */
-    const sortBy = (name) => {
-      noteHere({ [sortedAs]: order.name === name && !order.down ? `-${name}` : name });
-      this.forceUpdate();
-    };
+export function table(caption, columns, rows, empty, sortedAs = "sort") {
+  const none = html`<tr role="row"><td colspan=${columns.length} class="empty" role="cell">${empty}</td></tr>`;
+  /** @type {Draw} */
+  const draw = (order, sortBy) => {
     const body = sorted(rows, columns, order).map(
       (row) => html`<tr role="row">${columns.map((column) => cellOf(column, row))}</tr>`,
     );
-    const none = html`<tr role="row"><td colspan=${columns.length} class="empty" role="cell">${empty}</td></tr>`;
     return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
       <table role="table">
         <caption>${caption}</caption>
@@ -54,20 +41,27 @@ class Table extends Component {
         <tbody role="rowgroup">${body.length > 0 ? body : none}</tbody>
       </table>
     </div>`;
-  }
+  };
+  return h(Sorted, { draw, sortedAs });
 }
 
-/** @param {string} text such as `balance` or `-balance` @returns {Order} */
-const orderOf = (text) => ({ name: text.replace(/^-/, ""), down: text.startsWith("-") });
+/** Draws anew when another column is sorted by. @extends {Component<{ draw: Draw, sortedAs: string }>} */
+class Sorted extends Component {
+  render() {
+    const { draw, sortedAs } = this.props;
+    const text = here().query.get(sortedAs) ?? "";
+    const order = { name: text.replace(/^-/, ""), down: text.startsWith("-") };
+    return draw(order, (name) => {
+      noteHere({ [sortedAs]: order.name === name && !order.down ? `-${name}` : name });
+      this.forceUpdate();
+    });
+  }
+}
 
 /** @param {string} title */
 const nameOf = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
 
-/**
- * @param {Column<any>} column
- * @param {Order} order
- * @param {(name: string) => void} sortBy
- */
+/** @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
 function titleOf(column, order, sortBy) {
   const { title, of } = column;
   const name = nameOf(title);
@@ -80,30 +74,24 @@ function titleOf(column, order, sortBy) {
   }</th>`;
 }
 
-/** @param {Column<any>} column */
+/** @param {{ numeric?: boolean, wrap?: boolean, wide?: boolean }} column */
 const kindOf = ({ numeric, wrap, wide }) =>
   numeric ? "number" : wide ? "wrap wide" : wrap ? "wrap" : undefined;
 
-/**
- * @param {Column<any>} column
- * @param {any} row
- */
+/** @template Row @param {Column<Row>} column @param {Row} row */
 function cellOf(column, row) {
-  const { title, header, of = () => undefined, as = (value) => value ?? "–", cell } = column;
-  const content = cell ? cell(row) : as(of(row));
+  const { title, header, of, as, cell } = column;
+  const value = of?.(row);
+  const shown = as ? /** @type {(value: Value) => Content} */ (as)(value) : (value ?? "–");
+  const content = cell ? cell(row) : shown;
   const kind = kindOf(column);
   if (header) return html`<th scope="row" role="rowheader" class=${kind} data-label=${title}>${content}</th>`;
   // A card has no line for what is not there.
-  const none = ["–", "", undefined].includes(content) ? "none" : "";
+  const none = content === "–" || content === "" || content === undefined ? "none" : "";
   return html`<td role="cell" class=${`${kind ?? ""} ${none}`.trim()} data-label=${title}><div>${content}</div></td>`;
 }
 
-/**
- * @template Row
- * @param {readonly Row[]} rows
- * @param {Column<Row>[]} columns
- * @param {Order} order
- */
+/** @template Row @param {readonly Row[]} rows @param {Column<Row>[]} columns @param {Order} order */
 function sorted(rows, columns, { name, down }) {
   const of = columns.find((column) => nameOf(column.title) === name)?.of;
   if (!of) return rows;
@@ -155,10 +143,7 @@ export async function filtered(filters, read, more) {
   return [form, await read().catch(failureNote)];
 }
 
-/**
- * @param {Filter} filter
- * @param {string} value
- */
+/** @param {Filter} filter @param {string} value */
 function filterField({ name, label, type = "search", options }, value) {
   const id = `filter-${name}`;
   const control = options
@@ -167,10 +152,7 @@ function filterField({ name, label, type = "search", options }, value) {
   return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
 }
 
-/**
- * @param {readonly (readonly [value: string, label: string])[]} options
- * @param {string | undefined} value
- */
+/** @param {readonly (readonly [value: string, label: string])[]} options @param {string | undefined} value */
 export const optionList = (options, value) =>
   options.map(([of, label]) => html`<option value=${of} defaultSelected=${of === value}>${label}</option>`);
 

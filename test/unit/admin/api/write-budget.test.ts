@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createWriteBudget, type WriteKind } from "../../../../src/admin/api/write-budget.ts";
+import { createWriteBudget, type WriteKind } from "../../../../src/admin/api/call-bounds.ts";
 
 const DAY_MS = 86_400_000;
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createLive } from "../../../../src/admin/live-figures.ts";
-import { quantileBetween } from "../../../../src/admin/quantile.ts";
-import { type Reading, readMetrics } from "../../../../src/admin/readings.ts";
+import { type MetricsReading, readMetrics } from "../../../../src/admin/health.ts";
+import { createLive, quantileBetween } from "../../../../src/admin/live-figures.ts";
 import { createMetrics } from "../../../../src/telemetry/metrics.ts";
 
 const GENERATE = "/api/v1/gen2/text-to-video";
@@ -12,7 +11,7 @@ function givenLive() {
   const metrics = createMetrics();
   const clock = { nowMs: Date.UTC(2031, 0, 1) };
   const store = { slots: 3 as number | null };
-  const others: Reading[] = [];
+  const others: MetricsReading[] = [];
   const live = createLive(
     {
       readings: async () => [await readMetrics(metrics), ...others],

@@ -8,7 +8,7 @@ import {
   latencyCheck,
   replicasChecks,
 } from "../../../../src/commands/doctor/doctor-server.ts";
-import { judge, upstreamCheck } from "../../../../src/commands/doctor/doctor-upstream.ts";
+import { judgeUpstream, upstreamCheck } from "../../../../src/commands/doctor/doctor-upstream.ts";
 import { readConfig, requireLoaded } from "../../../../src/config/config.ts";
 import { readInfo } from "../../../../src/redis/server-info.ts";
 import { createUpstream } from "../../../../src/upstream/upstream.ts";
@@ -81,7 +81,7 @@ test.each([
   [502, "<html>nginx</html>", "failed"],
 ])("doctor judges an upstream that answers HTTP %i %s: %s", (status, body, judged) => {
   const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
-  expect(judge(answered, "host", 3).status).toBe(judged);
+  expect(judgeUpstream(answered, "host", 3).status).toBe(judged);
 });
 
 // Guarantee: what doctor advises mends what is wrong: a credential is not looked for in the address.
@@ -93,8 +93,8 @@ test.each([
   [502, "<html>Bad gateway</html>", "the service behind it"],
 ])("doctor's advice for an upstream that answers HTTP %i %s: %s", (status, body, advice) => {
   const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
-  expect(judge(answered, "host", 3)).toMatchObject({ status: "failed" });
-  expect(judge(answered, "host", 3).advice).toContain(advice);
+  expect(judgeUpstream(answered, "host", 3)).toMatchObject({ status: "failed" });
+  expect(judgeUpstream(answered, "host", 3).advice).toContain(advice);
 });
 
 test.each([
@@ -110,7 +110,7 @@ test.each([
   ["ERR_TLS_CERT_ALTNAME_INVALID: names", "does not fit", "UPSTREAM_URL"],
   ["ECONNREFUSED: connect ECONNREFUSED 127.0.0.1:2", "cannot be reached (ECONNREFUSED", "UPSTREAM_URL"],
 ])("doctor says %s in words", (detail, found, advice) => {
-  const check = judge({ outcome: "not_sent", detail }, "host", 3);
+  const check = judgeUpstream({ outcome: "not_sent", detail }, "host", 3);
   expect(check.message).toContain(found);
   expect(check.message).not.toMatch(/SSL routines|\n/);
   expect(check.advice).toContain(advice);

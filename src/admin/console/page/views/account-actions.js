@@ -1,5 +1,6 @@
-/** @import { Account, AccountStatus } from "../objects.d.ts" */
 /** @import { Booked } from "../api.js" */
+/** @import { Field } from "../fields.js" */
+/** @import { Account, AccountStatus } from "../objects.d.ts" */
 import {
   adjustCredits,
   createAccount,
@@ -14,17 +15,17 @@ import {
   creditsUpOrDown,
   given,
   jsonObjectOrEmpty,
+  labelField,
+  limitFields,
+  limitsOf,
   reference,
   required,
   textOrNull,
 } from "../fields.js";
 import { count, signed } from "../format.js";
-import { labelField, limitFields, limitsOf } from "../limit-fields.js";
 
 /** From so many credits on the console asks again. */
 const MANY_CREDITS = 10_000;
-
-/** @import { Field } from "../fields.js" */
 
 /** @returns {Promise<string | undefined>} the id of the account that was made */
 export async function askCreateAccount() {
@@ -54,10 +55,7 @@ export async function askCreateAccount() {
   return done ? id : undefined;
 }
 
-/**
- * @param {Account} account
- * @param {string | null} etag
- */
+/** @param {Account} account @param {string | null} etag */
 export const askEdit = (account, etag) =>
   ask({
     title: `Edit account ${account.account_id}`,
@@ -107,11 +105,7 @@ const STATUS = {
   },
 };
 
-/**
- * @param {Account} account
- * @param {string | null} etag
- * @param {AccountStatus} status
- */
+/** @param {Account} account @param {string | null} etag @param {AccountStatus} status */
 export const askStatus = (account, etag, status) =>
   ask({
     title: `${STATUS[status].verb} account ${account.account_id}?`,
@@ -131,10 +125,7 @@ const referenceField = /** @type {Field} */ ({
   check: reference,
 });
 
-/**
- * The account is read anew: the balance of when the page was read may have been spent.
- * @param {string} id
- */
+/** The account is read anew: the balance of when the page was read may have been spent. @param {string} id */
 export async function askGrant(id) {
   const [{ value: account }, packages] = await Promise.all([
     readAccount(id),
@@ -179,10 +170,7 @@ export async function askGrant(id) {
   });
 }
 
-/**
- * As in a grant, the account is read anew.
- * @param {string} id
- */
+/** As in a grant, the account is read anew. @param {string} id */
 export async function askAdjust(id) {
   const { value: account } = await readAccount(id);
   return ask({
@@ -214,18 +202,14 @@ export async function askAdjust(id) {
 }
 
 /**
- * What is wrong with an amount that would leave less than nothing. It is not sent: nobody has seen a balance that allows it.
+ * Refuses an amount that would leave less than nothing. It is not sent: nobody has seen a balance that allows it.
  * @param {Account} account
  * @param {number} amount
  */
 const beyondBalance = ({ balance }, amount) =>
   balance + amount < 0 ? `takes away more than the balance of ${count(balance)}` : undefined;
 
-/**
- * The balance before and after.
- * @param {Account} account
- * @param {number} amount
- */
+/** The balance before and after. @param {Account} account @param {number} amount */
 function balances({ balance }, amount) {
   if (!Number.isSafeInteger(amount) || amount === 0) return `Balance now: ${count(balance)} credits.`;
   const after = balance + amount;
@@ -233,22 +217,14 @@ function balances({ balance }, amount) {
   return `Balance ${count(balance)} → ${count(after)} credits (${signed(amount)}).`;
 }
 
-/**
- * Asks again about many credits, and about taking half of a balance away.
- * @param {Account} account
- * @param {number} amount
- */
+/** Asks again about many credits, and about taking half of a balance away. @param {Account} account @param {number} amount */
 function doubtAbout({ account_id, balance }, amount) {
   const isMuch = Math.abs(amount) >= MANY_CREDITS || (amount < 0 && -amount * 2 >= balance);
   if (!isMuch) return undefined;
   return `${signed(amount)} credits for ${account_id}: the balance goes from ${count(balance)} to ${count(balance + amount)}. Are you sure?`;
 }
 
-/**
- * @param {Account} account
- * @param {Booked} booked
- * @param {string | undefined} of the reference
- */
+/** @param {Account} account @param {Booked} booked @param {string | undefined} of the reference */
 const bookedFor = ({ account_id }, { value: { amount, balance, confirmed }, isRepeat }, of) => ({
   said: isRepeat
     ? `Nothing is changed: reference ${of} of ${account_id} was booked before, with ${signed(amount)} credits. The balance is ${count(balance)}.`

@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { Account, Transaction } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { listPrices, listRefusals, listTasks, listTransactions } from "../api.js";
 import { badge, bar, button, code, hint, keyLink, moment, say, taskLink } from "../dom.js";
 import { count, endpointName, signed, wordsOf } from "../format.js";
@@ -13,7 +13,7 @@ const CSV_ROWS_MAX = 20_000;
 const FROM = /** @type {const} */ ({ name: "from", label: "From", type: "date" });
 const TO = /** @type {const} */ ({ name: "to", label: "to", type: "date" });
 
-const KINDS = /** @type {const} */ ([
+const TRANSACTION_KINDS = /** @type {const} */ ([
   ["", "all"],
   ["charge", "charges"],
   ["refund", "refunds"],
@@ -22,7 +22,7 @@ const KINDS = /** @type {const} */ ([
 ]);
 
 const TRANSACTION_FILTERS = [
-  { name: "kind", label: "Kind", options: KINDS },
+  { name: "kind", label: "Kind", options: TRANSACTION_KINDS },
   FROM,
   TO,
   { name: "reference", label: "Reference" },
@@ -30,12 +30,7 @@ const TRANSACTION_FILTERS = [
 ];
 const TRANSACTION_FILTER_NAMES = TRANSACTION_FILTERS.map(({ name }) => name);
 
-/**
- * The ledger of an account, latest first.
- * @param {Account} account
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** The ledger of an account, latest first. @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showTransactions({ account_id: id }, { place: { query } }) {
   const csv = button("Download CSV", (event) => {
     if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
@@ -43,10 +38,7 @@ export async function showTransactions({ account_id: id }, { place: { query } })
   return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query), csv);
 }
 
-/**
- * @param {string} id
- * @param {URLSearchParams} query
- */
+/** @param {string} id @param {URLSearchParams} query */
 async function transactionsPage(id, query) {
   const page = await listTransactions(id, pageOf(query, TRANSACTION_FILTER_NAMES));
   return [
@@ -74,11 +66,7 @@ function reasonOf({ endpoint, reason, reference }) {
   return parts.filter(Boolean).join(", ") || "–";
 }
 
-/**
- * All that the filters let through, page by page.
- * @param {string} id
- * @param {HTMLButtonElement} pressed
- */
+/** All that the filters let through, page by page. @param {string} id @param {HTMLButtonElement} pressed */
 async function download(id, pressed) {
   pressed.disabled = true;
   try {
@@ -120,7 +108,7 @@ const CSV_TITLES = [
   "by",
 ];
 
-const STATUSES = /** @type {const} */ ([
+const TASK_STATUSES = /** @type {const} */ ([
   ["", "all"],
   ["held", "held"],
   ["processing", "processing"],
@@ -139,17 +127,14 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
   const prices = await listPrices().catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
-    { name: "status", label: "Status", options: STATUSES },
+    { name: "status", label: "Status", options: TASK_STATUSES },
     { name: "endpoint", label: "Endpoint", options: [/** @type {const} */ (["", "all"]), ...names] },
     FROM,
   ];
   return filtered(filters, () => tasksPage(id, query));
 }
 
-/**
- * @param {string} id
- * @param {URLSearchParams} query
- */
+/** @param {string} id @param {URLSearchParams} query */
 async function tasksPage(id, query) {
   const page = await listTasks(id, pageOf(query, ["status", "endpoint", "from"]));
   return [
@@ -181,10 +166,7 @@ async function tasksPage(id, query) {
 export const showAccountRefusals = ({ account_id: id }, { place: { query } }) =>
   filtered([{ name: "key_id", label: "Key" }, FROM, TO], () => refusalsPage(id, query));
 
-/**
- * @param {string} id
- * @param {URLSearchParams} query
- */
+/** @param {string} id @param {URLSearchParams} query */
 async function refusalsPage(id, query) {
   const page = await listRefusals(id, pageOf(query, ["key_id", "from", "to"], 100));
   const { data, uncounted } = page;

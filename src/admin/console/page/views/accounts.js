@@ -1,24 +1,44 @@
 /** @import { Content } from "../dom.js" */
-/** @import { Context } from "../views.js" */
-import { listAccounts, may } from "../api.js";
-import { accountLink, badge, button, heading, moment, unreadNote } from "../dom.js";
-import { count } from "../format.js";
-import { hrefTo, pageOf } from "../location.js";
+/** @import { Place } from "../location.js" */
+/** @import { Context } from "../main.js" */
+/** @import { Account, AccountUse, Scope, Usage } from "../objects.d.ts" */
+import { listAccounts, listKeys, may, readAccount, readUsage, readUse } from "../api.js";
+import {
+  accountLink,
+  actions,
+  asking,
+  badge,
+  button,
+  choices,
+  factList,
+  failureNote,
+  heading,
+  hint,
+  html,
+  link,
+  moment,
+  tile,
+  tiles,
+  unreadNote,
+} from "../dom.js";
+import { limitTile } from "../fields.js";
+import { count, shortCount } from "../format.js";
+import { TIER_LIMITS } from "../limits.js";
+import { hrefHere, hrefTo, pageOf } from "../location.js";
+import { DAY_SECONDS, dateOf, Plot } from "../plots.js";
 import { filtered, paging, table } from "../table.js";
-import { askCreateAccount } from "./account-actions.js";
+import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
+import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
+import { keysPart } from "./key.js";
 
-const STATUSES = /** @type {const} */ ([
+const ACCOUNT_STATUSES = /** @type {const} */ ([
   ["", "any"],
   ["active", "active"],
   ["suspended", "suspended"],
   ["closed", "closed"],
 ]);
 
-/**
- * Accounts in pages, by the beginning of their id or label and by status.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** Accounts in pages, by the beginning of their id or label and by status. @param {Context} context @returns {Promise<Content>} */
 export async function showAccounts({ place: { query }, again }) {
   const create = button("Create account …", () =>
     askCreateAccount().then((id) => {
@@ -28,7 +48,7 @@ export async function showAccounts({ place: { query }, again }) {
   const filters = [
     { name: "prefix", label: "Id begins with" },
     { name: "label", label: "Label begins with" },
-    { name: "status", label: "Status", options: STATUSES },
+    { name: "status", label: "Status", options: ACCOUNT_STATUSES },
   ];
   const list = await filtered(filters, () => accountsPage(query), may("accounts:write") && create);
   return [heading("Accounts", again), list];
@@ -57,3 +77,157 @@ async function accountsPage(query) {
     paging(page, "Balance, held and used are credits."),
   ];
 }
+
+/**
+ * Parts of an account's page by name in the address; the first is shown where none is named.
+ * @type {Record<string, { title: string, scope: Scope, show: (account: Account, context: Context, use: AccountUse) => Promise<Content> }>}
+ */
+const PARTS = {
+  usage: { title: "Usage and keys", scope: "accounts:read", show: showAccountUsage },
+  transactions: { title: "Transactions", scope: "credits:read", show: showTransactions },
+  tasks: { title: "Tasks", scope: "tasks:read", show: showAccountTasks },
+  refusals: { title: "Refusals", scope: "usage:read", show: showAccountRefusals },
+};
+
+/** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */
+export async function showAccount(context) {
+  const [id = "", named = "usage"] = context.place.args;
+  const part = PARTS[named] ?? PARTS.usage;
+  const [{ value: account, etag }, use] = await Promise.all([
+    readAccount(id),
+    readUse(id, part === PARTS.usage ? keysPage(context.place) : {}),
+  ]);
+  return [
+    heading(`Account ${account.account_id}`, context.again, badge(account.status)),
+    account.label && html`<p class="subtitle">${account.label}</p>`,
+    creditTiles(account, use.account),
+    accountActions(account, etag, context.again),
+    detailsOf(account),
+    partLinks(account.account_id, named),
+    // A part that cannot be read takes neither the account nor the way to its other parts with it.
+    await part?.show(account, context, use).catch(failureNote),
+  ];
+}
+
+/** @param {Account} account @param {AccountUse["account"]} use */
+const creditTiles = (account, use) =>
+  tiles(
+    tile("Balance", count(account.balance), "credits to spend"),
+    tile("Held", count(account.held), "credits, not charged yet"),
+    tile("Used in all", count(account.total_used), "credits"),
+    tile("Requests", count(account.total_requests), "admitted in all"),
+    TIER_LIMITS.filter(({ name }) => account.limits[name] !== null).map((limit) =>
+      limitTile(limit, { [limit.used]: 0, ...use, ...account.limits }, `${limit.unit}, all keys`),
+    ),
+  );
+
+/** @param {Account} account @param {string | null} etag @param {() => void} again */
+function accountActions(account, etag, again) {
+  const { status, account_id: id } = account;
+  const credits = may("credits:write");
+  const writes = may("accounts:write");
+  const reinstates = writes && may("accounts:reinstate");
+  return actions(
+    credits && asking("Grant credits …", () => askGrant(id), again, "primary"),
+    credits && asking("Adjust balance …", () => askAdjust(id), again),
+    writes && asking("Edit …", () => askEdit(account, etag), again),
+    writes && status === "active" && asking("Suspend …", () => askStatus(account, etag, "suspended"), again),
+    reinstates &&
+      status !== "active" &&
+      asking("Activate …", () => askStatus(account, etag, "active"), again),
+    writes && status !== "closed" && asking("Close …", () => askStatus(account, etag, "closed"), again),
+  );
+}
+
+/** @param {Account} account */
+function detailsOf({ account_id, created_at, metadata }) {
+  const lines = Object.entries(metadata ?? {}).map(
+    ([name, value]) =>
+      html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value, undefined, 1)}</div>`,
+  );
+  return factList([
+    ["Created", created_at && moment(created_at)],
+    ["Metadata", lines.length > 0 ? lines : undefined],
+    ["Audit", may("audit:read") ? link(hrefTo(["audit"], { account_id }), "what operators did to it") : ""],
+  ]);
+}
+
+/** @param {string} id @param {string} current */
+const partLinks = (id, current) =>
+  html`<nav class="parts" aria-label="Parts of the account">${choices(
+    Object.entries(PARTS)
+      .filter(([, { scope }]) => may(scope))
+      .map(([name, { title: text }]) => ({
+        href: hrefTo(name === "usage" ? ["account", id] : ["account", id, name]),
+        text,
+        current: name === current,
+      })),
+  )}</nav>`;
+
+const SPANS = [7, 30, 90];
+
+/** The page of keys that is shown, for the keys and for what is used of their limits. @param {Place} place */
+const keysPage = ({ query }) => pageOf(query, [], 100);
+
+/**
+ * Usage of an account by day, and its keys.
+ * @param {Account} account
+ * @param {Context} context
+ * @param {AccountUse} use
+ * @returns {Promise<Content>}
+ */
+async function showAccountUsage(account, { place, again }, use) {
+  const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
+  const today = Math.floor(Date.now() / 1000 / DAY_SECONDS) * DAY_SECONDS;
+  const seconds = Array.from({ length: days }, (_, at) => today - (days - 1 - at) * DAY_SECONDS);
+  const [usage, keys] = await Promise.all([
+    may("usage:read")
+      ? readUsage(account.account_id, { from: dateOf(seconds[0] ?? today), group_by: "day" })
+      : undefined,
+    may("keys:read") ? listKeys(account.account_id, keysPage(place)) : undefined,
+  ]);
+  return [usage && usagePart(usage, seconds), keys && keysPart(account, keys, use, again)];
+}
+
+/** @param {Usage} usage @param {number[]} seconds Unix seconds at which each UTC day began */
+function usagePart({ data, since }, seconds) {
+  const byDay = new Map(data.map((row) => [row.day ?? "", row]));
+  const rows = seconds.map(dateOf).map((day) => {
+    return { requests: 0, credits: 0, refunds: 0, ...byDay.get(day), day };
+  });
+  const spans = SPANS.map((span) => ({
+    href: hrefHere({ days: span }),
+    text: `${span} days`,
+    current: span === seconds.length,
+  }));
+  const series = { charged: rows.map((row) => row.credits), refunded: rows.map((row) => row.refunds) };
+  return html`<p class="choice">Show ${choices(spans, "true")}</p>
+    <${Plot} options=${creditsBy(seconds.length)} seconds=${seconds} series=${series} />
+    ${since && since > dateOf(seconds[0] ?? 0) && hint(`What is known begins at ${since.slice(0, 10)}.`)}
+    <details><summary>The same as a table</summary>${table(
+      "Usage by day (UTC)",
+      [
+        { title: "Day", header: true, of: (row) => row.day },
+        { title: "Requests", numeric: true, of: (row) => row.requests, as: count },
+        { title: "Charged", numeric: true, of: (row) => row.credits, as: count },
+        { title: "Refunded", numeric: true, of: (row) => row.refunds, as: count },
+      ],
+      rows.reverse(),
+      "None.",
+      "days-by",
+    )}</details>`;
+}
+
+/** @param {number} days @returns {import("../plots.js").PlotOptions} */
+const creditsBy = (days) => ({
+  title: "Credits by day",
+  note: `The last ${days} days, UTC. The legend has the sums, or the day under the pointer.`,
+  days: true,
+  whole: true,
+  tick: shortCount,
+  format: (value) => count(Math.round(value ?? 0)),
+  lines: [
+    { name: "charged", label: "charged", color: "--blue" },
+    { name: "refunded", label: "refunded", color: "--orange", dash: [8, 3] },
+  ],
+});

@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { AuditRecord } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { listAudit, ownAccounts } from "../api.js";
 import { accountLink, code, heading, hint, html, keyLink, moment, taskLink } from "../dom.js";
 import { count, momentText } from "../format.js";
@@ -10,7 +10,7 @@ import { filtered, paging, table } from "../table.js";
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
 /**
- * What operators changed: who, when, what it was before and after. A token for some accounts reads that of one at a time.
+ * Changes by operators: who, when, before and after. A token for some accounts reads those of one at a time.
  * @param {Context} context
  * @returns {Promise<Content | URL>}
  */
@@ -55,10 +55,7 @@ async function auditPage(query) {
   ];
 }
 
-/**
- * What was changed, where the account itself does not say it.
- * @param {AuditRecord} record
- */
+/** The changed object, unless it is the account. @param {AuditRecord} record */
 function targetOf({ action, account_id, target }) {
   if (!target || target === account_id) return "–";
   if (action.startsWith("key.")) return keyLink(account_id, target);
@@ -88,10 +85,7 @@ function objectOf(value) {
   return parsed !== null && typeof parsed === "object" ? /** @type {Record<string, unknown>} */ (parsed) : {};
 }
 
-/**
- * @param {Record<string, unknown>} before
- * @param {Record<string, unknown>} after
- */
+/** @param {Record<string, unknown>} before @param {Record<string, unknown>} after */
 function changesBetween(before, after) {
   const lines = [];
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {

@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { Configuration, Tiers } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { listPackages, listPrices, listTiers, readConfiguration } from "../api.js";
 import { badge, code, heading, hint, html, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";
@@ -44,7 +44,7 @@ export async function showConfiguration({ again }) {
       "There are none.",
       "packages-by",
     ),
-    gatewaysTable(configuration),
+    settingsTable(configuration),
     html`<details><summary>All settings in force, without secrets</summary>
       <pre tabindex="0">${JSON.stringify(configuration.config, undefined, 2)}</pre></details>`,
   ];
@@ -97,11 +97,7 @@ function priceText(price) {
   ]);
 }
 
-/**
- * @param {unknown} prices
- * @param {string[]} path
- * @returns {string[]} such as `10, high: 330`
- */
+/** @param {unknown} prices @param {string[]} path @returns {string[]} such as `10, high: 330` */
 function leavesOf(prices, path = []) {
   if (typeof prices !== "object" || prices === null) return [`${path.join(", ")}: ${prices}`];
   return Object.entries(prices).flatMap(([name, more]) => leavesOf(more, [...path, name]));
@@ -139,7 +135,7 @@ function differences({ file }) {
 }
 
 /** @param {Configuration} configuration */
-const gatewaysTable = ({ gateways, config_hash }) =>
+const settingsTable = ({ gateways, config_hash }) =>
   table(
     "Gateways by the hash of their settings",
     [

@@ -1,22 +1,28 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Account, Key } from "../objects.d.ts" */
-/** @import { Field } from "../fields.js" */
 /** @import { Done } from "../dialogs.js" */
+/** @import { Content } from "../dom.js" */
+/** @import { Field } from "../fields.js" */
+/** @import { Account, Key } from "../objects.d.ts" */
 import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "../api.js";
 import { ask } from "../dialogs.js";
 import { keyLink } from "../dom.js";
-import { given, momentOrNull, momentValue, textOrNull } from "../fields.js";
+import {
+  capFields,
+  capsOf,
+  given,
+  labelField,
+  limitFields,
+  limitsOf,
+  momentOrNull,
+  momentValue,
+  textOrNull,
+} from "../fields.js";
 import { momentText } from "../format.js";
-import { capFields, capsOf, labelField, limitFields, limitsOf } from "../limit-fields.js";
 
 const WHERE = "where it is used";
 const KEEP_IT =
   "It is shown this once and kept nowhere: hand it over safely now. If it is lost, rotate the key.";
 
-/**
- * @param {string | undefined} value a key's tier
- * @returns {Promise<Field[]>}
- */
+/** @param {string | undefined} value a key's tier @returns {Promise<Field[]>} */
 async function tierField(value) {
   const { data } = await listTiers();
   const options = data
@@ -79,21 +85,14 @@ export async function askCreateKey(account) {
 /** @param {Key} made */
 const linkTo = ({ account_id, key_id }) => keyLink(account_id, key_id);
 
-/**
- * @param {Key} made
- * @param {Content[]} said with a link to its page: in the list it may be on the last one
- * @returns {Done}
- */
+/** @param {Key} made @param {Content[]} said with a link to its page: in the list it may be on the last one @returns {Done} */
 function keyMade({ key, confirmed }, said) {
   if (key) return { said, confirmed, secret: { label: "The new key", value: key, hint: KEEP_IT } };
   const why = " An earlier try had made it, and its secret cannot be shown again: rotate it.";
   return { said: [...said, why], confirmed };
 }
 
-/**
- * @param {Key} key
- * @param {string | null} etag
- */
+/** @param {Key} key @param {string | null} etag */
 export const askEditKey = async (key, etag) =>
   ask({
     title: `Edit key ${key.key_id}`,

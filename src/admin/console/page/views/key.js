@@ -1,32 +1,32 @@
 /** @import { Content } from "../dom.js" */
-/** @import { Account, AccountUse, Key, List } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
-import { may, readKey, readUse } from "../api.js";
+/** @import { Context } from "../main.js" */
+/** @import { Account, AccountUse, Key, List, RefusalsOfDay, TopKeys } from "../objects.d.ts" */
+import { listRefusedToday, listTopKeys, may, readKey, readUse } from "../api.js";
 import {
   accountLink,
   actions,
   asking,
   badge,
+  bar,
   code,
   factList,
   heading,
+  hint,
   html,
   keyLink,
   moment,
+  note,
   tiles,
+  unreadNote,
   usage,
 } from "../dom.js";
+import { limitTile, useColumns } from "../fields.js";
 import { count, momentText } from "../format.js";
-import { limitTile, useColumns } from "../limit-fields.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
 import { paging, table } from "../table.js";
 import { askCreateKey, askEditKey, askRevoke, askRotate } from "./key-actions.js";
 
-/**
- * One key: its limits, what is used of them, and what can be done to it.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** One key: its limits, what is used of them, and what can be done to it. @param {Context} context @returns {Promise<Content>} */
 export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
   const [{ value: key, etag }, use] = await Promise.all([
@@ -37,7 +37,7 @@ export async function showKey({ place, again }) {
     heading(["Key ", code(key.key_id)], again),
     key.label && html`<p class="subtitle">${key.label}</p>`,
     useTiles(key, use),
-    actionsOf(key, etag, again),
+    keyActions(key, etag, again),
     factList([
       ["Account", accountLink(key.account_id)],
       ["Tier", key.tier],
@@ -55,10 +55,7 @@ export async function showKey({ place, again }) {
   ];
 }
 
-/**
- * @param {Key} key
- * @param {AccountUse | undefined} use nothing where the token may not read it
- */
+/** @param {Key} key @param {AccountUse | undefined} use nothing where the token may not read it */
 const useTiles = (key, use) =>
   tiles(
     use && TIER_LIMITS.map((limit) => limitTile(limit, use.keys[0], limit.unit)),
@@ -73,12 +70,8 @@ function ownLimits({ limits }) {
   );
 }
 
-/**
- * @param {Key} key
- * @param {string | null} etag
- * @param {() => void} again
- */
-function actionsOf(key, etag, again) {
+/** @param {Key} key @param {string | null} etag @param {() => void} again */
+function keyActions(key, etag, again) {
   if (!may("keys:write") || key.revoked_at) return undefined;
   // A key is rotated once, and only while it works.
   const canRotate = !key.rotated_to && key.status === "active";
@@ -126,4 +119,53 @@ export function keysPart(account, keys, use, again) {
 function keyState(key) {
   const until = key.status === "active" && key.expires_at && momentText(key.expires_at).slice(0, 10);
   return [badge(key.status), until && html`<div class="hint">until ${until}</div>`];
+}
+
+/** Keys by what they used and by what they were refused today, over all gateways. @param {Context} context @returns {Promise<Content>} */
+export async function showKeys({ again }) {
+  const [use, refused] = await Promise.all([
+    listTopKeys(),
+    may("usage:read") ? listRefusedToday() : undefined,
+  ]);
+  return [
+    heading("Keys today", again),
+    hint("Over all gateways, read from Redis. The day is the UTC day."),
+    !use.complete &&
+      note(`Only the first ${count(use.keys_looked_at)} keys were looked at; others may have used more.`),
+    unreadNote(use),
+    table(
+      "Most used",
+      [
+        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
+        { title: "Account", wrap: true, of: (key) => key.account_id, as: accountLink },
+        { title: "Tier", of: (key) => key.tier },
+        ...useColumns((/** @type {TopKeys["data"][number]} */ key) => key),
+        { title: "State", cell: (key) => badge(key.usable ? "active" : "revoked or expired") },
+      ],
+      use.data,
+      "No key was used today.",
+      "used-by",
+    ),
+    refused && refusedTable(refused),
+  ];
+}
+
+/** @param {RefusalsOfDay} refused */
+function refusedTable({ data }) {
+  const most = data[0]?.count ?? 0;
+  return [
+    table(
+      "Most refused",
+      [
+        { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id) },
+        { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
+        { title: "Why", of: (row) => row.outcome, as: code },
+        { title: "Refusals", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
+      ],
+      data,
+      "No known key was refused today.",
+      "refused-by",
+    ),
+    hint("Gateways add their refusals every 5 s. Requests without a known key are in the overview."),
+  ];
 }

@@ -1,16 +1,154 @@
-/** @import { Live, Overview } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
-import { readLive, readOverview } from "../api.js";
-import { button, failureNote, heading, html, tile, tiles } from "../dom.js";
-import { rate, took, wholeCount } from "../format.js";
+/** @import { Context } from "../main.js" */
+/** @import { GatewayLine, Live, Overview } from "../objects.d.ts" */
+
+import { ApiError, readLive, readOverview } from "../api.js";
+import {
+  badge,
+  bar,
+  button,
+  Component,
+  code,
+  failureNote,
+  heading,
+  html,
+  moment,
+  tile,
+  tiles,
+  unreadNote,
+} from "../dom.js";
+import { age, count, momentText, rate, shortCount, signed, took, wholeCount } from "../format.js";
 import { findings, healthStrip, showGateway, showTrouble, unanswered } from "../health.js";
 import { here, noteHere } from "../location.js";
 import { Plot } from "../plots.js";
-import { Component } from "../preact.js";
-import { optionList } from "../table.js";
-import { ApiError } from "../transport.js";
-import { KINDS, LATENCY, RATES, REFUSALS, SLOTS } from "./live.js";
-import { deniedTable, gatewaysTable, moneyTiles } from "./money.js";
+import { optionList, table } from "../table.js";
+
+/** Whose latency is shown. */
+const LATENCY_KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
+
+const perSecond = {
+  note: "Averaged over 10 s, this gateway.",
+  format: rate,
+  tick: (/** @type {number} */ value) => String(Number(value.toPrecision(3))),
+};
+const RATES = {
+  ...perSecond,
+  title: "Requests per second",
+  lines: [
+    { name: "ok", label: "answered", color: "--blue", fill: true },
+    { name: "refused", label: "refused (4xx)", color: "--orange", dash: [8, 3] },
+    { name: "failed", label: "failed (5xx)", color: "--red", dash: [3, 3] },
+  ],
+};
+export const REFUSALS = {
+  ...perSecond,
+  title: "Refusals per second, by limit",
+  lines: [
+    { name: "rate_limited", label: "per minute", color: "--orange" },
+    { name: "concurrency_limited", label: "slots", color: "--violet", dash: [8, 3] },
+    { name: "daily_limited", label: "per day", color: "--teal", dash: [3, 3] },
+    { name: "insufficient_credits", label: "credits", color: "--red", dash: [10, 3, 2, 3] },
+    { name: "other_refusals", label: "other", color: "--soft", dash: [1, 3] },
+  ],
+};
+export const SLOTS = {
+  title: "Slots taken",
+  note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
+  format: wholeCount,
+  tick: shortCount,
+  whole: true,
+  lines: [
+    { name: "slots", label: "slots, all gateways", color: "--violet", fill: true },
+    { name: "in_flight", label: "requests in flight here", color: "--blue", dash: [8, 3] },
+  ],
+};
+/** @param {keyof typeof LATENCY_KINDS} kind */
+const latencyOf = (kind) => ({
+  title: `Latency of ${LATENCY_KINDS[kind]}`,
+  note: "Over 30 s, this gateway; logarithmic.",
+  format: took,
+  logarithmic: true,
+  lines: [
+    { name: `${kind}_p50`, label: "p50", color: "--blue" },
+    { name: `${kind}_p99`, label: "p99", color: "--red", dash: [8, 3] },
+    { name: `${kind}_upstream_p99`, label: "upstream's p99", color: "--teal", dash: [3, 3] },
+  ],
+});
+
+const LATENCY = {
+  all: latencyOf("all"),
+  generations: latencyOf("generations"),
+  polls: latencyOf("polls"),
+};
+
+/** @param {Overview} overview */
+function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiting: waiting }) {
+  const sums = (/** @type {"charged" | "refunded" | "purchased" | "uncollected"} */ name) =>
+    /** @type {[string, string[]]} */ ([count(today[name]), ["today", `${count(month[name])} this month`]]);
+  const word = ledger.right ? "right" : `${count(ledger.violations)} wrong`;
+  const checked = ledger.checked_at ? `checked ${momentText(ledger.checked_at)}` : "not checked yet";
+  return [
+    unreadNote({ unread }),
+    tiles(
+      tile("Charged", ...sums("charged")),
+      tile("Refunded", ...sums("refunded")),
+      tile("Purchased", ...sums("purchased")),
+      tile("Adjusted", signed(today.adjusted), ["today", `${signed(month.adjusted)} this month`]),
+      tile("Uncollected", ...sums("uncollected"), month.uncollected > 0),
+      tile("Ledger", ledger.right === null ? "unknown" : word, checked, ledger.right === false),
+      tile("Settlements waiting", count(waiting), "charges that wait for Redis", (waiting ?? 0) > 0),
+    ),
+  ];
+}
+
+/** @param {GatewayLine[]} gateways */
+function gatewaysTable(gateways) {
+  const hashes = new Set(gateways.map(({ config_hash }) => config_hash));
+  return table(
+    "All gateways",
+    [
+      { title: "Gateway", header: true, of: (one) => one.gateway_id, as: code },
+      { title: "Host", cell: (one) => `${one.host}, process ${one.pid}`, of: (one) => one.host },
+      { title: "State", of: (one) => one.ready, as: (ready) => badge(ready ? "ready" : "not ready") },
+      { title: "Requests/s", numeric: true, of: (one) => one.requests_per_second, as: rate },
+      { title: "Refused/s", numeric: true, of: (one) => one.refused_per_second, as: rate },
+      { title: "Failed/s", numeric: true, of: (one) => one.failed_per_second, as: rate },
+      { title: "In flight", numeric: true, of: (one) => one.in_flight, as: count },
+      { title: "Settlements waiting", numeric: true, of: (one) => one.settlements_waiting, as: count },
+      { title: "Up", cell: upTime, of: (one) => one.started_at },
+      {
+        title: "Settings",
+        of: (one) => one.config_hash,
+        as: (/** @type {string} */ hash) => (hashes.size === 1 ? "the same" : code(hash.slice(0, 12))),
+      },
+    ],
+    gateways,
+    "No gateway has named itself yet; each does so every 5 s.",
+    "gateways-by",
+  );
+}
+
+/** @param {GatewayLine} gateway */
+const upTime = ({ started_at, seen_at }) =>
+  Number.isNaN(Date.parse(started_at))
+    ? moment(started_at)
+    : age((Date.parse(seen_at) - Date.parse(started_at)) / 1000);
+
+/** @param {Live["denied"]} denied */
+function deniedTable(denied) {
+  const most = denied[0]?.last_15_minutes ?? 0;
+  return table(
+    "Why requests were refused or failed, this gateway",
+    [
+      { title: "Outcome", header: true, of: (row) => row.outcome, as: code },
+      { title: "HTTP", numeric: true, cell: (row) => row.status },
+      { title: "Last minute", numeric: true, of: (row) => row.last_minute, as: count },
+      { title: "Last 15 minutes", numeric: true, of: (row) => row.last_15_minutes, as: (n) => bar(n, most) },
+    ],
+    denied,
+    "Nothing was refused in the last 15 minutes.",
+    "denied-by",
+  );
+}
 
 const LIVE_EVERY_MS = 2000;
 const MONEY_EVERY_MS = 10_000;
@@ -19,10 +157,7 @@ const KEPT_MS = 15 * 60_000;
 /** @typedef {{ seconds: number[], series: Record<string, (number | null)[]> }} History */
 /** @typedef {{ overview?: Overview, failure?: unknown }} Money */
 
-/**
- * The money, all gateways, and this gateway's live figures.
- * @param {Context} context
- */
+/** The money, all gateways, and this gateway's live figures. @param {Context} context */
 export async function showOverview({ signal, again }) {
   const money = await readMoney();
   return html`${heading("Overview", again)}<${Figures} money=${money} signal=${signal} />`;
@@ -43,7 +178,7 @@ const readMoney = () =>
  * @typedef {object} State
  * @property {Money} money
  * @property {Overview["ledger"]} [ledger] the last one that the store told
- * @property {keyof typeof KINDS} kind
+ * @property {keyof typeof LATENCY_KINDS} kind
  * @property {boolean} paused
  * @property {History} history
  * @property {Live} [live]
@@ -69,17 +204,13 @@ class Figures extends Component {
     setTimeout(() => this.repeat(again, MONEY_EVERY_MS, () => undefined), MONEY_EVERY_MS);
   }
 
-  /**
-   * @param {() => Promise<void>} work
-   * @param {number} everyMs
-   * @param {(error: unknown) => void} failed
-   */
+  /** @param {() => Promise<void>} work @param {number} everyMs @param {(error: unknown) => void} failed */
   repeat(work, everyMs, failed) {
     const { signal } = this.props;
     if (signal.aborted) return;
     const done = document.hidden ? Promise.resolve() : work();
     void done
-      // What fails after the view was left is no trouble of the next one.
+      // A failure after the view was left is no trouble of the next one.
       .catch((error) => signal.aborted || failed(error))
       .finally(() => setTimeout(() => this.repeat(work, everyMs, failed), everyMs));
   }
@@ -115,7 +246,7 @@ class Figures extends Component {
       html`<${Plot} key=${options.title} options=${options} ...${history} />`;
     const choose = (/** @type {{ currentTarget: HTMLSelectElement }} */ { currentTarget: { value } }) => {
       noteHere({ latency: value === "all" ? "" : value });
-      this.setState({ kind: /** @type {keyof typeof KINDS} */ (value) });
+      this.setState({ kind: /** @type {keyof typeof LATENCY_KINDS} */ (value) });
     };
     const pause = () => this.setState({ paused: !paused });
     return html`<div>${this.health()}</div>
@@ -126,7 +257,7 @@ class Figures extends Component {
       <div class="heading">
         <h3 class="section">This gateway, live</h3>
         <p class="choice"><label for="latency-kind">Latency of</label> <select id="latency-kind"
-          onChange=${choose}>${optionList(Object.entries(KINDS), kind)}</select></p>
+          onChange=${choose}>${optionList(Object.entries(LATENCY_KINDS), kind)}</select></p>
         ${button(paused ? "Go on" : "Pause", pause, { class: "quiet", "aria-pressed": String(paused) })}
       </div>
       ${liveTiles((name) => history.series[name]?.at(-1), kind)}
@@ -136,30 +267,23 @@ class Figures extends Component {
   }
 }
 
-/**
- * @param {(name: string) => number | null | undefined} latest
- * @param {keyof typeof KINDS} kind
- */
+/** @param {(name: string) => number | null | undefined} latest @param {keyof typeof LATENCY_KINDS} kind */
 const liveTiles = (latest, kind) =>
   tiles(
     tile("Answered", rate(latest("ok")), "per second"),
     tile("Refused", rate(latest("refused")), "per second, 4xx"),
     tile("Failed", rate(latest("failed")), "per second, 5xx", (latest("failed") ?? 0) > 0),
-    tile("Latency p50", took(latest(`${kind}_p50`)), KINDS[kind]),
-    tile("Latency p99", took(latest(`${kind}_p99`)), KINDS[kind]),
+    tile("Latency p50", took(latest(`${kind}_p50`)), LATENCY_KINDS[kind]),
+    tile("Latency p99", took(latest(`${kind}_p99`)), LATENCY_KINDS[kind]),
     tile("Slots taken", wholeCount(latest("slots")), "over all gateways"),
   );
 
 function kindHere() {
   const named = here().query.get("latency") ?? "";
-  return Object.hasOwn(KINDS, named) ? /** @type {keyof typeof KINDS} */ (named) : "all";
+  return Object.hasOwn(LATENCY_KINDS, named) ? /** @type {keyof typeof LATENCY_KINDS} */ (named) : "all";
 }
 
-/**
- * @param {History} history
- * @param {Live} live
- * @returns {History}
- */
+/** @param {History} history @param {Live} live @returns {History} */
 function appended({ seconds, series }, live) {
   const all = [...seconds, ...live.at_ms.map((ms) => ms / 1000)];
   const since = (all.at(-1) ?? 0) - KEPT_MS / 1000;

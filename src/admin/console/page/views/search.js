@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { Found } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { search } from "../api.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
 import { hrefTo, placeAt } from "../location.js";
@@ -13,7 +13,7 @@ export const SECRET_SEARCHED =
   "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 /**
- * What an id, a reference or the beginning of an account's label names; one alone is opened at once.
+ * Results for an id, a reference or the beginning of a label; one alone is opened at once.
  * @param {Context} context
  * @returns {Promise<Content | URL>}
  */

@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { OpenRequest, Release, Task } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { listOpenRequests, may, readTask, refundTask, releaseTask } from "../api.js";
 import { ask } from "../dialogs.js";
 import {
@@ -54,7 +54,7 @@ async function openRequests(seconds) {
       "Holds and unfinished tasks",
       [
         { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
-        { title: "State", of: stateOf, as: badge },
+        { title: "State", of: requestState, as: badge },
         { title: "Next look", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
         { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
         { title: "Credits", numeric: true, of: (row) => row.price, as: count },
@@ -71,16 +71,12 @@ async function openRequests(seconds) {
 }
 
 /** @param {OpenRequest} row */
-const stateOf = ({ state, status }) => (state === "held" ? "held" : (status ?? "processing"));
+const requestState = ({ state, status }) => (state === "held" ? "held" : (status ?? "processing"));
 
 /** @param {number} seconds until the sweeper looks at it; a negative one is overdue */
 const nextLook = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);
 
-/**
- * One request by its own id or its task's.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** One request by its own id or its task's. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
   const task = await readTask(place.args[0] ?? "");
   return [
@@ -97,15 +93,12 @@ export async function showTask({ place, again }) {
       ["Bound", task.bound_at && moment(task.bound_at)],
       ["Finished", task.finished_at && moment(task.finished_at)],
     ]),
-    may("tasks:write") && actionsOf(task, again),
+    may("tasks:write") && taskActions(task, again),
   ];
 }
 
-/**
- * @param {Task} task
- * @param {() => void} again
- */
-function actionsOf(task, again) {
+/** @param {Task} task @param {() => void} again */
+function taskActions(task, again) {
   const hasEnded = ["completed", "failed"].includes(task.status);
   const isOpen = task.finished_at === null && !hasEnded && task.status !== "void";
   return actions(
@@ -140,10 +133,7 @@ function askRelease(task) {
   });
 }
 
-/**
- * @param {Release} released
- * @param {string} id
- */
+/** @param {Release} released @param {string} id */
 function outcomeOf({ outcome, refunded = 0, credits = 0 }, id) {
   switch (outcome) {
     case "already_void":

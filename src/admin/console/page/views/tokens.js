@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
 /** @import { Token } from "../objects.d.ts" */
-/** @import { Context } from "../views.js" */
 import { createToken, listTokens, ownScopes, revokeToken } from "../api.js";
 import { ask } from "../dialogs.js";
 import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";
@@ -8,17 +8,13 @@ import { given, momentOrNull, required } from "../fields.js";
 import { hrefTo, pageOf } from "../location.js";
 import { paging, table } from "../table.js";
 
-/**
- * Tokens of the management API: made with scopes, shown once, revoked.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** Tokens of the management API: made with scopes, shown once, revoked. @param {Context} context @returns {Promise<Content>} */
 export async function showTokens({ place: { query }, again }) {
   const tokenId = query.get("token_id");
   const page = await listTokens(pageOf(query, ["token_id"]));
   const revoke = (/** @type {Token} */ one) => {
     const press = () => void askRevokeToken(one).then((done) => done && again());
-    return stateOf(one) === "active"
+    return tokenState(one) === "active"
       ? button("Revoke …", press, { "aria-label": `Revoke token ${one.label}` })
       : "";
   };
@@ -35,7 +31,7 @@ export async function showTokens({ place: { query }, again }) {
         { title: "Accounts", wrap: true, cell: (one) => one.accounts?.join(", ") ?? "all" },
         { title: "Created", of: (one) => one.created_at, as: moment },
         { title: "Expires", cell: (one) => (one.expires_at ? moment(one.expires_at) : "never") },
-        { title: "State", of: stateOf, as: badge },
+        { title: "State", of: tokenState, as: badge },
         { title: "Action", cell: revoke },
       ],
       page.data,
@@ -99,7 +95,7 @@ const askRevokeToken = ({ token_id, label }) =>
   });
 
 /** @param {{ revoked_at?: string | null, expires_at?: string | null }} of a token */
-function stateOf({ revoked_at, expires_at }) {
+function tokenState({ revoked_at, expires_at }) {
   if (revoked_at) return "revoked";
   return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
 }

@@ -1,14 +1,31 @@
 import { dropOldest } from "../../domain/bounded.ts";
+import { FairGate } from "../../domain/fair-gate.ts";
 import { Problem } from "./problems.ts";
+
+/** Calls that are worked on at a time, and those that wait: customers' requests share the process. */
+const RUNNING_MAX = 8;
+const WAITING_MAX = 32;
+
+/** Bounds the work under way. Tokens take turns. @throws Problem `overloaded` beyond the bound */
+export function createCallLimit() {
+  const gate = new FairGate({ inFlightMax: RUNNING_MAX, waitingMax: WAITING_MAX });
+  return {
+    /** @param owner whose call it is: those of one token are one owner's */
+    run: <T>(owner: string, work: () => Promise<T>): Promise<T> => gate.run(owner, work, overloaded),
+  };
+}
+
+const overloaded = (): Problem =>
+  new Problem("overloaded", "too many calls at a time", { headers: { "Retry-After": "1" } });
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 /** Families that are counted. Operators make the first token of each. */
 const FAMILIES_MAX = 10_000;
-/** What a write counts beside its body: its record in the audit. */
+/** Added to the body of each write, for its audit record. */
 const RECORD_BYTES = 512;
 
-/** What the tokens of one family may write together at one gateway. */
+/** For all tokens of one family together, at one gateway. */
 interface WriteBounds {
   writesPerMinute: number;
   bytesPerDay: number;
