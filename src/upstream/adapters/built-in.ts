@@ -1,0 +1,25 @@
+import type { Adapter } from "../adapter.ts";
+import { type AdapterChoice, ENVELOPE_CHOICE } from "../dialect.ts";
+import { ENVELOPE } from "./envelope.ts";
+
+/** The adapters that come with the gateway, by their names. */
+export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE].map((one) => [one.name, one]));
+
+/** Each of them with its default options. */
+export function builtInChoices(): AdapterChoice[] {
+  return [...BUILT_IN.values()].map((adapter) => {
+    if (adapter === ENVELOPE) return ENVELOPE_CHOICE;
+    return { name: adapter.name, id: adapter.name, adapter: () => adapter, options: withDefaults(adapter) };
+  });
+}
+
+/** The given options, and the defaults of those that are not given. */
+export function withDefaults(
+  { options }: Adapter,
+  given: Readonly<Record<string, unknown>> = {},
+): Record<string, unknown> {
+  const defaults = Object.entries(options?.properties ?? {}).flatMap(([name, property]) =>
+    "default" in property && given[name] === undefined ? [[name, structuredClone(property.default)]] : [],
+  );
+  return { ...given, ...Object.fromEntries(defaults) };
+}
