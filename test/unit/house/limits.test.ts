@@ -44,7 +44,7 @@ describe("limits are declared once", () => {
   });
 });
 
-/** A new limit of keys, tiers and accounts, `hourly_limit`, as far as it is written in TypeScript. */
+/** A new limit of keys, tiers and accounts, `hourly_limit`; test/lua/new-limit.test.ts shows that it refuses. */
 const FILES_MAX = 3;
 
 /** Prints which surfaces name the limit of the recipe. */
@@ -85,7 +85,7 @@ describe("a new limit", { timeout: 180_000 }, () => {
   const lacking = async () => JSON.parse(await copy.evaluate(SURFACES));
 
   beforeAll(async () => {
-    copy = await givenCopy("limit.patch");
+    copy = await givenCopy("limit.patch", ["lua"]);
     return () => rm(copy.folder, { recursive: true });
   });
 
@@ -93,7 +93,7 @@ describe("a new limit", { timeout: 180_000 }, () => {
     expect(await lacking()).toHaveLength(12);
   });
 
-  test(`takes at most ${FILES_MAX} files of src, and each surface then has it`, async () => {
+  test(`takes at most ${FILES_MAX} files of src and lua, and each surface then has it`, async () => {
     const patched = await copy.files();
     expect(patched.length, patched.join("\n")).toBeLessThanOrEqual(FILES_MAX);
     expect(await copy.apply()).toBe("");
