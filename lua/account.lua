@@ -19,8 +19,8 @@
 --@include audit
 --@include changed
 --@include fields
+--@include limits
 --@include lists
---@include mark
 --@include members
 --@include numbers
 --@include revision

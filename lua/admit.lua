@@ -25,13 +25,10 @@
 --   insufficient_credits   credits that can be spent
 --@keys key_name account window slots request holds idempotency?
 --@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms
---@include clock
---@include key
+--@include limits
 --@include month
 --@include numbers
 --@include reply
---@include shared
---@include unknown
 --@include window
 --@unless_frozen key_name
 local price = price_text + 0
@@ -65,32 +62,9 @@ if money[6] and now < tonumber(money[6]) then
 end
 
 local live, length, oldest = read_window(window, key.clock)
-if live >= key.rate_limit and refuses(key, "r") then
-  return reply("rate_limited", now, key, window, slots, wait_for(window, key.rate_limit, now), "key")
-end
-if shared then
-  read_shared_use(shared)
-  if shared.live >= shared.rate_limit then
-    return reply("rate_limited", now, key, window, slots, wait_for(shared.window, shared.rate_limit, now), "account")
-  end
-end
-if key.day_count >= key.daily_limit and refuses(key, "d") then
-  return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now,
-    "key", int(key.daily_limit), int(key.day_count))
-end
-if shared and shared.day_count >= shared.daily_limit then
-  return reply("daily_limited", now, key, window, slots, (shared.day + 1) * DAY_MS - now, "account",
-    int(shared.daily_limit), int(shared.day_count))
-end
 local active = call("SCARD", slots)
-if active >= key.max_concurrent and refuses(key, "c") then
-  return reply("concurrency_limited", now, key, window, slots, "key",
-    unknown_wait(account, slots, active, now))
-end
-if shared and shared.active >= shared.max_concurrent then
-  return reply("concurrency_limited", now, key, window, slots, "account",
-    unknown_wait(account, shared.slots, shared.active, now))
-end
+local refusal, a, b, c, d = refusal_of(key, window, live, slots, active, account, shared, now)
+if refusal then return reply(refusal, now, key, window, slots, a, b, c, d) end
 -- A key that replaces another goes on with what that one has spent, and both count together.
 local spending = key_name
 if spends_in then
@@ -112,16 +86,14 @@ local available = (money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
 local clock, due_at = int(key.clock), int(now + hold_ms)
-local day_count, spent_after = int(key.day_count + 1), int(spent + price)
+local spent_after = int(spent + price)
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
-if not key.is_same_day or key.limits ~= earlier_limits then
-  call("HSET", key_name, "day", int(key.day), "limits", key.limits)
-end
+if key.limits ~= earlier_limits then call("HSET", key_name, "limits", key.limits) end
 if spends_in then
-  call("HSET", key_name, "clock_ms", clock, "day_count", day_count)
+  call("HSET", key_name, "clock_ms", clock, counted_request(key))
   call("HSET", spending, "spent", spent_after)
 else
-  call("HSET", key_name, "clock_ms", clock, "day_count", day_count, "spent", spent_after)
+  call("HSET", key_name, "clock_ms", clock, "spent", spent_after, counted_request(key))
 end
 if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
 add_to_window(window, clock, live, length)
@@ -131,8 +103,7 @@ call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", k
   "endpoint", endpoint, "admitted_at", clock, "due_at", due_at, "retention_ms", retention_ms)
 call("ZADD", holds, due_at, request_id)
 if shared then
-  call("HSET", account, "clock_ms", int(shared.clock), "day", int(shared.day), "day_count",
-    int(shared.day_count + 1))
+  call("HSET", account, "clock_ms", int(shared.clock), counted_request(shared))
   add_to_window(shared.window, int(shared.clock), shared.live, shared.length)
   call("SADD", shared.slots, request_id)
   call("HSET", request, "account_at", shared_mark(shared))

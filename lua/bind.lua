@@ -27,10 +27,10 @@
 --@include dispute
 --@include ended
 --@include ledger
+--@include limits
 --@include month
 --@include numbers
 --@include owner
---@include shared
 --@include spent
 --@include task
 --@include unknown
@@ -126,17 +126,13 @@ else
   call("ZREM", done, request_id)
   -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is
   -- that day now, it was at the VOID, so the request is counted again.
-  local day = record[3] and math.floor(tonumber(record[3]) / DAY_MS)
-  local counted = day and call("HMGET", key_name, "day", "late_day", "late_count")
-  if counted and tonumber(counted[1]) == day then
-    local late_count = tonumber(counted[2]) == day and tonumber(counted[3]) or 0
-    call("HINCRBY", key_name, "day_count", 1)
+  if record[3] and change_counts(key_name, record[3], 1) then
+    local late, day = call("HMGET", key_name, "late_day", "late_count"), math.floor(record[3] / DAY_MS)
+    local late_count = tonumber(late[1]) == day and tonumber(late[2]) or 0
     call("HSET", key_name, "late_day", int(day), "late_count", int(late_count + 1))
   end
   local account_at = shared_stamp(shared, earlier[5])
-  if account_at and math.floor(tonumber(account_at) / DAY_MS) == shared.stored_day then
-    call("HINCRBY", account, "day_count", 1)
-  end
+  if account_at then change_counts(account, account_at, 1) end
 end
 call("ZADD", polls, due_at, request_id)
 if idempotency and not is_others then

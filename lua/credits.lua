@@ -4,17 +4,16 @@
 --
 -- BOUND  800  the entries that are asked for
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
---   known        the account's status (suspended, empty: active), daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
+--   known        the account's status (suspended, empty: active), limits of UTC periods, credits that can be spent, total used, total requests, then the ledger's entries as
 --                XRANGE returns them, most recent first; where older ones have left the ledger, then the checkpoint
 --   account_suspended  the account is closed: its status
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --@keys key_name window slots account_name ledger checkpoint
 --@args now tiers entries_max
 --@include entry
---@include key
+--@include limits
 --@include numbers
 --@include reply
---@include shared
 -- Up to `most` entries of an account, from its last one back, as XRANGE answers them, and the checkpoint of this name if
 -- the ledger has less of them.
 local function latest(ledger, last, most, checkpoint)
@@ -35,11 +34,14 @@ local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end
 local account = call("HMGET", account_name, "balance", "held", "total_used", "total_requests", "last_entry",
   "status", "limited")
-local status, daily_limit = account[6] or "", key.daily_limit
+local status = account[6] or ""
 local shared = account[7] and read_shared(account_name, account[7], now)
 key.shared = shared
-if shared and shared.daily_limit - shared.day_count < daily_limit - key.day_count then daily_limit = shared.daily_limit end
 if status == "closed" then return reply("account_suspended", now, key, window, slots, status) end
-return reply("known", now, key, window, slots, status, daily_limit,
-  int(tonumber(account[1] or 0) - tonumber(account[2] or 0)), account[3] or "0", tonumber(account[4] or 0),
-  unpack(latest(ledger, account[5], tonumber(entries_max), checkpoint)))
+local values = { status, period_limits(key, shared) }
+local function add(value) values[#values + 1] = value end
+add(int(tonumber(account[1] or 0) - tonumber(account[2] or 0)))
+add(account[3] or "0")
+add(tonumber(account[4] or 0))
+for _, entry in ipairs(latest(ledger, account[5], tonumber(entries_max), checkpoint)) do add(entry) end
+return reply("known", now, key, window, slots, unpack(values))

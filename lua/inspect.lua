@@ -16,9 +16,8 @@
 --                BIND (empty: restored)
 --@keys key_name window slots account_name task_name?
 --@args now tiers fresh_ms
---@include key
+--@include limits
 --@include reply
---@include shared
 --@include task
 local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end

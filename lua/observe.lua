@@ -22,12 +22,11 @@
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
 --@include audit
 --@include ended
---@include key
+--@include limits
 --@include numbers
 --@include refund
 --@include reply
 --@include retention
---@include shared
 --@include task
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)

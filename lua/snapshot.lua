@@ -14,9 +14,9 @@
 --   seen    account as HGETALL returns it, how many references it has, its checkpoint (empty: none), how many slots it has of its
 --           own, the rank of the key with which the next slice begins (empty: none), where its slots and its window go on, and
 --           for each key {id, whether all of it was read (1 or 0), how many slots it has, stamps of its window in the last
---           60 s, the stamp before those that were read (empty: none), stamps, record, its open requests}; of each of these {id,
---           whether a hold is among `holds` (1 or 0), whether it has a slot of the account (1 or 0), record}. Records are
---           values (empty: none) of the fields that are asked for here
+--           60 s, the stamp before those that were read (empty: none), stamps, record as HGETALL returns it, its open requests}; of
+--           each of these {id, whether a hold is among `holds` (1 or 0), whether it has a slot of the account (1 or 0), values
+--           (empty: none) of the fields that are asked for here}
 --@keys account references account_keys ledger trimmed checkpoint account_slots holds
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
 --@include cut
@@ -55,14 +55,14 @@ for at, id in ipairs(ids) do
     next_rank = rank
     break
   end
-  local record = values_of(keys_prefix .. id, "clock_ms", "day", "day_count", "late_day", "late_count", "limits")
+  local clock = tonumber(call("HGET", keys_prefix .. id, "clock_ms") or 0)
   local stamps = call("LRANGE", window, window_from, window_from + left - 1)
   local newer = window_from > 0 and call("LINDEX", window, window_from - 1) or ""
   local page = slots_from == "" and { "0", {} } or call("SSCAN", slots, slots_from, "COUNT", left)
   local slots_to, window_to = page[1] == "0" and "" or page[1], window_from + #stamps
   local is_end = slots_to == "" and window_to >= length
   local is_whole = is_end and slots_from == "0" and window_from == 0
-  keys[at] = { id, is_whole and 1 or 0, slot_count, (read_window(window, tonumber(record[1]) or 0)), newer, stamps, record,
+  keys[at] = { id, is_whole and 1 or 0, slot_count, (read_window(window, clock)), newer, stamps, call("HGETALL", keys_prefix .. id),
     read_requests(page[2]) }
   if not is_end then
     next_rank, slots_from, window_from = rank, slots_to, window_to

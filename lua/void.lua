@@ -17,12 +17,10 @@
 --@keys request account key_name window slots holds done idempotency?
 --@args now tiers request_id reason tombstone_ms actor
 --@include audit
---@include clock
---@include key
+--@include limits
 --@include numbers
 --@include reply
 --@include retention
---@include shared
 --@include spent
 --@include unknown
 --@unless_frozen request
@@ -79,15 +77,10 @@ call("HINCRBY", account, "held", int(-tonumber(record[2])))
 call("HSET", request, "state", "void", "reason", reason, "void_at", int(now), "retention_ms",
   retention_ms)
 if key then
-  local counted = call("HMGET", key_name, "day", "day_count")
-  local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
-  if same_day and tonumber(counted[2]) > 0 then call("HINCRBY", key_name, "day_count", -1) end
+  change_counts(key_name, record[3], -1)
   add_spent(spent, record[3], -tonumber(record[2]))
 end
-local account_day = account_at and math.floor(tonumber(account_at) / DAY_MS)
-if account_day and account_day == shared.stored_day and shared.stored_count > 0 then
-  call("HINCRBY", account, "day_count", -1)
-end
+if account_at then change_counts(account, account_at, -1) end
 if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then
   -- the entry must name the request that is charged under this key.

@@ -1,6 +1,6 @@
+--@include limits
 --@include month
 --@include numbers
---@include shared
 --@include spent
 --@include window
 -- The key's tier. Of a key that ends, or has a cap, three numbers follow it: when it ends (ms), the credits of its cap, and how

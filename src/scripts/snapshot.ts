@@ -53,7 +53,7 @@ export interface KeyPart {
   /** The stamp before those of this part; empty for none. */
   newer: string;
   stamps: string[];
-  record: Pick<KeyFields, (typeof KEY_VALUES)[number]>;
+  record: KeyFields;
   requests: SlotRequest[];
 }
 
@@ -67,8 +67,7 @@ export interface SlotRequest {
   record: Pick<RequestRecord, (typeof REQUEST_VALUES)[number]>;
 }
 
-/** The values that lua/snapshot.lua reads, in this order. */
-const KEY_VALUES = ["clock_ms", "day", "day_count", "late_day", "late_count", "limits"] as const;
+/** The values of a request that lua/snapshot.lua reads, in this order. */
 const REQUEST_VALUES = [
   "state",
   "account_id",
@@ -117,7 +116,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
         live,
         newer,
         stamps,
-        record: named(KEY_VALUES, record),
+        record: recordOf(record),
         requests: requests.map(([id, isDue, isShared, values]) => ({
           id,
           isDue: isDue === 1,

@@ -50,9 +50,14 @@ function parseHeader(text: string): Header {
   };
 }
 
-/** Every outcome that a body can answer: the literals where a reply names its outcome, or sets the variable for it. */
-function outcomesOf(body: string): string[] {
+/**
+ * Every outcome that a body can answer: the literals where a reply names its outcome, or sets the variable for it; those of the
+ * limits where it answers theirs.
+ */
+function outcomesOf(own: string): string[] {
+  const body = own.includes("refusal_of(") ? own + readScript("include/limits") : own;
   const places = [
+    ...body.matchAll(/\breturn ("\w+_limited"), /g),
     ...body.matchAll(/\b(?:reply|reply_with|answer)\(([^,)]*)/g),
     ...body.matchAll(/\breturn \{ ([^,}]*)/g),
     ...body.matchAll(/\boutcome = ([^\n]*)/g),

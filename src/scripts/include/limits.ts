@@ -8,7 +8,7 @@ import {
 } from "../../domain/limits.ts";
 import type { Reply } from "../script-definition.ts";
 
-// The arguments and replies of several scripts about a key's limits; see lua/include/key.lua and reply.lua.
+// The arguments and replies of several scripts about a key's limits; see lua/include/limits.lua and reply.lua.
 
 const packed = new WeakMap<Tiers, string>();
 

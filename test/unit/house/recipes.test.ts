@@ -10,12 +10,13 @@ const ROOT = join(import.meta.dirname, "../../..");
 const RECIPES = "test/unit/house/recipes";
 const run = promisify(execFile);
 
-// A limit of keys, tiers and accounts, `hourly_limit`, as far as it is written in TypeScript; and an operation, `renameAccount`.
+// A limit of keys, tiers and accounts, `hourly_limit`, which test/lua/new-limit.test.ts shows to refuse; and an operation, `renameAccount`.
 const RECIPE_FILES_MAX = { "limit.patch": 3, "operation.patch": 8 } as const;
 type Recipe = keyof typeof RECIPE_FILES_MAX;
 /** What the patches change, and what the surfaces are read with. */
 const COPIED = [
   "src",
+  "lua",
   "package.json",
   "tsconfig.json",
   "CHANGELOG.md",
