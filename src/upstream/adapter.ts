@@ -1,31 +1,41 @@
-import type { Static, TObject } from "typebox";
 import type { GenerationEndpoint } from "../domain/endpoints.ts";
 
 // The types of an adapter: how one upstream is spoken to. An adapter is pure functions: no I/O, no clock, no state. Deadlines,
 // connections, credentials, bounds, redaction and billing are the gateway's. docs/upstreams.md says how to write one.
 
-/** A dialect of an upstream. A function that throws, or returns none of these shapes, makes an unclear answer. */
-export interface Adapter<Options extends TObject = TObject> {
+/**
+ * A dialect of an upstream. A function that throws, or returns none of these shapes, makes an unclear answer. `Options` is the type of
+ * what `options` validates.
+ */
+export interface Adapter<Options = Readonly<Record<string, unknown>>> {
   /** Names the adapter in the configuration, the log and the tags of tasks: `a-z`, digits and `-`, at most 32. */
   name: string;
   /** Validates `upstream.options` and applies its defaults; without it there are no options. */
-  options?: Options;
+  options?: OptionsSchema;
+  /** How the credential is sent, unless `upstream.auth_header` or `upstream.auth_scheme` say otherwise. */
+  auth?: { header?: string; scheme?: string };
   /** The request that starts a generation, or the parameters that this upstream does not have. */
-  create(generation: Generation, options: Static<Options>): AdapterRequest | Unsupported;
+  create(generation: Generation, options: Options): CreateRequest | Unsupported;
   /** Reads the answer to `create`. */
-  created(response: AdapterResponse, options: Static<Options>): Created;
+  created(response: AdapterResponse, options: Options): Created;
   /** The request that asks for a task. */
-  poll(task: PolledTask, options: Static<Options>): AdapterRequest;
+  poll(task: PolledTask, options: Options): AdapterRequest;
   /** Reads the answer to `poll`. */
-  polled(response: AdapterResponse, task: PolledTask, options: Static<Options>): Polled | ResultElsewhere;
+  polled(response: AdapterResponse, task: PolledTask, options: Options): Polled | ResultElsewhere;
   /** Reads the answer to the request of `ResultElsewhere`. */
-  result?(response: AdapterResponse, task: PolledTask, options: Static<Options>): Polled;
+  result?(response: AdapterResponse, task: PolledTask, options: Options): Polled;
   /** The form of an upload; without it, uploads are refused as not supported. */
-  upload?(options: Static<Options>): UploadForm;
+  upload?(options: Options): UploadForm;
   /** Reads the answer to an upload. */
-  uploaded?(response: AdapterResponse, options: Static<Options>): Uploaded;
+  uploaded?(response: AdapterResponse, options: Options): Uploaded;
   /** The id of the task that a callback of the upstream is about; undefined if it names none. */
-  callback?(request: CallbackRequest, options: Static<Options>): string | undefined;
+  callback?(request: CallbackRequest, options: Options): string | undefined;
+}
+
+/** A JSON Schema of an object, of typebox or written by hand. Members that it does not name are refused. */
+export interface OptionsSchema {
+  readonly type: "object";
+  readonly properties: Readonly<Record<string, object>>;
 }
 
 /** A generation as the customer requested it: validated, defaults applied. Its price is fixed already. */
@@ -47,6 +57,9 @@ export interface AdapterRequest {
   text?: string;
 }
 
+/** It has a body. */
+export type CreateRequest = AdapterRequest & { method: "POST" };
+
 /** Parameters that the upstream lacks: answered with 400 before anything is held. `path` is a JSON pointer into the body. */
 export interface Unsupported {
   unsupported: readonly { path: string; message: string }[];
@@ -65,9 +78,12 @@ export interface AdapterResponse {
 
 /** A definite no. After it nothing runs at the upstream, and nothing is charged. */
 export type Rejection =
-  /** The request was refused, with a text for the customer. `status` (400 to 499) and `code` are shown, too; 400 by default. */
-  | { outcome: "refused"; text: string; status?: number; code?: number }
-  /** The upstream limits the gateway. */
+  /**
+   * The request was refused, with a text for the customer; without one the gateway has its own. `status` (400 to 499; 400 by default)
+   * and `code` (by default the status) are shown, too.
+   */
+  | { outcome: "refused"; text?: string | undefined; status?: number; code?: number }
+  /** The upstream limits the gateway. A `Retry-After` header counts more than `retryAfterSeconds`. */
   | { outcome: "rate_limited"; retryAfterSeconds?: number | undefined }
   /** The gateway's credential, account or address is refused. */
   | { outcome: "refused_gateway" };
@@ -83,7 +99,7 @@ export type Created =
   | { outcome: "unclear" };
 
 export interface PolledTask {
-  /** As the upstream named it. */
+  /** The upstream's own. */
   taskId: string;
   /** Undefined for a task of which only the id is known. */
   endpoint: GenerationEndpoint | undefined;
@@ -94,14 +110,18 @@ export type Polled =
   /**
    * The task. `status` is the upstream's word. `task` has the interface's names (`video_url`, `thumbnail_url`, `progress`,
    * `created_at`, `completed_at`, `failure_reason`); times may be ISO 8601 with a zone or Unix seconds or milliseconds, and
-   * further fields pass through.
+   * further fields pass through. A `task_id` that is not the polled one's counts as an answer about another task.
    */
   | { outcome: "task"; status: string; task: Readonly<Record<string, unknown>> }
   /** The upstream does not know the task, and says so. */
   | { outcome: "gone" }
-  | Rejection
-  /** It could not be asked: a fault of the upstream, an answer about another task. */
-  | { outcome: "failed" };
+  | Exclude<Rejection, { outcome: "refused" }>
+  /** `isFinal`: the upstream will never say more of this task; at its maximum age it ends as failed. */
+  | (Extract<Rejection, { outcome: "refused" }> & { isFinal?: boolean })
+  /** What answered does not serve the API at this address: a redirect, a proxy's page. */
+  | { outcome: "misrouted" }
+  /** It could not be asked: a fault of the upstream. `why` is for the log. */
+  | { outcome: "failed"; why?: string };
 
 /** The task has ended, and the result has an address of its own, which is asked once, within the same deadline. */
 export interface ResultElsewhere {
@@ -122,18 +142,39 @@ export interface UploadForm {
 /** What an answer to an upload means. */
 export type Uploaded =
   | Rejection
-  /** `expiresAt`: ISO 8601 in UTC, or undefined where the upstream does not say when the address ends. */
+  /**
+   * `url`: https. `expiresAt`: a time as in `Polled`, or undefined where the upstream does not say when the address ends. `data`: more
+   * fields for the customer.
+   */
   | {
       outcome: "uploaded";
       url: string;
-      expiresAt: string | undefined;
+      expiresAt: string | number | undefined;
       data?: Readonly<Record<string, unknown>>;
     }
-  | { outcome: "failed" };
+  | { outcome: "failed"; why?: string };
 
 /** A callback of the upstream, of which nothing is believed but which task it names. */
 export interface CallbackRequest {
   headers: Readonly<Record<string, string | string[] | undefined>>;
   body: string;
   json: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** A row of `answers`, which a module exports beside its adapter: `tollgate adapter test` runs them. */
+export interface AnswerRow {
+  call: "created" | "polled" | "result" | "uploaded" | "callback";
+  /** `status` is 200 by default; an object as `body` is sent as JSON. */
+  response: {
+    status?: number;
+    body?: unknown;
+    retryAfter?: string;
+    headers?: Readonly<Record<string, string>>;
+  };
+  /** The polled task; a task `task-1` of gen2/text-to-video by default. */
+  task?: PolledTask;
+  /** As in `upstream.options`. */
+  options?: Readonly<Record<string, unknown>>;
+  /** Members that the function's result must have, with these values; further members are not compared. */
+  expect: unknown;
 }
