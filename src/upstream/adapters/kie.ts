@@ -3,9 +3,9 @@ import type { GenerationEndpoint } from "../../domain/endpoints.ts";
 import { isObject, parseObject } from "../../domain/json.ts";
 import type {
   Adapter,
-  AdapterRequest,
   AdapterResponse,
   Created,
+  CreateRequest,
   Generation,
   Polled,
   Rejection,
@@ -67,7 +67,7 @@ const FEATURE_OFF = 505;
 
 type Problem = Unsupported["unsupported"][number];
 
-function create({ endpoint, body }: Generation, options: Options): AdapterRequest | Unsupported {
+function create({ endpoint, body }: Generation, options: Options): CreateRequest | Unsupported {
   const problems: Problem[] = [];
   const input = inputOf(endpoint, body, options, problems);
   if (problems.length > 0) return { unsupported: problems };
@@ -212,40 +212,38 @@ function rejectionOf(code: number, response: AdapterResponse, of: "request" | "t
     case 425:
       return undefined;
     default:
-      if (code >= 300 && code < 400) return of === "request" ? { outcome: "refused_gateway" } : undefined;
-      return code >= 400 && code < 500 ? { outcome: "refused", text: textOf(response, code) } : undefined;
+      if (code >= 300 && code < 400) return { outcome: "refused_gateway" };
+      return code >= 400 && code < 500 ? { outcome: "refused", text: textOf(response) } : undefined;
   }
 }
 
 /** Pages of kie.ai have `msg` in some places and `message` in others. */
-function textOf({ json }: AdapterResponse, code: number): string {
-  return (
-    boundedText(json?.msg) ??
-    boundedText(json?.message) ??
-    `The video generation service refused the request (${code})`
-  );
-}
+const textOf = ({ json }: AdapterResponse): string | undefined =>
+  boundedText(json?.msg) ?? boundedText(json?.message);
 
 const boundedText = (value: unknown): string | undefined =>
   typeof value === "string" && value !== "" ? value.slice(0, TEXT_CHARS_MAX).toWellFormed() : undefined;
 
-function polled(response: AdapterResponse, { taskId }: { taskId: string }): Polled {
+function polled(response: AdapterResponse, { taskId: polledId }: { taskId: string }): Polled {
   const { status, json } = response;
   const code = codeOf(json?.code);
   const named = idIn(response);
-  if (named !== undefined && named !== taskId) return { outcome: "failed" };
-  const task = named === undefined ? undefined : taskOf(response, taskId, code ?? status);
+  const task = named === undefined ? undefined : taskOf(response, named, code ?? status);
   if (task) return task;
   // A bare status is that of a server on the way, not the API's word about the task.
-  if (code === undefined) return bareStatus(status, response);
-  if (code === GENERATION_FAILED) return failedTask(taskId, json?.msg);
+  if (code === undefined) return bareStatus(status);
+  if (code === GENERATION_FAILED) return failedTask(named ?? polledId, json?.msg);
   if (code === NO_SUCH_TASK) return { outcome: "gone" };
-  return rejectionOf(meaningOf(response), response, "task") ?? { outcome: "failed" };
+  const rejection = rejectionOf(meaningOf(response), response, "task");
+  if (rejection?.outcome === "refused") return { ...rejection, isFinal: true };
+  return rejection ?? { outcome: "failed" };
 }
 
-function bareStatus(status: number, response: AdapterResponse): Polled {
-  const rejection = rejectionOf(status, response, "task");
-  return rejection === undefined || rejection.outcome === "refused" ? { outcome: "failed" } : rejection;
+function bareStatus(status: number): Polled {
+  if (status === NO_SUCH_TASK || (status >= 300 && status < 400)) return { outcome: "misrouted" };
+  if (status === KEY_REFUSED || status === ACCOUNT_EMPTY || status === 403)
+    return { outcome: "refused_gateway" };
+  return status === LIMITED ? { outcome: "rate_limited" } : { outcome: "failed" };
 }
 
 /** The task in a success, or a failed one beside the code of its failure. */
@@ -299,7 +297,7 @@ function expiryAfter(uploadedAt: unknown): string | undefined {
   return Number.isNaN(atMs) ? undefined : new Date(atMs + UPLOAD_KEPT_MS).toISOString();
 }
 
-export const kie: Adapter<typeof OPTIONS> = {
+export const kie: Adapter<Options> = {
   name: "kie",
   options: OPTIONS,
   create,

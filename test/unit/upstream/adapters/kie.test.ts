@@ -1,3 +1,4 @@
+import type { TObject } from "typebox";
 import { Value } from "typebox/value";
 import { describe, expect, test } from "vitest";
 import type { GenerationEndpoint } from "../../../../src/domain/endpoints.ts";
@@ -11,7 +12,7 @@ import { kie } from "../../../../src/upstream/adapters/kie.ts";
 
 type Options = Parameters<typeof kie.create>[1];
 
-const options = (given: object = {}): Options => Value.Default(kie.options!, given) as Options;
+const options = (given: object = {}): Options => Value.Default(kie.options as TObject, given) as Options;
 const DEFAULTS = options();
 const HOST = "https://sora.chatgpt.com";
 
@@ -178,13 +179,14 @@ describe("what kie.ai does not have is refused, or mapped where an option says s
 });
 
 const accepted = (taskId: string) => ({ outcome: "accepted", taskId, task: { status: "pending" } }) as const;
-const refused = (text: string) => ({ outcome: "refused", text }) as const;
+const refused = (text?: string) => ({ outcome: "refused", text }) as const;
+const refusedForGood = (text?: string) => ({ ...refused(text), isFinal: true }) as const;
 const GATEWAY = { outcome: "refused_gateway" } as const;
 const LIMITED = { outcome: "rate_limited" } as const;
 const UNAVAILABLE = { outcome: "unavailable" } as const;
 const UNCLEAR = { outcome: "unclear" } as const;
 const FAILED = { outcome: "failed" } as const;
-const OWN_TEXT = (code: number) => refused(`The video generation service refused the request (${code})`);
+const MISROUTED = { outcome: "misrouted" } as const;
 const NESTED = "[".repeat(500_000) + "]".repeat(500_000);
 const HTML = "<!doctype html><title>502 Bad Gateway</title>";
 
@@ -219,9 +221,9 @@ describe("an answer to a create", () => {
     ["code 422", coded(422, "prompt: too long"), refused("prompt: too long")],
     ["code 422 as a text", coded("422", "prompt: too long"), refused("prompt: too long")],
     ["code 422 and `message`", answered(200, { code: 422, message: "too long" }), refused("too long")],
-    ["code 422 without a text", coded(422, null), OWN_TEXT(422)],
+    ["code 422 without a text", coded(422, null), refused()],
     ["code 422 with a long text", coded(422, "x".repeat(9999)), refused("x".repeat(1000))],
-    ["code 422 with a list as text", coded(422, ["no"]), OWN_TEXT(422)],
+    ["code 422 with a list as text", coded(422, ["no"]), refused()],
     ["code 400", coded(400, "bad"), refused("bad")],
     ["code 429", coded(429, "slow down"), LIMITED],
     ["code 455", coded(455, "maintenance"), UNAVAILABLE],
@@ -237,7 +239,7 @@ describe("an answer to a create", () => {
     ["HTTP 404", answered(404, HTML), GATEWAY],
     ["HTTP 302", answered(302, ""), GATEWAY],
     ["HTTP 422 and its code", answered(422, { code: 422, msg: "too long" }), refused("too long")],
-    ["HTTP 413", answered(413, HTML), OWN_TEXT(413)],
+    ["HTTP 413", answered(413, HTML), refused()],
     ["HTTP 429", answered(429, HTML), LIMITED],
     ["HTTP 500", answered(500, HTML), UNCLEAR],
     ["HTTP 500 with the code of a limit", answered(500, { code: 429 }), LIMITED],
@@ -248,7 +250,7 @@ describe("an answer to a create", () => {
     ["nothing with 200", answered(200, ""), UNCLEAR],
     ["a list with 200", answered(200, "[]"), UNCLEAR],
     ["brackets with 200", answered(200, NESTED), UNCLEAR],
-    ["brackets with 422", answered(422, NESTED), OWN_TEXT(422)],
+    ["brackets with 422", answered(422, NESTED), refused()],
   ])("%s", (_, response, meaning) => {
     expect(kie.created(response, DEFAULTS)).toEqual(meaning);
   });
@@ -315,20 +317,24 @@ describe("an answer to a poll", () => {
     ],
     ["code 501 of HTTP 501", answered(501, { code: 501 }), failedTask()],
     ["code 501 beside a state", coded(501, "no", record("generating")), failedTask({ failure_reason: "no" })],
-    ["code 501 about another task", coded(501, "no", { taskId: "t2" }), FAILED],
+    [
+      "code 501 about another task",
+      coded(501, "no", { taskId: "t2" }),
+      failedTask({ task_id: "t2", failure_reason: "no" }),
+    ],
     ["HTTP 501 of a server on the way", answered(501, HTML), FAILED],
-    ["another task", ok({ ...record("success"), taskId: "t2" }), FAILED],
+    ["another task", ok({ ...record("waiting"), taskId: "t2" }), running("waiting", { task_id: "t2" })],
     ["no id", ok({ state: "success", resultJson: RESULT }), FAILED],
     ["no state", ok({ taskId: "t1" }), FAILED],
     ["a number as state", ok(record(3)), FAILED],
     ["success without data", ok(null), FAILED],
     ["code 404", coded(404, "no such task"), { outcome: "gone" }],
     ["code 404 of HTTP 404", answered(404, { code: 404 }), { outcome: "gone" }],
-    ["HTTP 404 of a server on the way", answered(404, HTML), FAILED],
-    ["HTTP 302", answered(302, ""), FAILED],
+    ["HTTP 404 of a server on the way", answered(404, HTML), MISROUTED],
+    ["HTTP 302", answered(302, ""), MISROUTED],
     ["code 401", coded(401, "key"), GATEWAY],
     ["code 402", coded(402, "credits"), GATEWAY],
-    ["code 422", coded(422, "recordInfo is null"), refused("recordInfo is null")],
+    ["code 422", coded(422, "recordInfo is null"), refusedForGood("recordInfo is null")],
     ["code 429", coded(429, "slow down"), LIMITED],
     ["code 455", coded(455, "maintenance"), FAILED],
     ["code 500", coded(500, "internal"), FAILED],
