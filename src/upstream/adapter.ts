@@ -36,6 +36,7 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
 export interface OptionsSchema {
   readonly type: "object";
   readonly properties: Readonly<Record<string, object>>;
+  readonly required?: readonly string[];
 }
 
 /** A generation as the customer requested it: validated, defaults applied. Its price is fixed already. */
