@@ -9,7 +9,8 @@ import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
 import { nextPollMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
 import type { UnknownOutcome } from "../scripts/unclear.ts";
-import { withoutVideo } from "../upstream/answer.ts";
+import type { CheckedRequest } from "../upstream/adapter-request.ts";
+import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
 import { type Call, continueReading, storeStep, UpstreamStep } from "./http-exchange.ts";
@@ -53,6 +54,11 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   const price = priceOf(config.prices, endpoint, validation.body);
   exchange.price = price;
   const generation = generationOf(call, API_PREFIX + endpoint, price, validation);
+  const { body, text } = validation;
+  const request = gateway.upstream(config).create({ endpoint, body, text });
+  if ("unsupported" in request) return refuseEarly(call, invalid(request.unsupported));
+  if ("outcome" in request)
+    return answer(call, generationRefusal(call, { ...request, outcome: "unreachable" }));
   const refusedFromMemory = refuseFromMemory(call, generation);
   if (refusedFromMemory) return answer(call, refusedFromMemory);
   const calledAtMs = gateway.overLimit.now();
@@ -61,7 +67,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     admission = await storeStep(call, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
     if (!(await passUnmetered(call, error, true))) throw error;
-    return forwardUnmetered(call, generation, validation.text);
+    return forwardUnmetered(call, generation, request);
   }
   const refused = refuseAdmission(call, admission, price, calledAtMs);
   if (refused) return answer(call, refused);
@@ -72,7 +78,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   gateway.holds.pending++;
   try {
     const step = new UpstreamStep(call, "generate");
-    const sent = send(call, step, generation, validation.text, exchange.requestId);
+    const sent = send(call, step, generation, request, exchange.requestId);
     return await settle(call, generation, step.end(await sent));
   } finally {
     gateway.holds.pending--;
@@ -98,11 +104,11 @@ async function refuseEarly(call: Call, refused: Refusal): Promise<ApiAnswer> {
 function send(
   { gateway, config }: Call,
   { carried }: UpstreamStep,
-  { endpoint, key: { accountId } }: Generation,
-  text: string,
+  { key: { accountId } }: Generation,
+  { path, body, headers }: CheckedRequest,
   requestId: string,
 ): Promise<GenerationOutcome> {
-  return gateway.upstream(config).generate(endpoint, text, { accountId, requestId, carried });
+  return gateway.upstream(config).generate(path, body ?? "", { accountId, requestId, carried }, headers);
 }
 
 /** BIND when a task was created, VOID when definitely none was; an unknown outcome leaves the hold to its due time. */
@@ -135,7 +141,8 @@ async function bind(
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const upstream = gateway.upstream(config);
   const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
-  const task = { taskId, data, pollMs, maxAgeMs, upstream: upstream.tag };
+  const tag = upstream.tagOf(generation.endpoint);
+  const task = { taskId, data, pollMs, maxAgeMs, upstream: tag };
   const { store } = gateway;
   const bound = unmetered ? store.bindUnmetered(generation, task) : store.bind(generation, task);
   const binding = await storeStep(call, "BIND", bound);
@@ -144,11 +151,11 @@ async function bind(
     return refuseTakenId(call, generation, taskId);
   }
   if (binding === undefined && isOthersTask(call, taskId)) return refuseTakenId(call, generation, taskId);
-  rememberTask(call, taskId, upstream.tag);
+  rememberTask(call, taskId, tag);
   const isCharged = binding === "bound" || binding === "late";
   if (!unmetered)
     return success(isCharged ? data : withoutVideo(data), undefined, CHARGES[binding ?? "waiting"]);
-  rememberUnmetered(call, taskId, upstream.tag);
+  rememberUnmetered(call, taskId, tag);
   showKnownLimits(call);
   return success(data, undefined, "unmetered");
 }
@@ -208,13 +215,17 @@ async function leaveUnknown(
  * The store is unavailable and the strategy is `allow`: forwards without a hold and without a charge. The upstream gets a digest
  * of the customer's Idempotency-Key, the only idempotency that is possible now. The task is bound once the store is back.
  */
-async function forwardUnmetered(call: Call, generation: Generation, text: string): Promise<ApiAnswer> {
+async function forwardUnmetered(
+  call: Call,
+  generation: Generation,
+  request: CheckedRequest,
+): Promise<ApiAnswer> {
   const { exchange } = call;
   // No limit applies during an outage, including the rate of unaffordable generations.
   recordAffordable(call, generation.price, true);
   const requestId = generation.idempotency?.digest ?? exchange.requestId;
   const step = new UpstreamStep(call, "generate");
-  const outcome = step.end(await send(call, step, generation, text, requestId));
+  const outcome = step.end(await send(call, step, generation, request, requestId));
   switch (outcome.outcome) {
     case "accepted":
       if (isOthersTask(call, outcome.taskId)) return refuseTakenId(call, generation, outcome.taskId);

@@ -120,7 +120,12 @@ export class TaskPolls {
     const failures = this.#failuresOf(upstream);
     const remembered = failures.get(key.accountId, taskId);
     if (remembered) return answer(call, remembered);
-    const { outcome, refused } = await pollUpstream(call, { taskId }, upstream, failures);
+    const { outcome, refused } = await pollUpstream(
+      call,
+      { taskId, ...(tag && { upstream: tag }) },
+      upstream,
+      failures,
+    );
     if (refused) return answer(call, refused);
     if (exchange.degraded) showKnownLimits(call);
     return success(outcome.data, [], "unmetered");
@@ -133,16 +138,16 @@ const nameOf = ({ key }: Call, taskId: string): string => `${key.accountId} ${ta
 /** Polls the upstream for a task; a poll without an answer is remembered. */
 async function pollUpstream(
   call: Call,
-  task: Pick<KnownTask, "taskId"> & Partial<Pick<KnownTask, "createdAtMs">>,
+  task: Pick<KnownTask, "taskId"> & Partial<Pick<KnownTask, "createdAtMs" | "upstream">>,
   upstream: TaskUpstream,
   failures: PollFailureCache,
 ): Promise<Polled> {
   const { gateway, exchange, key } = call;
   const { accountId } = key;
   const { requestId } = exchange;
-  const { taskId, createdAtMs } = task;
+  const { taskId, createdAtMs, upstream: tag } = task;
   const step = new UpstreamStep(call, "poll");
-  const sender = { accountId, requestId, carried: step.carried, createdAtMs };
+  const sender = { accountId, requestId, carried: step.carried, createdAtMs, tag };
   const outcome = step.end(await upstream.poll(taskId, sender));
   reportPoll(gateway, { requestId, taskId }, outcome);
   if (outcome.outcome === "task" || outcome.outcome === "unknown_status") {

@@ -222,6 +222,7 @@ class Sweeper {
       accountId: undefined,
       requestId: pollId,
       createdAtMs: request.boundAtMs,
+      tag: request.upstream,
     });
     reportPoll(this.#options, { requestId: pollId, taskId: request.taskId }, outcome);
     ended(outcome);

@@ -1,7 +1,9 @@
 import { buildConnector, type Dispatcher, Pool } from "undici";
 import type { FairGate } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
+import type { Adapter } from "./adapter.ts";
 import type { Answer } from "./answer.ts";
+import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
 import { withoutInterimAnswers } from "./interim-answers.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { SpacedWork } from "./spaced-work.ts";
@@ -20,12 +22,27 @@ export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "id
 /** What is kept of an answer that did not come whole: it is for the log. */
 const RECEIVED_BYTES = 1024;
 
-export interface JsonClientOptions {
+/** How the upstream is connected to over TLS. PEM. */
+export interface UpstreamTls {
+  /** Authorities for the upstream's certificate; undefined for Node's own. */
+  tlsCa?: string | undefined;
+  /** The gateway's own certificate, for an upstream that asks for one. */
+  tlsCert?: string | undefined;
+  tlsKey?: string | undefined;
+}
+
+/** TLS options of Node for a connection to the upstream. */
+export const tlsOptions = ({ tlsCa, tlsCert, tlsKey }: UpstreamTls) => ({
+  ...(tlsCa !== undefined && { ca: tlsCa }),
+  ...(tlsCert !== undefined && { cert: tlsCert }),
+  ...(tlsKey !== undefined && { key: tlsKey }),
+});
+
+export interface JsonClientOptions extends GatewayIdentity, UpstreamTls {
   /** Origin and optional base path, no trailing slash. */
   url: string;
-  apiKey: string | undefined;
-  /** CA certificates, PEM, for the upstream's certificate; undefined for Node's own. */
-  tlsCa?: string | undefined;
+  /** How the adapter sends the credential, if the settings do not say. */
+  auth?: Adapter["auth"];
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
@@ -40,7 +57,7 @@ export interface JsonClientOptions {
 export interface JsonRequest {
   method: "GET" | "POST";
   path: string;
-  /** Flat name, value pairs beside authorization and trace. */
+  /** Flat name, value pairs beside the gateway's own and the trace. */
   headers: readonly string[];
   body: string | null;
   /** The trace that the request belongs to. */
@@ -59,7 +76,11 @@ export interface JsonRequest {
 export function createJsonClient(options: JsonClientOptions) {
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
-  const connect = buildConnector({ timeout: options.connectTimeoutMs, ca: options.tlsCa, allowH2: false });
+  const connect = buildConnector({
+    ...tlsOptions(options),
+    timeout: options.connectTimeoutMs,
+    allowH2: false,
+  });
   const open = (): Pool =>
     new Pool(origin, {
       connections: options.connections,
@@ -76,8 +97,7 @@ export function createJsonClient(options: JsonClientOptions) {
       keepAliveMaxTimeout: 60_000,
     });
   let pool = open();
-  const authorization: readonly string[] =
-    options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
+  const ownHeaders = gatewayHeaders(options, options.auth);
   const shared = {
     redact: withoutSecret(options.apiKey),
     redactEnd: withoutBegunSecret(options.apiKey),
@@ -89,7 +109,7 @@ export function createJsonClient(options: JsonClientOptions) {
     /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
     send(request: JsonRequest): Promise<ExchangeResult> {
       const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
-      const headers = authorization.concat(request.headers, carried?.headers ?? []);
+      const headers = ownHeaders.concat(request.headers, carried?.headers ?? []);
       return new Promise((resolve) => {
         const handler = new UpstreamRequest(request, budgetMs, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0020.

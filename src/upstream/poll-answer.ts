@@ -1,18 +1,12 @@
 import { isObject, parseObject } from "../domain/json.ts";
 import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
-import {
-  type Answer,
-  codeOf,
-  dataText,
-  describeAnswer,
-  type Envelope,
-  isRedirect,
-  isSuccessCode,
-  isSuccessStatus,
-  readRejection,
-  readTask,
-  type UpstreamRejection,
-} from "./answer.ts";
+import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
+import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
+import { type Answer, describeAnswer } from "./answer.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
+import { dataText, readTask, taskWithId } from "./task-data.ts";
+import { shownTaskId } from "./task-ids.ts";
 
 /** What an answer to a poll means; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =
@@ -23,15 +17,24 @@ export type PollAnswer =
   | { outcome: "task"; status: TaskStatus; data: string; lacksVideo?: true }
   /** The task exists, in a state of another name; `data` says `processing`. */
   | { outcome: "unknown_status"; word: string; data: string }
-  /** An envelope with code 404: the API does not know the task. */
+  /** The API does not know the task. */
   | { outcome: "gone" }
-  /** HTTP 404 without an envelope, or a redirect: the server that answered does not serve the API there. */
+  /** The server that answered does not serve the API there. */
   | { outcome: "misrouted"; detail: string }
   | { outcome: "failed"; detail: string };
 
+/** The result of the task is at another address. */
+export interface ResultRequest {
+  outcome: "result_elsewhere";
+  request: CheckedRequest;
+}
+
 /** What the gateway knows of a task beside the answer. */
 export interface PolledTask {
+  /** The upstream's id. */
   taskId: string;
+  /** Undefined if only the id is known. */
+  endpoint?: AdaptersTask["endpoint"];
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;
   /** `upstream.statuses` */
@@ -41,48 +44,85 @@ export interface PolledTask {
 export const ANOTHER_TASK = "the answer is about another task";
 
 /** Reads an answer to a poll. */
-export function readPoll(answer: Answer, task: PolledTask): PollAnswer {
-  const { status } = answer;
-  const envelope = parseObject(answer.body);
-  const isSuccess = isSuccessStatus(status);
-  const lenientCode = codeOf(envelope);
-  if (isSuccess && isSuccessCode(lenientCode) && isObject(envelope?.data)) {
-    return aboutTask(envelope.data, task);
-  }
-  const code = typeof envelope?.code === "number" ? envelope.code : undefined;
-  if (code === 404 && (status === 404 || isSuccess)) return { outcome: "gone" };
-  if (isRedirect(status) || (status === 404 && (code === undefined || code === 200))) {
-    return { outcome: "misrouted", detail: describeAnswer(answer, envelope) };
-  }
-  if (isSuccess ? !isSuccessCode(code) : status >= 400 && status < 500) {
-    return rejected(answer, envelope, code);
-  }
-  return failed(describeAnswer(answer, envelope));
+export function readPoll(
+  answer: Answer,
+  task: PolledTask,
+  dialect: Dialect = ENVELOPE_DIALECT,
+): PollAnswer | ResultRequest {
+  const { adapter, options } = dialect;
+  return read("polled", answer, task, dialect, (response, asked) => adapter.polled(response, asked, options));
 }
 
-function aboutTask(data: Record<string, unknown>, task: PolledTask): PollAnswer {
-  // The API requires the id; without it, it is not known which task the answer is about.
-  if (data.task_id === undefined) return failed("the answer has no task_id");
-  if (data.task_id !== task.taskId) return failed(ANOTHER_TASK);
-  if (typeof data.status !== "string" || data.status === "") return failed("the answer has no status");
-  const reading = readTask(data, data.status, task);
+/** Reads the answer to a `ResultRequest`. */
+export function readResult(answer: Answer, task: PolledTask, dialect: Dialect): PollAnswer {
+  const { adapter, options } = dialect;
+  const outcome = read("result", answer, task, dialect, (response, asked) => {
+    if (adapter.result === undefined) throw new AdapterMistake("is missing");
+    return adapter.result(response, asked, options);
+  });
+  return outcome.outcome === "result_elsewhere" ? failed("the result is at a third address") : outcome;
+}
+
+function read(
+  called: "polled" | "result",
+  answer: Answer,
+  task: PolledTask,
+  dialect: Dialect,
+  run: (response: ReturnType<typeof responseOf>, task: AdaptersTask) => Polled | ResultElsewhere,
+): PollAnswer | ResultRequest {
+  const json = parseObject(answer.body);
+  const outcome = dialect.call(called, "", () => {
+    const polled = run(responseOf(answer, json), { taskId: task.taskId, endpoint: task.endpoint });
+    return interpret(polled, answer, task, () => describeAnswer(answer, json));
+  });
+  if (outcome.outcome !== "adapter_fault") return outcome;
+  return failed(`${outcome.detail}; ${describeAnswer(answer, json)}`);
+}
+
+/** @throws AdapterMistake */
+function interpret(
+  polled: Polled | ResultElsewhere,
+  answer: Answer,
+  task: PolledTask,
+  described: () => string,
+): PollAnswer | ResultRequest {
+  switch (polled.outcome) {
+    case "task":
+      return aboutTask(polled, task);
+    case "result_elsewhere":
+      return { outcome: "result_elsewhere", request: checkRequest(polled.request) };
+    case "gone":
+      return { outcome: "gone" };
+    case "misrouted":
+      return { outcome: "misrouted", detail: described() };
+    case "failed":
+      return failed(polled.why ?? described());
+    case "refused": {
+      const rejection = readRejection(polled, answer, described());
+      return rejection.outcome === "refused"
+        ? { ...rejection, aboutTask: polled.isFinal === true }
+        : rejection;
+    }
+    default: {
+      const rejection = readRejection(polled, answer, described());
+      return rejection.outcome === "refused" ? { ...rejection, aboutTask: false } : rejection;
+    }
+  }
+}
+
+function aboutTask(
+  { status, task: said }: Extract<Polled, { outcome: "task" }>,
+  task: PolledTask,
+): PollAnswer {
+  if (!isObject(said)) throw new AdapterMistake("returned a task that is no object");
+  if (said.task_id !== undefined && said.task_id !== task.taskId) return failed(ANOTHER_TASK);
+  if (typeof status !== "string" || status === "") return failed("the answer has no status");
+  const data = taskWithId(said, shownTaskId(task.taskId) ?? task.taskId);
+  const reading = readTask(data, status, task);
   const text = dataText(reading.data);
   if (reading.status === undefined) return { outcome: "unknown_status", word: reading.word, data: text };
-  const said = { outcome: "task", status: reading.status, data: text } as const;
-  return reading.lacksVideo ? { ...said, lacksVideo: true } : said;
-}
-
-function rejected(answer: Answer, envelope: Envelope, code: number | undefined): PollAnswer {
-  const rejection = readRejection(answer, envelope, "task");
-  return rejection.outcome === "refused"
-    ? { ...rejection, aboutTask: isAboutTask(answer.status, code) }
-    : rejection;
-}
-
-/** 408, 425 and 5xx are transient faults; an answer without a code is not the API's. */
-function isAboutTask(status: number, code: number | undefined): boolean {
-  const isTransient = (n: number): boolean => n === 408 || n === 425 || (n >= 500 && n < 600);
-  return code !== undefined && !isTransient(status) && !isTransient(code);
+  const known = { outcome: "task", status: reading.status, data: text } as const;
+  return reading.lacksVideo ? { ...known, lacksVideo: true } : known;
 }
 
 const failed = (detail: string): PollAnswer => ({ outcome: "failed", detail });

@@ -1,9 +1,20 @@
 import type { FairGate } from "../domain/fair-gate.ts";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
+import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
+import { type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
 import { overloaded } from "./gate.ts";
-import { ACCEPT_JSON, type ExchangeResult, type JsonClient } from "./json-client.ts";
-import { ANOTHER_TASK, type PollAnswer, type PolledTask, readPoll } from "./poll-answer.ts";
+import { ACCEPT_JSON, type ExchangeResult, type JsonClient, type JsonRequest } from "./json-client.ts";
+import {
+  ANOTHER_TASK,
+  type PollAnswer,
+  type PolledTask,
+  type ResultRequest,
+  readPoll,
+  readResult,
+} from "./poll-answer.ts";
+import { upstreamTaskId } from "./task-ids.ts";
+import { endpointOf } from "./task-route.ts";
 
 /** How a poll ended. */
 export type PollOutcome =
@@ -22,6 +33,8 @@ export interface PollSender {
   carried?: Carried | undefined;
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;
+  /** As stored with the task: it names the endpoint that made it. */
+  tag?: string | undefined;
 }
 
 /** The connections for polls of customers, or of the sweeper. */
@@ -32,16 +45,21 @@ export interface PollChannel {
   limit: string;
   totalTimeoutMs: number;
   statuses: StatusWords | undefined;
+  dialect: Dialect;
 }
 
 const SWEEPER = "sweeper";
 
 /** Polls a task once a connection is free. */
 export async function sendPoll(
-  { client, gate, limit, totalTimeoutMs, statuses }: PollChannel,
-  taskId: string,
-  { accountId: owner = SWEEPER, requestId, carried, createdAtMs }: PollSender,
+  { client, gate, limit, totalTimeoutMs, statuses, dialect }: PollChannel,
+  shownId: string,
+  { accountId: owner = SWEEPER, requestId, carried, createdAtMs, tag }: PollSender,
 ): Promise<PollOutcome> {
+  const taskId = upstreamTaskId(shownId);
+  const task = { taskId, endpoint: endpointOf(tag), createdAtMs, statuses };
+  const asked = dialect.call("poll", "", () => checkRequest(dialect.adapter.poll(task, dialect.options)));
+  if ("outcome" in asked) return { outcome: "failed", detail: asked.detail };
   // The wait for a connection counts: a poll can be given up at no cost, and its task's lease is as long as the budget.
   let budgetMs = totalTimeoutMs;
   if (!gate.enter(owner)) {
@@ -50,13 +68,15 @@ export async function sendPoll(
     if (refusal) return overloaded(refusal, limit);
     budgetMs -= Math.floor(performance.now() - sinceMs);
   }
+  const deadlineMs = performance.now() + budgetMs;
   try {
-    const headers = [...ACCEPT_JSON, "x-request-id", requestId];
-    const path = `/api/v1/tasks/${taskId}`;
-    const outcome = pollOutcome(
-      await client.send({ method: "GET", path, headers, body: null, carried, budgetMs, gate, owner }),
-      { taskId, createdAtMs, statuses },
-    );
+    const exchange = { carried, budgetMs, gate, owner };
+    let outcome = pollOutcome(await client.send(requestOf(asked, requestId, exchange)), task, dialect);
+    if (outcome.outcome === "result_elsewhere") {
+      exchange.budgetMs = Math.max(1, Math.ceil(deadlineMs - performance.now()));
+      const second = requestOf(outcome.request, requestId, exchange);
+      outcome = resultOutcome(await client.send(second), task, dialect);
+    }
     if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) client.reset();
     return outcome;
   } finally {
@@ -64,14 +84,29 @@ export async function sendPoll(
   }
 }
 
+function requestOf(
+  { method, path, body, headers }: CheckedRequest,
+  requestId: string,
+  exchange: Omit<JsonRequest, "method" | "path" | "headers" | "body">,
+): JsonRequest {
+  const own = [...ACCEPT_JSON, "x-request-id", requestId];
+  if (body !== null) own.push("content-type", "application/json");
+  return { method, path, headers: headers === undefined ? own : own.concat(headers), body, ...exchange };
+}
+
 /** Exported for tests of each row. */
-export function pollOutcome(result: ExchangeResult, task: PolledTask): PollOutcome {
-  switch (result.outcome) {
-    case "not_sent":
-      return { outcome: "failed", detail: result.detail };
-    case "lost":
-      return { outcome: result.timedOut ? "timed_out" : "failed", detail: result.detail };
-    case "answered":
-      return readPoll(result, task);
-  }
+export function pollOutcome(
+  result: ExchangeResult,
+  task: PolledTask,
+  dialect: Dialect = ENVELOPE_DIALECT,
+): PollOutcome | ResultRequest {
+  return result.outcome === "answered" ? readPoll(result, task, dialect) : unanswered(result);
+}
+
+const resultOutcome = (result: ExchangeResult, task: PolledTask, dialect: Dialect): PollOutcome =>
+  result.outcome === "answered" ? readResult(result, task, dialect) : unanswered(result);
+
+function unanswered(result: Exclude<ExchangeResult, { outcome: "answered" }>): PollOutcome {
+  const isLate = result.outcome === "lost" && result.timedOut;
+  return { outcome: isLate ? "timed_out" : "failed", detail: result.detail };
 }

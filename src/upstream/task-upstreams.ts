@@ -1,5 +1,7 @@
 import { dropOldest } from "../domain/bounded.ts";
 import type { Logger } from "../telemetry/log.ts";
+import type { AdapterChoice } from "./dialect.ts";
+import type { GatewayIdentity } from "./gateway-headers.ts";
 import type { PollOutcome } from "./poll-request.ts";
 import { type RouteSettings, routeOf, type TaskRoute, upstreamTag } from "./task-route.ts";
 import { createUpstream, type Upstream, type UpstreamOptions } from "./upstream.ts";
@@ -16,6 +18,9 @@ export type TaskUpstream = Pick<Upstream, "tag" | "poll">;
 /** The settings of the present upstream, and of those before it. */
 export type TaskUpstreamSettings = Omit<UpstreamOptions, "observer" | "idempotent"> & RouteSettings;
 
+/** How an upstream was spoken to, beside its credential. */
+type Manner = Pick<GatewayIdentity, "authHeader" | "authScheme" | "headers"> & { dialect?: AdapterChoice };
+
 type Unroutable = Extract<TaskRoute, { to: "unroutable" }>;
 
 /**
@@ -26,7 +31,8 @@ export class TaskUpstreams {
   readonly #former: FormerUpstreams;
   readonly #log: Logger;
   readonly #nowMs: () => number;
-  readonly #used = new Map<string, true>();
+  /** By address and adapter, the latest first. */
+  #used: (Manner & { url: string })[] = [];
   readonly #unroutable = new Map<string, { upstream: TaskUpstream; loggedAtMs: number }>();
 
   constructor(options: { observer?: UpstreamOptions["observer"]; log: Logger; nowMs?: () => number }) {
@@ -35,24 +41,27 @@ export class TaskUpstreams {
     this.#nowMs = options.nowMs ?? (() => performance.now());
   }
 
-  /** Remembers an address at which tasks are made from now on. */
-  using(url: string): void {
-    if (!this.#used.has(url)) dropOldest(this.#used, USED_MAX);
-    this.#used.set(url, true);
+  /** Remembers an address at which tasks are made from now on, and how. */
+  using(url: string, { authHeader, authScheme, headers, dialect }: Manner = {}): void {
+    const others = this.#used.filter((one) => one.url !== url || one.dialect?.name !== dialect?.name);
+    const now = { url, authHeader, authScheme, ...(headers && { headers }), ...(dialect && { dialect }) };
+    this.#used = [now, ...others].slice(0, USED_MAX);
   }
 
   /**
-   * @param tag as stored with the task; undefined for one that was restored
+   * @param tag as stored with the task, with or without the endpoint; undefined for one that was restored
    * @param present made of these settings
    */
   of(tag: string | undefined, present: TaskUpstream, settings: TaskUpstreamSettings): TaskUpstream {
-    if (tag === undefined || tag === present.tag) return present;
-    const route = routeOf(tag, settings, this.#used.keys());
+    if (tag === undefined || tag === present.tag || tag.startsWith(`${present.tag}/`)) return present;
+    const urls = this.#used.map(({ url }) => url);
+    const dialects = this.#used.flatMap(({ dialect }) => dialect ?? []);
+    const route = routeOf(tag, settings, urls, dialects);
     switch (route.to) {
       case "present":
         return present;
       case "other":
-        return this.#former.at(settings, route.url, route.apiKey);
+        return this.#former.at(settings, this.#mannerAt(route, settings), route.url, route.apiKey);
       case "unroutable":
         return this.#unroutableOf(tag, route);
     }
@@ -60,7 +69,19 @@ export class TaskUpstreams {
 
   readonly close = (): Promise<void> => this.#former.close();
 
-  #unroutableOf(tag: string, { origin, lacks }: Unroutable): TaskUpstream {
+  /** Headers of the operator's go only to the address that they were set for. */
+  #mannerAt(route: Extract<TaskRoute, { to: "other" }>, settings: TaskUpstreamSettings): Manner {
+    const { url, dialect = settings.dialect } = route;
+    const isSame = (one: Manner): boolean => one.dialect?.name === dialect?.name;
+    const known = [settings, ...this.#used].find((one) => one.url === url && isSame(one));
+    if (known) return known;
+    if (!isSame(settings)) return dialect ? { dialect } : {};
+    const { authHeader, authScheme } = settings;
+    return { authHeader, authScheme, ...(dialect && { dialect }) };
+  }
+
+  #unroutableOf(tag: string, route: Unroutable): TaskUpstream {
+    const { origin, lacks } = route;
     let known = this.#unroutable.get(tag);
     if (!known) {
       const detail = `the ${lacks} of the upstream that made the task is not known (${origin})`;
@@ -73,8 +94,10 @@ export class TaskUpstreams {
       known.loggedAtMs = this.#nowMs();
       this.#log.error(
         { upstream: origin, lacks },
-        "tasks of another upstream cannot be asked for: set UPSTREAM_PREVIOUS_URL, whole and with its path, and " +
-          "UPSTREAM_PREVIOUS_API_KEY, or upstream.replaces if it is the same upstream",
+        route.lacks === "adapter"
+          ? `tasks of another adapter cannot be asked for: set upstream.previous_adapter to the file of ${route.adapter}`
+          : "tasks of another upstream cannot be asked for: set UPSTREAM_PREVIOUS_URL, whole and with its path, and " +
+              "UPSTREAM_PREVIOUS_API_KEY, or upstream.replaces if it is the same upstream",
       );
     }
     return known.upstream;
@@ -97,11 +120,11 @@ class FormerUpstreams {
     this.#observer = observer;
   }
 
-  at(settings: TaskUpstreamSettings, url: string, apiKey: string | undefined): TaskUpstream {
-    const options = clientOptions(settings, url, apiKey);
+  at(settings: TaskUpstreamSettings, manner: Manner, url: string, apiKey: string | undefined): TaskUpstream {
+    const options = clientOptions(settings, manner, url, apiKey);
     const name = JSON.stringify(options);
     const former = this.#clients.get(name) ?? this.#open(options);
-    if (!former) return busy(upstreamTag(url, apiKey));
+    if (!former) return busy(upstreamTag(url, apiKey, manner.dialect?.name));
     this.#clients.delete(name);
     this.#clients.set(name, former);
     return former.upstream;
@@ -141,12 +164,25 @@ const busy = (tag: string): TaskUpstream =>
 /** What a client is made of, and nothing else: other settings may change without a new one. */
 function clientOptions(
   settings: TaskUpstreamSettings,
+  { authHeader, authScheme, headers, dialect }: Manner,
   url: string,
   apiKey: string | undefined,
 ): UpstreamOptions {
   const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs, keepAliveTimeoutMs } = settings;
   const timeouts = { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs, keepAliveTimeoutMs };
   // Nothing is generated there any more.
-  const { pollConnections, tlsCa, statuses = {} } = settings;
-  return { url, apiKey, tlsCa, ...timeouts, connections: 1, pollConnections, idempotent: false, statuses };
+  const { pollConnections, tlsCa, tlsCert, tlsKey, statuses = {} } = settings;
+  const spoken = { authHeader, authScheme, ...(headers && { headers }), ...(dialect && { dialect }) };
+  const tls = { tlsCa, tlsCert, tlsKey };
+  return {
+    url,
+    apiKey,
+    ...spoken,
+    ...tls,
+    ...timeouts,
+    connections: 1,
+    pollConnections,
+    idempotent: false,
+    statuses,
+  };
 }

@@ -1,15 +1,11 @@
 import type { Refusal } from "../domain/errors.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
-import {
-  type Answer,
-  describeAnswer,
-  type Envelope,
-  isRedirect,
-  isSuccessCode,
-  isSuccessStatus,
-  readRejection,
-} from "./answer.ts";
+import type { Uploaded } from "./adapter.ts";
+import { type Answer, describeAnswer } from "./answer.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { readRejection } from "./rejection.ts";
+import { isUtcTime, utcTime } from "./task-data.ts";
 
 /** The outcome of an upload. Each upload has exactly one. */
 export type UploadOutcome =
@@ -27,19 +23,32 @@ export type UploadOutcome =
   | { outcome: "upstream_timeout"; detail: string }
   | { outcome: "client_gone" };
 
-/** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. */
-export function interpretAnswer(answer: Answer): UploadOutcome {
-  const { status } = answer;
-  const envelope = parseObject(answer.body);
-  if (isRedirect(status) || (status >= 400 && status < 500)) return refusedUpload(answer, envelope);
-  const code = envelope?.code;
-  if (!isSuccessStatus(status) || !Number.isSafeInteger(code))
-    return { outcome: "upstream_failed", detail: describeAnswer(answer, envelope) };
-  return isSuccessCode(code as number) ? uploaded(envelope?.data) : refusedUpload(answer, envelope);
+/** What the API promises of an image, for an upstream that does not say when its address ends. */
+const IMAGE_LIFETIME_MS = 5 * 60_000;
+
+/** Reads an answer to an upload. */
+export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIALECT): UploadOutcome {
+  const json = parseObject(answer.body);
+  const { adapter, options } = dialect;
+  const described = () => describeAnswer(answer, json);
+  const outcome = dialect.call("uploaded", "", (): UploadOutcome => {
+    if (adapter.uploaded === undefined) throw new AdapterMistake("is missing");
+    const uploaded: Uploaded = adapter.uploaded(responseOf(answer, json), options);
+    switch (uploaded.outcome) {
+      case "uploaded":
+        return imageOf(uploaded);
+      case "failed":
+        return failed(uploaded.why ?? described());
+      default:
+        return refusedUpload(readRejection(uploaded, answer, described()));
+    }
+  });
+  return outcome.outcome === "adapter_fault" ? failed(`${outcome.detail}; ${described()}`) : outcome;
 }
 
-function refusedUpload(answer: Answer, envelope: Envelope): UploadOutcome {
-  const rejection = readRejection(answer, envelope, "request");
+const failed = (detail: string): UploadOutcome => ({ outcome: "upstream_failed", detail });
+
+function refusedUpload(rejection: ReturnType<typeof readRejection>): UploadOutcome {
   switch (rejection.outcome) {
     case "rate_limited":
       return { ...rejection, outcome: "upstream_rate_limited" };
@@ -50,17 +59,20 @@ function refusedUpload(answer: Answer, envelope: Envelope): UploadOutcome {
   }
 }
 
-/** ISO 8601 in UTC, in the form of RFC 3339. */
-const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
-
-/** A success whose data have the fields that the API promises. */
-function uploaded(data: unknown): UploadOutcome {
-  if (!isObject(data)) return { outcome: "upstream_failed", detail: "code 200 without usable data" };
-  const { url, expires_at: expiresAt } = data;
+/** @throws AdapterMistake */
+function imageOf({ url, expiresAt, data = {} }: Extract<Uploaded, { outcome: "uploaded" }>): UploadOutcome {
   // A URI is ASCII (RFC 3986), and an imageUrl must pass isHttpsUrl.
   if (typeof url !== "string" || !/^[!-~]+$/.test(url) || !isHttpsUrl(url))
-    return { outcome: "upstream_failed", detail: "code 200 without an https url" };
-  if (typeof expiresAt !== "string" || !UTC_TIME.test(expiresAt) || Number.isNaN(Date.parse(expiresAt)))
-    return { outcome: "upstream_failed", detail: "code 200 without expires_at in UTC" };
-  return { outcome: "answered", url, expiresAt, data };
+    throw new AdapterMistake("returned an upload without an https url");
+  if (!isObject(data)) throw new AdapterMistake("returned data of an upload that are no object");
+  return { outcome: "answered", url, expiresAt: expiryOf(expiresAt), data };
+}
+
+/** @throws AdapterMistake */
+function expiryOf(expiresAt: unknown): string {
+  if (isUtcTime(expiresAt)) return expiresAt;
+  if (expiresAt === undefined) return new Date(Date.now() + IMAGE_LIFETIME_MS).toISOString();
+  const time = utcTime(expiresAt);
+  if (time === undefined) throw new AdapterMistake("returned an upload with an expiry that is no time");
+  return time;
 }

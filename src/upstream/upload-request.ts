@@ -4,7 +4,9 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
+import type { CheckedForm } from "./adapter-request.ts";
 import type { Answer } from "./answer.ts";
+import { gatewayHeaders } from "./gateway-headers.ts";
 import { withoutSecret } from "./json-client.ts";
 import type { FileSink } from "./upload-form.ts";
 
@@ -12,10 +14,12 @@ import type { FileSink } from "./upload-form.ts";
 export const ANSWER_BYTES_MAX = 65_536;
 
 export interface UploadTarget {
-  /** Base URL; its path is put before `/api/v1/upload`. */
+  /** Base URL; its path is put before the form's. */
   url: URL;
   agent: Agent;
   apiKey: string | undefined;
+  /** Flat name, value pairs that authenticate and name the gateway; by default those of `apiKey`. */
+  ownHeaders?: readonly string[];
   /** Longest wait for a new connection, TLS included. */
   connectTimeoutMs: number;
 }
@@ -43,6 +47,8 @@ const TYPES: Readonly<Record<ImageType, string>> = {
   "image/gif": "gif",
 };
 
+const ENVELOPE_FORM: CheckedForm = { path: "/api/v1/upload", headers: [], fields: [], fileField: "file" };
+
 /** The client's side of an upload. Its headers are replaced: none of the client's own is sent on. */
 export interface UploadClient {
   req: IncomingMessage;
@@ -50,7 +56,7 @@ export interface UploadClient {
 }
 
 /**
- * Opens the request and sends the head of its only part. Events are emitted after the return.
+ * Opens the request and sends the form up to the file's bytes. Events are emitted after the return.
  * @param names headers that identify the request
  */
 export function openUpload(
@@ -59,6 +65,7 @@ export function openUpload(
   type: ImageType,
   names: Readonly<Record<string, string>>,
   on: UploadRequestEvents,
+  { path, headers, fields, fileField }: CheckedForm = ENVELOPE_FORM,
 ): UploadRequest {
   const boundary = `tollgate-${randomUUID()}`;
   req.headers = {
@@ -66,7 +73,8 @@ export function openUpload(
     accept: "application/json",
     "accept-encoding": "identity",
     ...names,
-    ...(target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` }),
+    ...byName(target.ownHeaders ?? gatewayHeaders(target)),
+    ...byName(headers),
   };
   const form = createFormWriter();
   let responding = false;
@@ -84,14 +92,12 @@ export function openUpload(
     readAnswer(proxyRes, withoutSecret(target.apiKey), on);
   });
   // The body is written to the request itself, whose callback tells when the kernel has each chunk; `buffer` stays empty.
-  const options = { target: uploadUrl(target.url), buffer: new PassThrough() };
+  const options = { target: uploadUrl(target.url, path), buffer: new PassThrough() };
   proxy.web(req, res, options, (error) => on.failed(describeError(error)));
-  form.write(
-    Buffer.from(
-      `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload.${TYPES[type]}"\r\n` +
-        `Content-Type: ${type}\r\n\r\n`,
-    ),
-  );
+  const part = (name: string): string => `--${boundary}\r\nContent-Disposition: form-data; name="${name}"`;
+  const before = fields.map(([name, value]) => `${part(name)}\r\n\r\n${value}\r\n`).join("");
+  const head = `${part(fileField)}; filename="upload.${TYPES[type]}"\r\nContent-Type: ${type}\r\n\r\n`;
+  form.write(Buffer.from(before + head));
   return {
     file: { write: form.write, onDrain: form.onDrain },
     complete: () => form.end(Buffer.from(`\r\n--${boundary}--\r\n`)),
@@ -100,10 +106,13 @@ export function openUpload(
 }
 
 /** The upload endpoint under a base URL. */
-function uploadUrl(base: URL): URL {
-  const url = new URL(base);
-  url.pathname = `${base.pathname.replace(/\/$/, "")}/api/v1/upload`;
-  return url;
+const uploadUrl = ({ origin, pathname }: URL, path: string): URL =>
+  new URL(origin + pathname.replace(/\/$/, "") + path);
+
+function byName(flat: readonly string[]): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (let at = 0; at < flat.length; at += 2) headers[flat[at]!] = flat[at + 1]!;
+  return headers;
 }
 
 /** Writes a body to a request that gets its connection later; until then it reports back pressure. */

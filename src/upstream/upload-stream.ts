@@ -2,7 +2,11 @@ import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../domain/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
+import { type CheckedForm, checkForm } from "./adapter-request.ts";
 import type { Answer } from "./answer.ts";
+import { type AdapterChoice, type AdapterObserver, Dialect, ENVELOPE_CHOICE } from "./dialect.ts";
+import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
+import { tlsOptions, type UpstreamTls } from "./json-client.ts";
 import { interpretAnswer, type UploadOutcome } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
 import { formBoundary } from "./upload-head.ts";
@@ -13,12 +17,14 @@ export type { UploadOutcome } from "./upload-answer.ts";
 // Streams uploads from clients to the upstream, under back pressure. An upload costs 2 to 3 MB of memory while it streams,
 // whatever its size (decision 0025), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
 
-export interface UploadOptions {
+export interface UploadOptions extends GatewayIdentity, UpstreamTls {
   /** The upstream's base URL, with or without a path. */
   url: string;
-  apiKey: string | undefined;
-  /** Certificates, PEM, that the upstream is checked with; undefined for Node's own. */
-  tlsCa?: string | undefined;
+  /** The base URL for uploads, if it is another one. */
+  uploadUrl?: string | undefined;
+  /** How the upstream is spoken to; the interface's own shapes by default. */
+  dialect?: AdapterChoice;
+  observer?: { adapter?: AdapterObserver };
   /** For a new connection, TLS included. */
   connectTimeoutMs: number;
   /** From the end of the form to the end of the answer. */
@@ -58,7 +64,8 @@ export interface UploadTunnel {
  * @throws TypeError when the URL or the API key cannot be sent
  */
 export function createUploadTunnel(options: UploadOptions): UploadTunnel {
-  const url = new URL(options.url);
+  const url = new URL(options.uploadUrl ?? options.url);
+  const dialect = new Dialect(options.dialect ?? ENVELOPE_CHOICE, options.observer?.adapter);
   if (options.apiKey !== undefined) validateHeaderValue("authorization", options.apiKey);
   const settings = {
     keepAlive: true,
@@ -67,8 +74,10 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
     timeout: options.keepAliveTimeoutMs,
   };
   const agent =
-    url.protocol === "https:" ? new HttpsAgent({ ...settings, ca: options.tlsCa }) : new Agent(settings);
-  const target = { url, agent, apiKey: options.apiKey, connectTimeoutMs: options.connectTimeoutMs };
+    url.protocol === "https:" ? new HttpsAgent({ ...settings, ...tlsOptions(options) }) : new Agent(settings);
+  const ownHeaders = gatewayHeaders(options, dialect.adapter.auth);
+  const { apiKey, connectTimeoutMs } = options;
+  const target = { url, agent, apiKey, ownHeaders, connectTimeoutMs };
   return {
     async send(client, requestId, hooks) {
       const { req } = client;
@@ -76,14 +85,28 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
       const boundary = formBoundary(req.headers);
       if (typeof boundary !== "string") return { outcome: "refused", refusal: boundary };
       if (req.destroyed || req.socket.destroyed) return { outcome: "client_gone" };
+      const form = formOf(dialect);
+      if ("outcome" in form) return form;
       hooks.beforeRead();
       const { carried, pieceRead } = hooks;
       return new Promise((resolve) =>
-        tunnel({ client, requestId, carried, pieceRead, boundary, target, options, resolve }),
+        tunnel({ client, requestId, carried, pieceRead, boundary, target, options, form, dialect, resolve }),
       );
     },
     close: () => agent.destroy(),
   };
+}
+
+const NOT_SUPPORTED = refuse("path_not_found", {
+  text: "Image upload is not available; use an imageUrl that is reachable from the internet",
+});
+
+/** How the upstream takes an image, or why it takes none. */
+function formOf(dialect: Dialect): CheckedForm | UploadOutcome {
+  const { adapter, options } = dialect;
+  if (adapter.upload === undefined) return { outcome: "refused", refusal: NOT_SUPPORTED };
+  const form = dialect.call("upload", "", () => checkForm(adapter.upload!(options)));
+  return "outcome" in form ? { outcome: "upstream_failed", detail: form.detail } : form;
 }
 
 interface Upload {
@@ -94,12 +117,14 @@ interface Upload {
   boundary: string;
   target: UploadTarget;
   options: UploadOptions;
+  form: CheckedForm;
+  dialect: Dialect;
   resolve(outcome: UploadOutcome): void;
 }
 
 /** Connects the client's form to the upstream's request. The first outcome counts; then both ends are released. */
 function tunnel(upload: Upload): void {
-  const { client, requestId, carried, boundary, target, options, resolve } = upload;
+  const { client, requestId, carried, boundary, target, options, form, dialect, resolve } = upload;
   let settled = false;
   let complete = false;
   let upstream: UploadRequest | undefined;
@@ -118,7 +143,7 @@ function tunnel(upload: Upload): void {
   const late = (detail: string) => settle({ outcome: "upstream_timeout", detail });
   const answer = (received: Answer) => {
     carried?.answered?.(received.status);
-    const outcome = interpretAnswer(received);
+    const outcome = interpretAnswer(received, dialect);
     if (outcome.outcome === "answered" && !complete)
       failed("success was answered before the form was complete");
     else settle(outcome);
@@ -130,7 +155,7 @@ function tunnel(upload: Upload): void {
 
   const body = readUpload(client.req, boundary, options, {
     image: (type) => {
-      upstream = openUpload(client, target, type, namesOf(requestId, carried), { answer, failed });
+      upstream = openUpload(client, target, type, namesOf(requestId, carried), { answer, failed }, form);
       return upstream.file;
     },
     whole: () => {

@@ -1,9 +1,22 @@
 import { setTimeout } from "node:timers/promises";
 import { FairGate, type GateObserver } from "../domain/fair-gate.ts";
+import { DETAILS_MAX } from "../domain/problems.ts";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import { describeAnswer, type GenerationAnswer, readGeneration } from "./answer.ts";
+import type { Generation, Unsupported } from "./adapter.ts";
+import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
+import { describeAnswer } from "./answer.ts";
+import {
+  type AdapterChoice,
+  type AdapterFault,
+  AdapterMistake,
+  type AdapterObserver,
+  Dialect,
+  ENVELOPE_CHOICE,
+  ENVELOPE_DIALECT,
+} from "./dialect.ts";
 import { overloaded } from "./gate.ts";
+import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
 import {
   ACCEPT_JSON,
   createJsonClient,
@@ -14,13 +27,25 @@ import {
 } from "./json-client.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
 import { SpacedWork } from "./spaced-work.ts";
-import { upstreamTag } from "./task-route.ts";
+import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {
-  /** Identifies this upstream and its credential; stored with each task that it makes. */
+  /** Identifies this upstream, its credential and its adapter. */
   readonly tag: string;
-  /** @param body exactly what was priced; `requestId` is sent as Idempotency-Key */
-  generate(path: string, body: string, sender: Sender): Promise<GenerationOutcome>;
+  /** What is stored with a task that the endpoint made. */
+  tagOf(endpoint: string): string;
+  /** What is sent for a generation; nothing is sent yet. */
+  create(generation: Generation): CheckedRequest | Unsupported | AdapterFault;
+  /**
+   * @param body exactly what was priced; `requestId` is sent as Idempotency-Key
+   * @param headers flat name, value pairs of the adapter's
+   */
+  generate(
+    path: string,
+    body: string,
+    sender: Sender,
+    headers?: readonly string[],
+  ): Promise<GenerationOutcome>;
   poll(taskId: string, sender: PollSender): Promise<PollOutcome>;
   /** A generation got another request's response: the connections for generations are not used again. */
   resetConnectionPool(): void;
@@ -34,8 +59,12 @@ export const SWEEP_POLLS_MAX = 4;
  * three sevenths. However many accounts have requests that hang, one more finds a connection at once. Decision 0032.
  */
 const ACCOUNT_PER_FREE_MAX = 3;
+/** Of a path or a message about a parameter that the upstream does not have. */
+const PROBLEM_CHARS_MAX = 500;
 
-export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWork"> {
+export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWork" | "auth"> {
+  /** How the upstream is spoken to; the interface's own shapes by default. */
+  dialect?: AdapterChoice;
   /** Connections for polls; `SWEEP_POLLS_MAX` of them, at most half, are the sweeper's. */
   pollConnections: number;
   /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */
@@ -43,7 +72,7 @@ export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWor
   /** Words for task states, beside those that are known anyway (`upstream.statuses`). */
   statuses?: StatusWords;
   /** Receives what happens to requests that wait for a connection. */
-  observer?: Readonly<Record<"generate" | "poll", GateObserver>>;
+  observer?: Readonly<Record<"generate" | "poll", GateObserver>> & { adapter?: AdapterObserver };
 }
 
 /**
@@ -64,10 +93,11 @@ export function waitMaxMs({
  */
 export function createUpstream(options: UpstreamOptions): Upstream {
   const { connections, pollConnections, totalTimeoutMs, idempotent, statuses, observer } = options;
-  const largeAnswerWork = new SpacedWork();
+  const dialect = new Dialect(options.dialect ?? ENVELOPE_CHOICE, observer?.adapter);
+  const shared = { ...options, auth: dialect.adapter.auth, largeAnswerWork: new SpacedWork() };
   const waiting = { waitMaxMs: waitMaxMs(options) };
   const generations = {
-    client: createJsonClient({ ...options, largeAnswerWork }),
+    client: createJsonClient(shared),
     gate: new FairGate({
       ...waiting,
       inFlightMax: connections,
@@ -79,8 +109,9 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     totalTimeoutMs,
     idempotent,
     statuses,
+    dialect,
   };
-  const client = createJsonClient({ ...options, connections: pollConnections, largeAnswerWork });
+  const client = createJsonClient({ ...shared, connections: pollConnections });
   const pollChannel = (share: number, who: string, inFlightPerFreeMax?: number) => ({
     client,
     gate: new FairGate({
@@ -93,20 +124,52 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     limit: `${share} upstream.poll_connections for ${who}`,
     totalTimeoutMs,
     statuses,
+    dialect,
   });
   const sweeperShare = Math.min(SWEEP_POLLS_MAX, Math.floor(pollConnections / 2));
   const customerShare = pollConnections - sweeperShare;
   const sweeps = pollChannel(sweeperShare, "the sweeper");
   const polls = pollChannel(customerShare, "customers", ACCOUNT_PER_FREE_MAX);
+  const tag = upstreamTag(options.url, options.apiKey, dialect.name);
   return {
-    tag: upstreamTag(options.url, options.apiKey),
-    generate: (path, body, sender) => sendGeneration(generations, path, body, sender),
+    tag,
+    tagOf: (endpoint) => taskTag(tag, endpoint),
+    create: (generation) => createRequest(dialect, generation),
+    generate: (path, body, sender, headers) => sendGeneration(generations, path, body, sender, headers),
     poll: (taskId, sender) => sendPoll(sender.accountId === undefined ? sweeps : polls, taskId, sender),
     resetConnectionPool: generations.client.reset,
     async close() {
       for (const { gate } of [generations, polls, sweeps]) gate.close();
       await Promise.all([generations.client.close(), client.close()]);
     },
+  };
+}
+
+/** @returns what is sent, or the parameters that the upstream does not have */
+function createRequest(
+  dialect: Dialect,
+  generation: Generation,
+): CheckedRequest | Unsupported | AdapterFault {
+  return dialect.call("create", generation.text, () => {
+    const created = dialect.adapter.create(generation, dialect.options);
+    if ("unsupported" in created) return checkUnsupported(created);
+    const request = checkRequest(created);
+    if (request.method === "POST") return request;
+    throw new AdapterMistake("returned a request that is no POST");
+  });
+}
+
+/** @throws AdapterMistake */
+function checkUnsupported({ unsupported }: Unsupported): Unsupported {
+  const isProblem = (one: Unsupported["unsupported"][number]): boolean =>
+    typeof one?.path === "string" && typeof one.message === "string";
+  if (!Array.isArray(unsupported) || unsupported.length === 0 || !unsupported.every(isProblem))
+    throw new AdapterMistake("returned `unsupported` without a list of paths and messages");
+  return {
+    unsupported: unsupported.slice(0, DETAILS_MAX).map(({ path, message }) => ({
+      path: path.slice(0, PROBLEM_CHARS_MAX).toWellFormed(),
+      message: message.slice(0, PROBLEM_CHARS_MAX).toWellFormed(),
+    })),
   };
 }
 
@@ -139,6 +202,7 @@ export interface GenerationChannel {
   /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */
   idempotent: boolean;
   statuses: StatusWords | undefined;
+  dialect: Dialect;
 }
 
 const HEADERS: readonly string[] = ["content-type", "application/json", ...ACCEPT_JSON];
@@ -153,24 +217,25 @@ const PAUSE_MS = 250;
  * @param body exactly what was priced
  */
 export async function sendGeneration(
-  { client, gate, connections, totalTimeoutMs, idempotent, statuses }: GenerationChannel,
+  { client, gate, connections, totalTimeoutMs, idempotent, statuses, dialect }: GenerationChannel,
   path: string,
   body: string,
   { accountId: owner, requestId, carried }: Sender,
+  more: readonly string[] = [],
 ): Promise<GenerationOutcome> {
   if (!gate.enter(owner)) {
     const refusal = await gate.wait(owner);
     if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
   }
   try {
-    const headers = HEADERS.concat(["idempotency-key", requestId, "x-request-id", requestId]);
+    const headers = HEADERS.concat(["idempotency-key", requestId, "x-request-id", requestId], more);
     const request: JsonRequest = { method: "POST", path, headers, body, carried, gate, owner };
     // The wait for a connection does not count: a request must not be sent with too little time for its answer.
     const deadlineMs = performance.now() + totalTimeoutMs;
     let unknown: UnknownGeneration | undefined;
     for (let attempt = 1; ; attempt++) {
       if (attempt > 1) request.budgetMs = Math.ceil(deadlineMs - performance.now());
-      const outcome = generationOutcome(await client.send(request), body, statuses);
+      const outcome = generationOutcome(await client.send(request), body, statuses, dialect);
       if (outcome.outcome === "accepted") return outcome;
       const detail = unknown ? `${unknown.detail}; then ${outcome.detail}` : outcome.detail;
       if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = { ...outcome, detail };
@@ -192,6 +257,7 @@ export function generationOutcome(
   result: ExchangeResult,
   sent?: string,
   statuses?: StatusWords,
+  dialect: Dialect = ENVELOPE_DIALECT,
 ): GenerationOutcome {
   switch (result.outcome) {
     case "not_sent":
@@ -204,6 +270,6 @@ export function generationOutcome(
       return { outcome: timedOut ? "timed_out" : "unclear", detail };
     }
     case "answered":
-      return readGeneration(result, sent, statuses);
+      return readGeneration(result, sent, statuses, dialect);
   }
 }

@@ -14,9 +14,11 @@ import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange
 import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/request-lifecycle.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
-import { readGeneration, readRejection } from "../../../src/upstream/answer.ts";
+import { readGeneration } from "../../../src/upstream/generation-answer.ts";
 import { withoutSecret } from "../../../src/upstream/json-client.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
+import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-ids.ts";
+import { endpointOf } from "../../../src/upstream/task-route.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
 import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
 import { formBoundary } from "../../../src/upstream/upload-head.ts";
@@ -75,10 +77,14 @@ const READERS: Record<string, (text: string) => unknown> = {
     const data = { url: `https://a.example/${text}`, expires_at: `2026-01-01T00:00:00.${text}` };
     return interpretAnswer({ status: 200, retryAfter: undefined, body: JSON.stringify({ code: 200, data }) });
   },
-  "readRejection, text": (text) =>
-    readRejection({ status: 400, retryAfter: undefined, body: text }, { code: 1, error: text }, "request"),
-  "readRejection, Retry-After": (text) =>
-    readRejection({ status: 429, retryAfter: `Mon, 01 ${text}`, body: "" }, undefined, "request"),
+  "readGeneration, a refusal's text and the request": (text) => {
+    const body = JSON.stringify({ code: 1, error: text });
+    return readGeneration({ status: 400, retryAfter: undefined, body }, text);
+  },
+  "readGeneration, Retry-After": (text) =>
+    readGeneration({ status: 429, retryAfter: `Mon, 01 ${text}`, body: "" }),
+  "task ids": (text) => upstreamTaskId(shownTaskId(text.slice(0, 100)) ?? text),
+  "tags of tasks": (text) => endpointOf(`https://a.example#${text}`),
   isWebUrl: (text) => isWebUrl(`https://${text}`),
   "isWebUrl, host and path": (text) => isWebUrl(`https://a.example/${text}\\`),
   "isHttpsUrl, user": (text) => isHttpsUrl(`https://${text}@a.example/`),

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type Answer, readGeneration } from "../../../src/upstream/answer.ts";
+import type { Answer } from "../../../src/upstream/answer.ts";
+import { readGeneration } from "../../../src/upstream/generation-answer.ts";
 import type { ExchangeResult } from "../../../src/upstream/json-client.ts";
 import { readPoll as readAnswer } from "../../../src/upstream/poll-answer.ts";
 import { pollOutcome } from "../../../src/upstream/poll-request.ts";

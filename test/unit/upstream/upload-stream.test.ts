@@ -3,6 +3,7 @@ import http, { type IncomingMessage } from "node:http";
 import net from "node:net";
 import { PassThrough, Writable } from "node:stream";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import packageJson from "../../../package.json" with { type: "json" };
 import type { Refusal } from "../../../src/domain/errors.ts";
 import { FILE_BYTES_MAX } from "../../../src/domain/request-sizes.ts";
 import { readUpload } from "../../../src/upstream/upload-body.ts";
@@ -93,6 +94,7 @@ describe("an upload that passes", () => {
       authorization: "Bearer upstream-secret",
       accept: "application/json",
       "accept-encoding": "identity",
+      "user-agent": `tollgate/${packageJson.version}`,
       "x-request-id": "req-1",
     });
   });

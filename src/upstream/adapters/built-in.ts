@@ -1,0 +1,18 @@
+import { Value } from "typebox/value";
+import type { Adapter } from "../adapter.ts";
+import { type AdapterChoice, ENVELOPE_CHOICE } from "../dialect.ts";
+import { ENVELOPE } from "./envelope.ts";
+
+/** The adapters that come with the gateway, by their names. */
+export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE].map((one) => [one.name, one]));
+
+/** Each of them with its default options. */
+export function builtInChoices(): AdapterChoice[] {
+  return [...BUILT_IN.values()].map((adapter) => {
+    if (adapter === ENVELOPE) return ENVELOPE_CHOICE;
+    return { name: adapter.name, id: adapter.name, adapter: () => adapter, options: defaultOptions(adapter) };
+  });
+}
+
+const defaultOptions = ({ options }: Adapter): AdapterChoice["options"] =>
+  options === undefined ? {} : (Value.Default(options, {}) as AdapterChoice["options"]);

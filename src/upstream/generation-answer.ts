@@ -1,0 +1,62 @@
+import { isObject, parseObject } from "../domain/json.ts";
+import type { StatusWords } from "../domain/task-states.ts";
+import type { Created } from "./adapter.ts";
+import { type Answer, describeAnswer } from "./answer.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
+import { dataText, newTask, taskWithId } from "./task-data.ts";
+import { shownTaskId } from "./task-ids.ts";
+
+/** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
+export type GenerationAnswer =
+  | UpstreamRejection
+  /** `taskId` as customers get it. */
+  | { outcome: "accepted"; taskId: string; data: string }
+  /** The upstream says that it was not run. */
+  | { outcome: "unreachable"; detail: string }
+  | { outcome: "unclear"; detail: string };
+
+/**
+ * Reads an answer to a generation. What its adapter makes nothing of is unclear, never a refusal. Decision 0003.
+ * @param sent the request's body, of which nothing must get into the log
+ */
+export function readGeneration(
+  answer: Answer,
+  sent = "",
+  statuses?: StatusWords,
+  dialect: Dialect = ENVELOPE_DIALECT,
+): GenerationAnswer {
+  const json = parseObject(answer.body);
+  const { adapter, options } = dialect;
+  const described = () => describeAnswer(answer, json, sent);
+  const read = dialect.call("created", sent, (): GenerationAnswer => {
+    const created: Created = adapter.created(responseOf(answer, json), options);
+    switch (created.outcome) {
+      case "accepted":
+        return accepted(created, statuses);
+      case "unavailable":
+        return { outcome: "unreachable", detail: described() };
+      case "unclear":
+        return { outcome: "unclear", detail: described() };
+      default:
+        return readRejection(created, answer, described());
+    }
+  });
+  if (read.outcome !== "adapter_fault") return read;
+  return { outcome: "unclear", detail: `${read.detail}; ${described()}` };
+}
+
+type Accepted = Extract<Created, { outcome: "accepted" }>;
+
+/** Nothing is charged without an id in hand. @throws AdapterMistake */
+function accepted({ taskId: id, task = {} }: Accepted, statuses: StatusWords | undefined): GenerationAnswer {
+  const taskId = typeof id === "string" ? shownTaskId(id) : undefined;
+  if (taskId === undefined) throw new AdapterMistake(`accepted a generation ${whyNoId(id)}`);
+  if (!isObject(task)) throw new AdapterMistake("accepted a generation with a task that is no object");
+  return { outcome: "accepted", taskId, data: dataText(newTask(taskWithId(task, taskId), statuses)) };
+}
+
+function whyNoId(id: unknown): string {
+  if (typeof id !== "string" || id === "") return "without a task id";
+  return `with a task id of ${id.length} characters that is too long or ill-formed`;
+}

@@ -1,0 +1,141 @@
+import { TASK } from "../domain/answers.ts";
+import { parseObject } from "../domain/json.ts";
+import { type StatusWords, type TaskStatus, taskStatusOf } from "../domain/task-states.ts";
+import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
+
+// How the upstream describes a task, in the API's words and forms, whatever adapter has read it.
+
+/**
+ * Longest data of a task that are kept whole, characters of JSON. They are stored, and pass through Redis several times at
+ * each poll: 0.7 ms of Redis each time, 12 ms for 1 MiB. Decision 0035.
+ */
+export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
+
+/** A number of percent as some upstreams write it, such as `45%`. */
+const PERCENT = /^(\d{1,3}(?:\.\d{1,9})?) ?%?$/;
+/** RFC 3339 in UTC, as the API has it. */
+const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)$/;
+/** A time that says how far it is from UTC. */
+const ZONED_TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)$/;
+const UNIX_TIME = /^\d{10}(?:\d{3})?(?:\.\d{1,9})?$/;
+
+const SPEC_FIELDS = Object.keys(TASK.properties);
+/** Bound of each field, with which all of them together stay within the bound of the data. */
+const FIELD_CHARS_MAX = 8 * 1024;
+
+/** Data of a task as JSON. Beyond the bound only the API's fields remain, without texts that are long themselves. */
+export function dataText(data: Record<string, unknown>): string {
+  const text = JSON.stringify(data);
+  if (text.length <= TASK_DATA_CHARS_MAX) return text;
+  const fields = SPEC_FIELDS.filter((name) => isShort(data[name]));
+  return JSON.stringify(Object.fromEntries(fields.map((name) => [name, data[name]])));
+}
+
+const isShort = (value: unknown): boolean =>
+  typeof value === "string"
+    ? JSON.stringify(value).length <= FIELD_CHARS_MAX
+    : typeof value === "number" || value === null;
+
+/** How an upstream describes a task, read as the API's task. `data` has the API's words and forms, or leaves them out. */
+export type TaskReading =
+  | { status: TaskStatus; data: Record<string, unknown>; lacksVideo?: true }
+  /** The word is not known; `data` says `processing`. */
+  | { status: undefined; word: string; data: Record<string, unknown> };
+
+/**
+ * Reads the data of a polled task, and changes them. A task without a usable `video_url` is not completed, whatever it says; and one
+ * that is not completed has none, since it may be refunded.
+ * @param createdAtMs when the task was bound, for data that do not say when it was created
+ */
+export function readTask(
+  data: Record<string, unknown>,
+  word: string,
+  { createdAtMs, statuses }: { createdAtMs?: number | undefined; statuses?: StatusWords | undefined },
+): TaskReading {
+  normalizeFields(data, createdAtMs);
+  const status = taskStatusOf(word, statuses);
+  data.status = status ?? "processing";
+  const hasVideo = isVideoUrl(data.video_url);
+  if (status !== "completed" || !hasVideo) delete data.video_url;
+  if (status === undefined) return { status, word: word.slice(0, WORD_CHARS_SHOWN_MAX).toWellFormed(), data };
+  if (status !== "completed" || hasVideo) return { status, data };
+  data.status = "processing";
+  delete data.completed_at;
+  return { status: "processing", data, lacksVideo: true };
+}
+
+/** A task of the upstream with the id that customers get, in a copy. */
+export function taskWithId(task: Readonly<Record<string, unknown>>, taskId: string): Record<string, unknown> {
+  const data = task.task_id === undefined ? { task_id: taskId, ...task } : { ...task };
+  data.task_id = taskId;
+  return data;
+}
+
+/** Reads the data of a new task, and changes them. A state that is not known is left out. */
+export function newTask(data: Record<string, unknown>, statuses?: StatusWords): Record<string, unknown> {
+  const known = typeof data.status === "string" && taskStatusOf(data.status, statuses) !== undefined;
+  if (known) return readTask(data, data.status as string, { statuses }).data;
+  normalizeFields(data, undefined);
+  delete data.status;
+  delete data.video_url;
+  return data;
+}
+
+/** Data of a new task as JSON, without its video if it has one already: that comes with a poll, which finds it charged. */
+export function withoutVideo(text: string): string {
+  const data = parseObject(text);
+  if (data?.video_url === undefined) return text;
+  const { video_url, completed_at, ...rest } = data;
+  return JSON.stringify({ ...rest, status: "processing" });
+}
+
+const WORD_CHARS_SHOWN_MAX = 32;
+
+/** Lenient: a video that was made must not be lost because of a space in its address. */
+const isVideoUrl = (value: unknown): boolean =>
+  typeof value === "string" && /^ *https?:\/\//i.test(value) && URL.canParse(value);
+
+/** Progress and times in the API's forms: a number of percent, ISO 8601 in UTC. What cannot be read is left out. */
+function normalizeFields(data: Record<string, unknown>, createdAtMs: number | undefined): void {
+  if (data.progress !== undefined) replace(data, "progress", percent(data.progress));
+  if (data.completed_at !== undefined) replace(data, "completed_at", utcTime(data.completed_at));
+  const created = data.created_at;
+  if (typeof created === "string" && UTC_TIME.test(created)) return;
+  // The API requires it, and the time of the charge is better than a number without a unit.
+  if (createdAtMs === undefined) replace(data, "created_at", utcTime(created));
+  else {
+    const said = typeof created === "string" ? utcTime(created) : undefined;
+    data.created_at = said ?? new Date(createdAtMs).toISOString();
+  }
+}
+
+function replace(data: Record<string, unknown>, name: string, value: unknown): void {
+  if (value === undefined) delete data[name];
+  else data[name] = value;
+}
+
+function percent(value: unknown): number | undefined {
+  const number = typeof value === "string" ? Number(PERCENT.exec(value)?.[1] ?? Number.NaN) : value;
+  return typeof number === "number" && number >= 0 && number <= 100 ? number : undefined;
+}
+
+/** ISO 8601 in UTC, with a fraction of any length. */
+const ANY_UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
+
+export const isUtcTime = (value: unknown): value is string =>
+  typeof value === "string" && ANY_UTC_TIME.test(value) && !Number.isNaN(Date.parse(value));
+
+/** A time as ISO 8601 in UTC; of Unix seconds or milliseconds, too. Undefined for a time without a zone. */
+export function utcTime(value: unknown): string | undefined {
+  if (typeof value === "string" && ZONED_TIME.test(value)) {
+    const time = new Date(value);
+    if (Number.isNaN(time.getTime())) return undefined;
+    return UTC_TIME.test(value) ? value : time.toISOString();
+  }
+  // A number that a double cannot hold is an object here, of which String makes no text.
+  if (typeof value !== "string" && typeof value !== "number") return undefined;
+  const text = String(value);
+  if (!UNIX_TIME.test(text)) return undefined;
+  const number = Number(text);
+  return new Date(number < 1e11 ? number * 1000 : number).toISOString();
+}
