@@ -297,7 +297,7 @@ function expiryAfter(uploadedAt: unknown): string | undefined {
   return Number.isNaN(atMs) ? undefined : new Date(atMs + UPLOAD_KEPT_MS).toISOString();
 }
 
-export const kie: Adapter<Options> = {
+export const KIE: Adapter<Options> = {
   name: "kie",
   options: OPTIONS,
   create,
@@ -307,7 +307,11 @@ export const kie: Adapter<Options> = {
     path: `/api/v1/jobs/recordInfo?taskId=${encodeURIComponent(taskId)}`,
   }),
   polled,
-  upload: (options) => ({ path: "/api/file-stream-upload", fields: { uploadPath: options.upload_path } }),
+  // Without a folder of its own, a file would replace another customer's of the same name.
+  upload: ({ upload_path }, uniqueName) => ({
+    path: "/api/file-stream-upload",
+    fields: { uploadPath: `${upload_path}/${uniqueName}` },
+  }),
   uploaded,
   callback: ({ json }) => idIn({ json }),
 };

@@ -5,14 +5,14 @@ import type { GenerationEndpoint } from "../../../../src/domain/endpoints.ts";
 import { validateGeneration } from "../../../../src/domain/generation-body.ts";
 import { parseObject } from "../../../../src/domain/json.ts";
 import type { AdapterResponse, Created, Polled, Uploaded } from "../../../../src/upstream/adapter.ts";
-import { kie } from "../../../../src/upstream/adapters/kie.ts";
+import { KIE } from "../../../../src/upstream/adapters/kie.ts";
 
 // Guarantee: what each answer of kie.ai means. The shapes are those of its pages: docs.kie.ai/market/common/get-task-detail,
 // docs.kie.ai/market/sora2/sora-2-pro-text-to-video and docs.kie.ai/file-upload-api/upload-file-stream.
 
-type Options = Parameters<typeof kie.create>[1];
+type Options = Parameters<typeof KIE.create>[1];
 
-const options = (given: object = {}): Options => Value.Default(kie.options as TObject, given) as Options;
+const options = (given: object = {}): Options => Value.Default(KIE.options as TObject, given) as Options;
 const DEFAULTS = options();
 const HOST = "https://sora.chatgpt.com";
 
@@ -27,7 +27,7 @@ const coded = (code: unknown, msg?: unknown, data: unknown = null) => answered(2
 function requestFor(endpoint: GenerationEndpoint, given: object, with_: Options = DEFAULTS) {
   const valid = validateGeneration(endpoint, given, HOST);
   if (!valid.ok) throw new Error(JSON.stringify(valid.problems));
-  return kie.create({ endpoint, body: { ...valid.body }, text: valid.text }, with_);
+  return KIE.create({ endpoint, body: { ...valid.body }, text: valid.text }, with_);
 }
 const sends = (json: object) => ({ method: "POST", path: "/api/v1/jobs/createTask", json });
 const lacks = (path: string) => ({ unsupported: [{ path, message: expect.any(String) }] });
@@ -108,9 +108,14 @@ describe("what goes out", () => {
   });
 
   test("a poll and an upload", () => {
-    expect(kie.poll({ taskId: "a/b?c&d", endpoint: undefined }, DEFAULTS)).toEqual({
+    expect(KIE.poll({ taskId: "a/b?c&d", endpoint: undefined }, DEFAULTS)).toEqual({
       method: "GET",
       path: "/api/v1/jobs/recordInfo?taskId=a%2Fb%3Fc%26d",
+    });
+    // kie.ai replaces a file of the same path and name.
+    expect(KIE.upload!(options({ upload_path: "shop" }), "n1")).toEqual({
+      path: "/api/file-stream-upload",
+      fields: { uploadPath: "shop/n1" },
     });
   });
 
@@ -252,7 +257,7 @@ describe("an answer to a create", () => {
     ["brackets with 200", answered(200, NESTED), UNCLEAR],
     ["brackets with 422", answered(422, NESTED), refused()],
   ])("%s", (_, response, meaning) => {
-    expect(kie.created(response, DEFAULTS)).toEqual(meaning);
+    expect(KIE.created(response, DEFAULTS)).toEqual(meaning);
   });
 });
 
@@ -347,13 +352,13 @@ describe("an answer to a poll", () => {
     ["HTML with 200", answered(200, HTML), FAILED],
     ["brackets with 200", answered(200, NESTED), FAILED],
   ])("%s", (_, response, meaning) => {
-    expect(kie.polled(response, TASK, DEFAULTS)).toEqual(meaning);
+    expect(KIE.polled(response, TASK, DEFAULTS)).toEqual(meaning);
   });
 
   test("a task whose id came as a number", () => {
     const answer = answered(200, '{"code":200,"data":{"taskId":12345678901234567890,"state":"waiting"}}');
     const task = { taskId: "12345678901234567890", endpoint: undefined };
-    expect(kie.polled(answer, task, DEFAULTS)).toMatchObject({ outcome: "task", status: "waiting" });
+    expect(KIE.polled(answer, task, DEFAULTS)).toMatchObject({ outcome: "task", status: "waiting" });
   });
 });
 
@@ -389,12 +394,12 @@ describe("an answer to an upload", () => {
     ["HTTP 502", answered(502, HTML), FAILED],
     ["HTML with 200", answered(200, HTML), FAILED],
   ])("%s", (_, response, meaning) => {
-    expect(kie.uploaded!(response, DEFAULTS)).toEqual(meaning);
+    expect(KIE.uploaded!(response, DEFAULTS)).toEqual(meaning);
   });
 });
 
 test("a callback names its task", () => {
-  const named = (body: string) => kie.callback!({ headers: {}, body, json: parseObject(body) }, DEFAULTS);
+  const named = (body: string) => KIE.callback!({ headers: {}, body, json: parseObject(body) }, DEFAULTS);
   expect(named(JSON.stringify({ code: 200, data: record("success") }))).toBe("t1");
   expect(named(JSON.stringify({ code: 501, msg: "failed", data: { taskId: "t1" } }))).toBe("t1");
   expect(named("{}")).toBeUndefined();
