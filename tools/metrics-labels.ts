@@ -13,6 +13,7 @@ import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
 import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
+import { ADAPTER_FUNCTIONS } from "../src/upstream/dialect.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
 import type { GenerationOutcome } from "../src/upstream/upstream.ts";
@@ -130,6 +131,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
       ...ERROR_NAMES,
     ],
   },
+  "tollgate_upstream_adapter_faults_total{call}": { values: ADAPTER_FUNCTIONS },
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,
   "tollgate_upstream_unusable_states_total{kind}": { values: ["unknown_status", "completed_without_video"] },

@@ -28,6 +28,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_untrusted_proxy_total:
     "any: `TollgateProxyNotTrusted`; all customers share one limit on unknown keys",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
+  tollgate_upstream_adapter_faults_total:
+    "any: `TollgateUpstreamAdapterFaults`; the log has what the adapter did, and generations get an unknown outcome",
   tollgate_upstream_misrouted_polls_total: "any: `TollgateUpstreamMisrouted`; tasks are not followed",
   tollgate_upstream_unusable_states_total:
     "any: `TollgateUpstreamUnusableStates`; tasks fail at their maximum age though videos may exist",

@@ -7,6 +7,7 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
     ["a customer with 500 credits and a first key", "tollgate keys create --account acme --credits 500"],
     ["is everything in order?", "tollgate doctor"],
   ],
+  "adapter test": [["your own module for the upstream", "tollgate adapter test generator.ts"]],
   "store show": [["what is missing, before anything is decided", "tollgate store show"]],
   "store accept": [
     ["go on with a restored backup, and keep the list", "tollgate store accept --json > lost.json"],

@@ -7,6 +7,8 @@ import { type Price, priceOf } from "../domain/prices.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 import { nearest } from "../domain/suggest.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { Dialect } from "../upstream/dialect.ts";
+import { createRequest } from "../upstream/upstream.ts";
 import { requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
@@ -44,7 +46,7 @@ function readBody(name: string): Buffer {
 
 /** Validates the body as the gateway does, and prices what would be sent. */
 function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
-  const { prices, pricesFile, sourceVideoHost } = requireConfig();
+  const { prices, pricesFile, sourceVideoHost, upstream } = requireConfig();
   const refused = (problems: { path: string; message: string }[]): CommandOutput => ({
     ok: false,
     json: { ok: false, endpoint, problems },
@@ -57,7 +59,11 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
   if (!parsed.ok) return refused([{ path: "", message: parsed.message }]);
   const validation = validateGeneration(endpoint, parsed.value, sourceVideoHost);
   if (!validation.ok) return refused(validation.problems);
-  const price = priceOf(prices, endpoint, validation.body);
+  const { body, text } = validation;
+  const request = createRequest(new Dialect(upstream.dialect), { endpoint, body, text });
+  if ("unsupported" in request) return refused([...request.unsupported]);
+  if ("outcome" in request) return refused([{ path: "", message: request.detail }]);
+  const price = priceOf(prices, endpoint, body);
   return {
     json: { ok: true, endpoint, price, prices_file: pricesFile },
     text: `${endpoint}: ${price} credits, by ${shownPath(pricesFile)}`,

@@ -4,6 +4,7 @@ import manifest from "../../package.json" with { type: "json" };
 import { visibleLines } from "../domain/visible-text.ts";
 import { inCommandWords } from "../records/operator-error.ts";
 import { accountsCommand } from "./accounts.ts";
+import { adapterCommand } from "./adapter.ts";
 import { archiveCommand } from "./archive.ts";
 import { auditCommand } from "./audit.ts";
 import { completionCommand } from "./completion.ts";
@@ -45,6 +46,7 @@ export function tollgateProgram(): Command {
     .addCommand(partitionsCommand())
     .addCommand(configCommand())
     .addCommand(priceCommand())
+    .addCommand(adapterCommand())
     .addCommand(doctorCommand())
     .addCommand(completionCommand(tollgateProgram));
   for (const command of commandsOf(program)) applyDefaults(command);

@@ -8,6 +8,7 @@ export const CERTIFICATE_SETTINGS = [
   "admin.tls.client_ca",
   "store.tls_ca",
   "upstream.tls_ca",
+  "upstream.tls_cert",
 ] as const;
 type CertificateSetting = (typeof CERTIFICATE_SETTINGS)[number];
 
@@ -30,6 +31,7 @@ export function certificateValidities({
     "admin.tls.client_ca": admin.tls?.clientCa,
     "store.tls_ca": store.tlsCa,
     "upstream.tls_ca": upstream.tlsCa,
+    "upstream.tls_cert": upstream.tlsCert,
   };
   return CERTIFICATE_SETTINGS.flatMap((setting) => validityOf(setting, pem[setting]) ?? []);
 }
@@ -40,7 +42,7 @@ function validityOf(setting: CertificateSetting, pem: string | undefined): Certi
   if (all.length === 0) return undefined;
   const starts = all.map(({ validFromDate }) => validFromDate.getTime());
   const ends = all.map(({ validToDate }) => validToDate.getTime());
-  return setting.endsWith(".cert")
+  return /[._]cert$/.test(setting)
     ? { setting, fromMs: Math.max(...starts), expiryMs: Math.min(...ends) }
     : { setting, fromMs: Math.min(...starts), expiryMs: Math.max(...ends) };
 }

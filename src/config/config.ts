@@ -3,6 +3,7 @@ import { availableParallelism } from "node:os";
 import path from "node:path";
 import { Value } from "typebox/value";
 import { isObject } from "../domain/json.ts";
+import { readAdapters } from "./adapters.ts";
 import { readAuthorities } from "./ca-files.ts";
 import { crossChecks, fileSecrets } from "./cross-checks.ts";
 import { applyOverrides, type Environment, NO_OVERRIDES, readSecrets, variable } from "./environment.ts";
@@ -11,7 +12,7 @@ import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
 import { type Config, type Extras, toConfig } from "./runtime-config.ts";
 import { ConfigSchema, type Settings } from "./schema.ts";
-import { readTlsFiles } from "./tls.ts";
+import { readClientCertificate, readTlsFiles } from "./tls.ts";
 import { type BrokenRule, validate } from "./validate.ts";
 import type { Contents } from "./watch.ts";
 import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./yaml-file.ts";
@@ -99,18 +100,21 @@ function readSettings(
   const environment = readSecrets(env);
   const ca = readAuthorities(given, file, read);
   const prices = readPrices(given, file, yaml, read);
+  const adapters = readAdapters(given, path.dirname(file), read);
   const tls = settings && readTlsFiles(settings, path.dirname(file), read);
+  const own = settings && readClientCertificate(settings, path.dirname(file), read);
   const inFile = (rule: BrokenRule): ConfigProblem => placed(rule, yaml);
   const problems = [
     ...yaml.problems,
     ...secretsInFile.map(inFile),
-    ...[...broken, ...crossChecks(given)].map((rule) => blamed(rule, yaml, origins)),
+    ...[...broken, ...crossChecks(given), ...adapters.problems].map((rule) => blamed(rule, yaml, origins)),
     ...environment.problems,
     ...ca.problems.map(inFile),
     ...prices.problems,
-    ...(tls?.problems ?? []).map(inFile),
+    ...[...(tls?.problems ?? []), ...(own?.problems ?? [])].map(inFile),
+    ...adapters.inModules,
   ];
-  if (!settings || !tls || !prices.table || problems.length > 0) {
+  if (!settings || !tls || !prices.table || !adapters.choices || problems.length > 0) {
     return { problems: new ConfigError(problems).problems };
   }
   const extras = {
@@ -119,6 +123,8 @@ function readSettings(
     pricesFile: prices.file,
     authorities: ca.authorities,
     tls: tls.files,
+    upstreamCertificate: own?.certificate,
+    adapters: adapters.choices,
     cores: availableParallelism(),
     process: processLimits(),
   };

@@ -1,5 +1,7 @@
 import { Pointer } from "typebox/value";
+import { isObject } from "../domain/json.ts";
 import { holdsPassword } from "../domain/redis-address.ts";
+import { headerProblem } from "../upstream/gateway-headers.ts";
 import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";
 
@@ -13,6 +15,7 @@ export function crossChecks(data: unknown): BrokenRule[] {
     ...separateListeners(data),
     ...uploadShare(data),
     ...unreplaced(data),
+    ...upstreamHeaders(data),
   ];
 }
 
@@ -56,6 +59,25 @@ function uploadShare(data: unknown): BrokenRule[] {
   if (typeof perKey !== "number" || typeof total !== "number" || perKey <= total) return [];
   const message = `must not be larger than upstream.upload_connections: ${perKey} exceeds ${total}`;
   return [{ keys: ["server", "uploads_per_key"], message }];
+}
+
+const SECRET_HEADER = /api[-_]?key|secret|passw|auth|credential|token$/i;
+
+function upstreamHeaders(data: unknown): BrokenRule[] {
+  const headers = at(data, ["upstream", "headers"]);
+  const authHeader = at(data, ["upstream", "auth_header"]);
+  if (!isObject(headers)) return [];
+  return Object.entries(headers).flatMap(([name, value]) => {
+    const keys = ["upstream", "headers", name];
+    const isCredential = typeof authHeader === "string" && name.toLowerCase() === authHeader.toLowerCase();
+    if (isCredential || SECRET_HEADER.test(name)) {
+      const message =
+        "must hold no credential; set UPSTREAM_API_KEY in the environment, and upstream.auth_header to the header's name";
+      return [{ keys, message }];
+    }
+    const message = typeof value === "string" ? headerProblem(name, value) : undefined;
+    return message === undefined ? [] : [{ keys, message }];
+  });
 }
 
 export function fileSecrets(data: unknown): BrokenRule[] {

@@ -8,7 +8,8 @@ import { NEEDS_RESTART, type Settings } from "./schema.ts";
 export interface Written {
   readonly settings: Settings;
   readonly prices: PriceTable;
-  readonly upstreamCa?: string | undefined;
+  /** Contents behind settings that name files, by the setting. */
+  readonly contents?: Readonly<Record<string, string | undefined>>;
 }
 
 export interface Difference {
@@ -18,8 +19,6 @@ export interface Difference {
   readonly to: unknown;
   readonly needsRestart: boolean;
 }
-
-const UPSTREAM_CA = "upstream.tls_ca (content)";
 
 export function differences(from: Written, to: Written): Difference[] {
   const [before, after] = [leaves(from), leaves(to)];
@@ -63,7 +62,7 @@ export function hashOf(written: Written): string {
   return hash("sha256", text.join("\n")).slice(0, 16);
 }
 
-function leaves({ settings, prices, upstreamCa }: Written): Map<string, unknown> {
+function leaves({ settings, prices, contents = {} }: Written): Map<string, unknown> {
   const found = new Map<string, unknown>();
   const walk = (value: unknown, name: string): void => {
     if (!isObject(value)) found.set(name, value);
@@ -71,6 +70,8 @@ function leaves({ settings, prices, upstreamCa }: Written): Map<string, unknown>
   };
   walk(withoutRedisPassword(settings), "");
   walk(prices, "");
-  if (upstreamCa !== undefined) found.set(UPSTREAM_CA, hash("sha256", upstreamCa).slice(0, 16));
+  for (const [setting, content] of Object.entries(contents)) {
+    if (content !== undefined) found.set(`${setting} (content)`, hash("sha256", content).slice(0, 16));
+  }
   return found;
 }

@@ -14,6 +14,7 @@ const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]
   ADMIN_PORT: ["admin", "port"],
   REDIS_URL: ["store", "redis_url"],
   UPSTREAM_URL: ["upstream", "url"],
+  UPSTREAM_ADAPTER: ["upstream", "adapter"],
   UPSTREAM_PREVIOUS_URL: ["upstream", "previous_url"],
   FALLBACK_STRATEGY: ["store", "fallback_strategy"],
   JOURNAL: ["store", "journal"],

@@ -226,8 +226,17 @@ export class LiveConfig {
 const written = ({ settings, config }: Loaded): Written => ({
   settings,
   prices: config.prices,
-  upstreamCa: config.upstream.tlsCa,
+  contents: {
+    "upstream.tls_ca": config.upstream.tlsCa,
+    "upstream.tls_cert": config.upstream.tlsCert && config.upstream.tlsCert + config.upstream.tlsKey,
+    "upstream.adapter": moduleId(config.upstream.dialect),
+    "upstream.previous_adapter": moduleId(config.upstream.previousDialect),
+  },
 });
+
+/** Changes with the content of a module. */
+const moduleId = (choice: Config["upstream"]["previousDialect"]): string | undefined =>
+  choice === undefined || choice.id === choice.name ? undefined : choice.id;
 
 function changesBetween(before: Loaded, next: Loaded) {
   const mixed = withoutRestart(before, next);

@@ -1,3 +1,4 @@
+import { isObject } from "../domain/json.ts";
 import { redactRedisUrl } from "../domain/redis-address.ts";
 import type { Config } from "./runtime-config.ts";
 import type { Settings } from "./schema.ts";
@@ -6,7 +7,7 @@ import { describeCertificate, type TlsMaterial } from "./tls.ts";
 /** Without secrets and certificates. */
 export function redact(config: Config): Config {
   const { server, admin, archive, store, upstream } = config;
-  const { url, previousUrl, replaces, apiKey, previousApiKey } = upstream;
+  const { url, previousUrl, uploadUrl, replaces, apiKey, previousApiKey, headers, tlsKey } = upstream;
   return {
     ...config,
     server: { ...server, tls: withoutKey(server.tls) },
@@ -19,8 +20,12 @@ export function redact(config: Config): Config {
       apiKey: hidden(apiKey),
       previousUrl: previousUrl === undefined ? undefined : originOnly(previousUrl),
       previousApiKey: hidden(previousApiKey),
+      uploadUrl: uploadUrl === undefined ? undefined : originOnly(uploadUrl),
       replaces: replaces.map(originOnly),
+      headers: hiddenValues(headers),
       tlsCa: undefined,
+      tlsCert: undefined,
+      tlsKey: hidden(tlsKey),
     },
   };
 }
@@ -38,9 +43,17 @@ export function withoutRedisPassword(settings: Settings): Settings {
   return { ...settings, store: { ...settings.store, redis_url: redactRedisUrl(settings.store.redis_url) } };
 }
 
-const UPSTREAM_ADDRESSES = new Set(["upstream.url", "upstream.previous_url", "upstream.replaces"]);
+const UPSTREAM_ADDRESSES = new Set([
+  "upstream.url",
+  "upstream.previous_url",
+  "upstream.replaces",
+  "upstream.upload_url",
+]);
+const HEADERS = "upstream.headers";
 
 export function redactSetting(setting: string, value: unknown): unknown {
+  if (setting === HEADERS && isObject(value)) return hiddenValues(value);
+  if (setting.startsWith(`${HEADERS}.`)) return value === undefined ? undefined : "***";
   if (!UPSTREAM_ADDRESSES.has(setting)) return value;
   const address = (one: unknown): unknown => (typeof one === "string" && one !== "" ? originOnly(one) : one);
   return Array.isArray(value) ? value.map(address) : address(value);
@@ -48,6 +61,9 @@ export function redactSetting(setting: string, value: unknown): unknown {
 
 const withoutKey = (tls: TlsMaterial | undefined): TlsMaterial | undefined =>
   tls && { ...tls, cert: describeCertificate(tls), key: "***" };
+
+const hiddenValues = (values: Readonly<Record<string, unknown>>): Record<string, string> =>
+  Object.fromEntries(Object.keys(values).map((name) => [name, "***"]));
 
 const hidden = (secret: string | undefined): string | undefined => (secret === undefined ? undefined : "***");
 

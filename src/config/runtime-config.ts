@@ -1,4 +1,5 @@
 import type { PriceTable } from "../domain/prices.ts";
+import type { AdapterChoices } from "./adapters.ts";
 import type { Authorities } from "./ca-files.ts";
 import type { Secrets } from "./environment.ts";
 import type { ProcessLimits } from "./process-bounds.ts";
@@ -19,6 +20,8 @@ export interface Extras extends Secrets {
   readonly pricesFile: string;
   readonly authorities: Authorities;
   readonly tls: TlsFiles;
+  readonly upstreamCertificate: { cert: string; key: string } | undefined;
+  readonly adapters: AdapterChoices;
   readonly cores: number;
   readonly process: ProcessLimits;
 }
@@ -43,7 +46,14 @@ export function toConfig(settings: Settings, extras: Extras) {
     admin: toAdminConfig(settings.admin, { token: adminToken, tls: tls.admin }),
     store: toStoreConfig(settings.store, authorities.store),
     archive: toArchiveConfig(settings.archive, archiveUrl),
-    upstream: toUpstreamConfig(settings.upstream, { apiKey, previousApiKey, tlsCa: authorities.upstream }),
+    upstream: toUpstreamConfig(settings.upstream, {
+      apiKey,
+      previousApiKey,
+      tlsCa: authorities.upstream,
+      certificate: extras.upstreamCertificate,
+      dialect: extras.adapters.present,
+      previousDialect: extras.adapters.previous,
+    }),
     sourceVideoHost: withoutSlash(settings.source_video_host),
     prices,
     confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,

@@ -1,5 +1,6 @@
 import { BlockList, isIP } from "node:net";
 import { parseRedisAddress, RedisAddressError } from "../domain/redis-address.ts";
+import { headerProblem } from "../upstream/gateway-headers.ts";
 
 // Each rule returns a message, or undefined for a valid value.
 
@@ -65,6 +66,12 @@ export function upstreamUrlRule(value: string): string | undefined {
 
 export function previousUrlRule(value: string): string | undefined {
   return value === "" ? undefined : upstreamUrlRule(value);
+}
+
+export function authHeaderRule(value: string): string | undefined {
+  if (value.toLowerCase() === "authorization") return undefined;
+  const problem = headerProblem(value, "");
+  return problem === undefined ? undefined : `${problem}; give a name such as Authorization or X-Api-Key`;
 }
 
 export function traceEndpointRule(value: string): string | undefined {

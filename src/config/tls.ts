@@ -66,6 +66,36 @@ function readListener(listener: Listener, settings: Settings, folder: string, re
   return { material, problems };
 }
 
+/** The gateway's own certificate for its upstream; undefined if there is none. */
+export function readClientCertificate(
+  { upstream }: Settings,
+  folder: string,
+  read: FileReader,
+): { certificate: { cert: string; key: string } | undefined; problems: BrokenRule[] } {
+  const names = { tls_cert: upstream.tls_cert, tls_key: upstream.tls_key };
+  const problems: BrokenRule[] = [];
+  const blame = (setting: keyof typeof names, message: string): undefined => {
+    problems.push({ keys: ["upstream", setting], message: `${names[setting]} ${message}`.trim() });
+  };
+  if (names.tls_cert === "" && names.tls_key === "") return { certificate: undefined, problems };
+  const pem = (setting: keyof typeof names): string | undefined => {
+    if (names[setting] === "") return blame(setting, "is missing: tls_cert and tls_key belong together");
+    try {
+      return read(path.resolve(folder, names[setting])).toString("latin1");
+    } catch (error) {
+      const why = `cannot be read: ${readFailure(error)}`;
+      return blame(setting, `${why}; a relative path begins at the config file's folder`);
+    }
+  };
+  const [cert, key] = [pem("tls_cert"), pem("tls_key")];
+  const certificate = cert === undefined ? undefined : certificateIn(cert);
+  if (cert !== undefined && !certificate) blame("tls_cert", "holds no certificate in PEM");
+  const problem = key === undefined ? undefined : keyProblem(key, certificate, names.tls_cert);
+  if (problem !== undefined) blame("tls_key", problem);
+  const isValid = cert !== undefined && key !== undefined && problems.length === 0;
+  return { certificate: isValid ? { cert, key } : undefined, problems };
+}
+
 function certificateIn(pem: string): X509Certificate | undefined {
   try {
     return new X509Certificate(pem);

@@ -2,6 +2,7 @@ import type { Config } from "../config/config.ts";
 import { memoizeByConfigPart } from "../config/memoize.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { observeAdapter } from "../upstream/adapter-observer.ts";
 import { observeGate } from "../upstream/gate.ts";
 import { type TaskUpstream, TaskUpstreams } from "../upstream/task-upstreams.ts";
 import { createUploadTunnel, type UploadTunnel } from "../upstream/upload-stream.ts";
@@ -20,13 +21,18 @@ export interface Upstreams {
 }
 
 export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }): Upstreams {
-  const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
+  const adapter = observeAdapter(metrics, log);
+  const observer = {
+    generate: observeGate(metrics, "generate"),
+    poll: observeGate(metrics, "poll"),
+    adapter,
+  };
   // Connections of a replaced upstream close by themselves, soon after its last request.
   const taskUpstreams = new TaskUpstreams({ observer, log });
   const upstream = memoizeByConfigPart(
     (config) => config.upstream,
     ({ upstream }) => {
-      taskUpstreams.using(upstream.url);
+      taskUpstreams.using(upstream.url, upstream);
       return createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer });
     },
   );
@@ -39,6 +45,7 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
         idleTimeoutMs: server.uploadIdleTimeoutMs,
         minBytesPerSecond: server.uploadMinBytesPerSecond,
         connections: upstream.uploadConnections,
+        observer: { adapter },
       }),
   );
   return {

@@ -45,6 +45,6 @@ export function headerProblem(name: string, value: unknown): string | undefined 
   return undefined;
 }
 
-export function headerNameProblem(name: string): string | undefined {
+function headerNameProblem(name: string): string | undefined {
   return /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/.test(name) ? undefined : "is no name of a header";
 }

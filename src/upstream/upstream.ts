@@ -146,7 +146,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
 }
 
 /** @returns what is sent, or the parameters that the upstream does not have */
-function createRequest(
+export function createRequest(
   dialect: Dialect,
   generation: Generation,
 ): CheckedRequest | Unsupported | AdapterFault {

@@ -1,5 +1,7 @@
 import { request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
+import { type GatewayIdentity, gatewayHeaders } from "../../upstream/gateway-headers.ts";
+import { tlsOptions, type UpstreamTls } from "../../upstream/json-client.ts";
 
 /** A path that takes no POST, so that nothing comes of it: no task is made, nothing is paid. */
 const PATH = "/api/v1/tasks/tollgate-doctor";
@@ -12,19 +14,21 @@ const BODY = "{}";
  * @returns false also where there is no answer, which the other check tells
  */
 export function sendsUnaskedContinue(
-  { url, apiKey, tlsCa }: { url: string; apiKey: string | undefined; tlsCa?: string | undefined },
+  upstream: { url: string } & GatewayIdentity & UpstreamTls,
   timeoutMs: number,
 ): Promise<boolean> {
+  const { url } = upstream;
+  const own = gatewayHeaders(upstream);
   const headers: Record<string, string> = {
     "content-type": "application/json",
     "content-length": String(BODY.length),
     accept: "application/json",
   };
-  if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
+  for (let at = 0; at < own.length; at += 2) headers[own[at]!] = own[at + 1]!;
   return new Promise((resolve) => {
     const options = { method: "POST", headers, agent: false } as const;
     const sent = url.startsWith("https:")
-      ? requestHttps(url + PATH, { ...options, ca: tlsCa })
+      ? requestHttps(url + PATH, { ...options, ...tlsOptions(upstream) })
       : requestHttp(url + PATH, options);
     const end = (found: boolean): void => {
       resolve(found);

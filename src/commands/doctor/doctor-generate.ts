@@ -1,15 +1,21 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import type { Config } from "../../config/config.ts";
-import { API_PREFIX } from "../../domain/endpoints.ts";
+import type { GenerationEndpoint } from "../../domain/endpoints.ts";
 import { validateGeneration } from "../../domain/generation-body.ts";
 import { priceOf } from "../../domain/prices.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
 import { createUpstream, type GenerationOutcome, type Upstream } from "../../upstream/upstream.ts";
 
-/** Generations that need no image and no video. */
-const ENDPOINTS = ["gen2/text-to-video", "gen2-pro/text-to-video"] as const;
 const PROMPT = "A calm sea at sunrise";
+/** Bodies of generations that need no image and no video; without an endpoint, the cheaper of the first two is tried. */
+const BODIES: Readonly<Partial<Record<GenerationEndpoint, object>>> = {
+  "gen2/text-to-video": { prompt: PROMPT },
+  "gen2-pro/text-to-video": { prompt: PROMPT },
+  "gen2-pro/storyboard": { nFrames: "10", shots: [{ Scene: PROMPT, duration: 10 }] },
+};
+const ENDPOINTS = ["gen2/text-to-video", "gen2-pro/text-to-video"] as const;
+export const TRIED_ENDPOINTS = Object.keys(BODIES) as GenerationEndpoint[];
 /** In place of an account: the generation is nobody's. */
 const OWNER = "doctor";
 const PAUSE_FIRST_MS = 250;
@@ -17,8 +23,9 @@ const PAUSE_MAX_MS = 5000;
 
 /** The generation that is tried: the cheapest that needs nothing but a prompt. */
 export interface TestGeneration {
-  endpoint: (typeof ENDPOINTS)[number];
-  /** The body as it is sent. */
+  endpoint: GenerationEndpoint;
+  body: Readonly<Record<string, unknown>>;
+  /** The body as JSON. */
   text: string;
   /** Credits by this machine's price file. */
   price: number;
@@ -39,6 +46,8 @@ export interface Step {
 /** How the test generation ended. */
 export type GenerationEnd =
   | Exclude<GenerationOutcome, { outcome: "accepted" }>
+  /** The adapter does not send it. */
+  | { outcome: "unsupported"; detail: string }
   /** Of its task, from the last poll. */
   | { outcome: "polled"; taskId: string; last: PollOutcome; videoHost: string | undefined }
   /** The task had not ended in time. */
@@ -52,11 +61,16 @@ export interface GenerationRun {
   polls: number;
 }
 
-export function testGeneration({ prices, sourceVideoHost }: Config): TestGeneration {
-  const generations = ENDPOINTS.map((endpoint): TestGeneration => {
-    const validation = validateGeneration(endpoint, { prompt: PROMPT }, sourceVideoHost);
+/** @param wanted one of `TRIED_ENDPOINTS` */
+export function testGeneration(
+  { prices, sourceVideoHost }: Config,
+  wanted?: GenerationEndpoint,
+): TestGeneration {
+  const generations = (wanted === undefined ? ENDPOINTS : [wanted]).map((endpoint): TestGeneration => {
+    const validation = validateGeneration(endpoint, BODIES[endpoint], sourceVideoHost);
     if (!validation.ok) throw new Error(`the body for ${endpoint} is not valid`);
-    return { endpoint, text: validation.text, price: priceOf(prices, endpoint, validation.body) };
+    const { body, text } = validation;
+    return { endpoint, body: { ...body }, text, price: priceOf(prices, endpoint, body) };
   });
   return generations.reduce((cheapest, one) => (one.price < cheapest.price ? one : cheapest));
 }
@@ -69,7 +83,7 @@ export function testGeneration({ prices, sourceVideoHost }: Config): TestGenerat
  */
 export async function runGeneration(
   { upstream: settings }: Config,
-  { endpoint, text }: TestGeneration,
+  { endpoint, body, text }: TestGeneration,
   { timeoutMs, onStep }: { timeoutMs: number; onStep(step: Step): void },
 ): Promise<GenerationRun> {
   const upstream = createUpstream({ ...settings, idempotent: settings.idempotencyKey });
@@ -83,17 +97,30 @@ export async function runGeneration(
     onStep(step);
   };
   try {
-    record([], `sending POST ${API_PREFIX}${endpoint} as request ${requestId}`);
+    const request = upstream.create({ endpoint, body, text });
+    if (!("path" in request)) {
+      const why =
+        "unsupported" in request ? request.unsupported.map(({ message }) => message) : [request.detail];
+      const end = { outcome: "unsupported", detail: why.join("; ") } as const;
+      return { requestId, end, tookMs: tookMs(), steps, polls: 0 };
+    }
+    record([], `sending POST ${request.path} as request ${requestId}`);
     const answers = httpStatuses();
     const sender = { accountId: OWNER, requestId, carried: answers.carried };
-    const outcome = await upstream.generate(`${API_PREFIX}${endpoint}`, text, sender);
+    const outcome = await upstream.generate(request.path, request.body ?? "", sender, request.headers);
     if (outcome.outcome !== "accepted") {
       record(answers.statuses, `${inWords(outcome.outcome)}: ${outcome.detail}`);
       return { requestId, end: outcome, tookMs: tookMs(), steps, polls: 0 };
     }
     const { taskId } = outcome;
     record(answers.statuses, `accepted, task ${taskId}`);
-    const { end, polls } = await pollUntilEnd(upstream, { taskId, requestId, timeoutMs, record });
+    const { end, polls } = await pollUntilEnd(upstream, {
+      taskId,
+      tag: upstream.tagOf(endpoint),
+      requestId,
+      timeoutMs,
+      record,
+    });
     return { requestId, end, tookMs: tookMs(), steps, polls };
   } finally {
     await upstream.close();
@@ -104,9 +131,9 @@ type Recorder = (statuses: number[], finding: string) => void;
 
 async function pollUntilEnd(
   upstream: Upstream,
-  task: { taskId: string; requestId: string; timeoutMs: number; record: Recorder },
+  task: { taskId: string; tag: string; requestId: string; timeoutMs: number; record: Recorder },
 ): Promise<{ end: GenerationEnd; polls: number }> {
-  const { taskId, requestId, timeoutMs, record } = task;
+  const { taskId, tag, requestId, timeoutMs, record } = task;
   const createdAtMs = Date.now();
   const deadlineMs = performance.now() + timeoutMs;
   const timedOut = setTimeout(timeoutMs, undefined, { ref: false });
@@ -115,7 +142,7 @@ async function pollUntilEnd(
   for (let polls = 1; ; polls++) {
     const { carried, statuses } = httpStatuses();
     const outcome = await Promise.race([
-      upstream.poll(taskId, { accountId: OWNER, requestId, carried, createdAtMs }),
+      upstream.poll(taskId, { accountId: OWNER, requestId, carried, createdAtMs, tag }),
       timedOut,
     ]);
     if (outcome === undefined) return { end: { outcome: "not_ended", taskId, timeoutMs, last }, polls };

@@ -15,6 +15,12 @@ export function generationCheck(run: GenerationRun, host: string): Check {
         `${host} is not reachable or not available, and made no video: ${end.detail}`,
         "see the check `upstream`",
       );
+    case "unsupported":
+      return failed(
+        NAME,
+        `it was not sent, since the adapter refuses it: ${end.detail}`,
+        "see its options in docs/upstreams.md, or try another --endpoint",
+      );
     case "overloaded":
       return failed(NAME, `it was not sent: ${end.detail}`, "run it again");
     case "rate_limited":

@@ -20,7 +20,10 @@ export async function tasksCheck(
   for (const tag of tags) {
     const route = routeOf(tag || undefined, upstream);
     if (route.to !== "unroutable") continue;
-    const what = `the ${route.lacks} of ${route.origin}`;
+    const what =
+      route.lacks === "adapter"
+        ? `the adapter ${route.adapter} of ${route.origin}`
+        : `the ${route.lacks} of ${route.origin}`;
     unknown.set(what, (unknown.get(what) ?? 0) + 1);
   }
   if (unknown.size === 0)
@@ -30,6 +33,6 @@ export async function tasksCheck(
   return warning(
     NAME,
     `of ${tags.length} checked, some were made by another upstream and cannot be polled; unknown is ${named.join(", ")}`,
-    "set UPSTREAM_PREVIOUS_URL, whole and with its path, and UPSTREAM_PREVIOUS_API_KEY if the key was another; or upstream.replaces if it is the same upstream",
+    "set UPSTREAM_PREVIOUS_URL, whole and with its path, and UPSTREAM_PREVIOUS_API_KEY if the key was another; or upstream.replaces if it is the same upstream; for an adapter, upstream.previous_adapter",
   );
 }

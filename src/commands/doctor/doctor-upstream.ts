@@ -1,6 +1,9 @@
 import type { Config } from "../../config/config.ts";
 import { parseObject } from "../../domain/json.ts";
+import { ENVELOPE_CHOICE } from "../../upstream/dialect.ts";
 import { createJsonClient, type ExchangeResult } from "../../upstream/json-client.ts";
+import type { PollOutcome } from "../../upstream/poll-request.ts";
+import { createUpstream } from "../../upstream/upstream.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { sendsUnaskedContinue } from "./doctor-continue.ts";
 
@@ -9,21 +12,60 @@ const TIMEOUT_MS = 3000;
 /** A task that does not exist: to ask for it costs nothing and changes nothing. */
 const NO_TASK = "tollgate-doctor";
 
-/** Whether the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
-export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check> {
-  const { url, apiKey, tlsCa } = upstream;
-  const client = createJsonClient({
-    url,
-    apiKey,
-    tlsCa,
-    connectTimeoutMs: TIMEOUT_MS,
-    headersTimeoutMs: TIMEOUT_MS,
-    totalTimeoutMs: TIMEOUT_MS,
-    connections: 1,
-    keepAliveTimeoutMs: TIMEOUT_MS,
-  });
+const TIMEOUTS = {
+  connectTimeoutMs: TIMEOUT_MS,
+  headersTimeoutMs: TIMEOUT_MS,
+  totalTimeoutMs: TIMEOUT_MS,
+  keepAliveTimeoutMs: TIMEOUT_MS,
+};
+
+/** Whether the upstream can be reached, answers as its adapter expects, and accepts the gateway's credential. */
+export const upstreamCheck = (upstream: Config["upstream"]): Promise<Check> =>
+  upstream.dialect.name === ENVELOPE_CHOICE.name ? envelopeCheck(upstream) : adapterCheck(upstream);
+
+/** Polls a task that does not exist through the adapter. */
+async function adapterCheck(settings: Config["upstream"]): Promise<Check> {
+  const { host } = new URL(settings.url);
+  const upstream = createUpstream({ ...settings, ...TIMEOUTS, idempotent: false });
+  const startedMs = performance.now();
   try {
-    const unaskedContinue = sendsUnaskedContinue({ url, apiKey, tlsCa }, TIMEOUT_MS);
+    const outcome = await upstream.poll(NO_TASK, { accountId: "doctor", requestId: NO_TASK });
+    const tookMs = Math.round(performance.now() - startedMs);
+    return judgePoll(outcome, host, settings.dialect.name, tookMs);
+  } finally {
+    await upstream.close();
+  }
+}
+
+function judgePoll(outcome: PollOutcome, host: string, adapter: string, tookMs: number): Check {
+  switch (outcome.outcome) {
+    case "gone":
+    case "refused":
+    case "task":
+    case "unknown_status":
+      return good(NAME, `${host} answers through the adapter ${adapter}, in ${tookMs} ms`);
+    case "rate_limited":
+      return warning(NAME, `${host} limits this gateway: ${outcome.detail}`, "look again in a minute");
+    case "refused_gateway":
+      return failed(
+        NAME,
+        `${host} refuses this gateway: ${outcome.detail}`,
+        "set UPSTREAM_API_KEY to a key that it takes, see that its account is in order, and that upstream.adapter is the one for it",
+      );
+    default:
+      return failed(
+        NAME,
+        `${host} gives no answer that the adapter ${adapter} can read: ${outcome.detail}`,
+        "see that UPSTREAM_URL is the address of its API, and that upstream.adapter is the one for it",
+      );
+  }
+}
+
+async function envelopeCheck(upstream: Config["upstream"]): Promise<Check> {
+  const { url } = upstream;
+  const client = createJsonClient({ ...upstream, ...TIMEOUTS, connections: 1 });
+  try {
+    const unaskedContinue = sendsUnaskedContinue(upstream, TIMEOUT_MS);
     const startedMs = performance.now();
     const exchanged = await client.send({
       method: "GET",

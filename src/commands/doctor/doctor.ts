@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { Config } from "../../config/config.ts";
 import { processLimits } from "../../config/process-bounds.ts";
 import { visible, visibleLines } from "../../domain/visible-text.ts";
@@ -11,7 +11,13 @@ import { paint, widthOf, wrapped } from "../terminal.ts";
 import { archiveChecks } from "./doctor-archive.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
 import { type Check, failed, warning } from "./doctor-check.ts";
-import { type GenerationRun, runGeneration, type Step, testGeneration } from "./doctor-generate.ts";
+import {
+  type GenerationRun,
+  runGeneration,
+  type Step,
+  TRIED_ENDPOINTS,
+  testGeneration,
+} from "./doctor-generate.ts";
 import { generationCheck } from "./doctor-generation-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
 import { storeChecks } from "./doctor-redis.ts";
@@ -28,10 +34,14 @@ const MEND = "mend the config first";
 
 const GENERATION_TIMEOUT_MS = 600_000;
 
+const NOT_TRIED =
+  "\nNot tried: a generation, its polls and an upload at the upstream. `tollgate doctor --generate` makes one real video.";
+
 interface DoctorFlags {
   json?: boolean;
   generate?: boolean;
   timeout?: number;
+  endpoint?: string;
 }
 
 export function doctorCommand(): Command {
@@ -42,13 +52,25 @@ export function doctorCommand(): Command {
       "with --generate: how long to wait for the video, such as 90s; 10m when left out",
       spanMs("1s", "24h"),
     )
+    .addOption(
+      new Option(
+        "--endpoint <endpoint>",
+        "with --generate: which generation; the cheapest when left out",
+      ).choices(TRIED_ENDPOINTS),
+    )
     .action(async (flags: DoctorFlags) => {
       if (flags.timeout !== undefined && !flags.generate)
         throw new OperatorError("--timeout belongs to --generate");
+      if (flags.endpoint !== undefined && !flags.generate)
+        throw new OperatorError("--endpoint belongs to --generate");
       const progress = startProgress();
       progress.show("looking at the config, Redis and the upstream ...");
       const { config, checks } = await allChecks().finally(progress.done);
-      if (!flags.generate) return printChecks(checks, flags);
+      if (!flags.generate) {
+        printChecks(checks, flags);
+        if (!flags.json) print({ json: {}, text: NOT_TRIED }, flags);
+        return;
+      }
       if (!config) {
         return printChecks(
           [...checks, failed("generation", "not made: the config is not valid", MEND)],
@@ -69,10 +91,16 @@ function printChecks(checks: readonly Check[], flags: DoctorFlags, generation?: 
 }
 
 /** Makes one real video. Each step is shown as it is seen; with --json on standard error. */
-async function generate(config: Config, { json, timeout = GENERATION_TIMEOUT_MS }: DoctorFlags) {
+async function generate(
+  config: Config,
+  { json, timeout = GENERATION_TIMEOUT_MS, endpoint: wanted }: DoctorFlags,
+) {
   const show = (text: string): void => (json ? note(text) : void process.stdout.write(`${text}\n`));
   const { host } = new URL(config.upstream.url);
-  const generation = testGeneration(config);
+  const generation = testGeneration(
+    config,
+    TRIED_ENDPOINTS.find((one) => one === wanted),
+  );
   const { endpoint, text, price } = generation;
   show(
     `\nMaking one real video at ${host}: ${endpoint} ${text}\nIts price is ${price} credits by ${shownPath(config.pricesFile)}. No customer's account is charged; the upstream may bill you.\n`,

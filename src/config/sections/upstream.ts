@@ -1,19 +1,79 @@
 import { type Static, Type } from "typebox";
 import { type StatusWords, statusWord, TASK_STATUSES } from "../../domain/task-states.ts";
-import { optionalFileRule, previousUrlRule, upstreamUrlRule, withoutSlash } from "../setting-rules.ts";
+import type { AdapterChoice } from "../../upstream/dialect.ts";
+import {
+  authHeaderRule,
+  optionalFileRule,
+  previousUrlRule,
+  upstreamUrlRule,
+  withoutSlash,
+} from "../setting-rules.ts";
 import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
+
+const AUTO = "auto";
+const unlessAuto = (value: string): string | undefined => (value === AUTO ? undefined : value);
 
 export const upstreamSchema = section("The video generation service behind the gateway.", {
   url: text(
     "http://127.0.0.1:4010",
     upstreamUrlRule,
-    "Origin and optional base path; /api/v1/... is appended.",
+    "Origin and optional base path; the adapter's paths are appended, /api/v1/... by default.",
   ),
+  adapter: Type.String({
+    default: "envelope",
+    minLength: 1,
+    description:
+      "How the upstream is spoken to: the name of an adapter, or the file of your own (.ts, .js or .mjs), relative to the config file.",
+  }),
+  options: Type.Object(
+    {},
+    {
+      default: {},
+      description: "Options of the adapter, which says what there is.",
+      additionalProperties: true,
+    },
+  ),
+  previous_adapter: Type.String({
+    default: "",
+    description:
+      "The adapter before this one, if it was a file of your own: tasks that it made are polled with it.",
+  }),
+  headers: Type.Object(
+    {},
+    {
+      default: {},
+      description: "Headers on every request to url and upload_url. They are no place for secrets.",
+      additionalProperties: false,
+      maxProperties: 32,
+      patternProperties: {
+        "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$": Type.String({ description: "The header's value." }),
+      },
+      "x-keys": "is no name of a header",
+    },
+  ),
+  auth_header: text(
+    AUTO,
+    authHeaderRule,
+    "Header of the credential; auto is what the adapter says, mostly Authorization.",
+  ),
+  auth_scheme: Type.String({
+    default: AUTO,
+    pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]{0,32}$",
+    "x-expects": "a word such as Bearer or Key, or empty for the bare credential",
+    description: "Word before the credential, empty for none; auto is what the adapter says, mostly Bearer.",
+  }),
+  upload_url: text("", previousUrlRule, "Where uploads go, if not below url."),
   tls_ca: text(
     "",
     optionalFileRule,
     "PEM file with the authorities that verify an https:// upstream, instead of those that Node trusts.",
   ),
+  tls_cert: text(
+    "",
+    optionalFileRule,
+    "PEM file with the gateway's own certificate, for an upstream that asks for one; with tls_key.",
+  ),
+  tls_key: text("", optionalFileRule, "PEM file with the key of tls_cert."),
   previous_url: text(
     "",
     previousUrlRule,
@@ -79,11 +139,26 @@ export const upstreamSchema = section("The video generation service behind the g
 
 export const toUpstreamConfig = (
   upstream: Static<typeof upstreamSchema>,
-  material: { apiKey: string | undefined; previousApiKey: string | undefined; tlsCa: string | undefined },
+  material: {
+    apiKey: string | undefined;
+    previousApiKey: string | undefined;
+    tlsCa: string | undefined;
+    certificate: { cert: string; key: string } | undefined;
+    dialect: AdapterChoice;
+    previousDialect: AdapterChoice | undefined;
+  },
 ) => ({
   url: withoutSlash(upstream.url),
   apiKey: material.apiKey,
   tlsCa: material.tlsCa,
+  tlsCert: material.certificate?.cert,
+  tlsKey: material.certificate?.key,
+  dialect: material.dialect,
+  previousDialect: material.previousDialect,
+  headers: upstream.headers as Readonly<Record<string, string>>,
+  authHeader: unlessAuto(upstream.auth_header.toLowerCase()),
+  authScheme: unlessAuto(upstream.auth_scheme),
+  uploadUrl: upstream.upload_url === "" ? undefined : withoutSlash(upstream.upload_url),
   previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
   previousApiKey: material.previousApiKey,
   replaces: upstream.replaces.map(withoutSlash),

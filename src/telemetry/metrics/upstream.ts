@@ -45,6 +45,11 @@ export const upstreamMetrics = ({ counter, gauge, histogram }: MetricFactory) =>
     "tollgate_upstream_unroutable_polls_total",
     "Polls not sent because the address or credential of the upstream that made the task is not configured.",
   ),
+  upstreamAdapterFaults: counter(
+    "tollgate_upstream_adapter_faults_total",
+    "Calls of the upstream's adapter that threw or returned nonsense, by function: the outcome of a generation is unknown then.",
+    ["call"],
+  ),
   uploads: gauge(
     "tollgate_uploads_in_flight",
     "Uploads in progress in this process; at most upstream.upload_connections.",

@@ -1,4 +1,3 @@
-import { Value } from "typebox/value";
 import type { Adapter } from "../adapter.ts";
 import { type AdapterChoice, ENVELOPE_CHOICE } from "../dialect.ts";
 import { ENVELOPE } from "./envelope.ts";
@@ -11,9 +10,17 @@ export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE, KIE].ma
 export function builtInChoices(): AdapterChoice[] {
   return [...BUILT_IN.values()].map((adapter) => {
     if (adapter === ENVELOPE) return ENVELOPE_CHOICE;
-    return { name: adapter.name, id: adapter.name, adapter: () => adapter, options: defaultOptions(adapter) };
+    return { name: adapter.name, id: adapter.name, adapter: () => adapter, options: withDefaults(adapter) };
   });
 }
 
-const defaultOptions = ({ options }: Adapter): AdapterChoice["options"] =>
-  options === undefined ? {} : (Value.Default(options, {}) as AdapterChoice["options"]);
+/** The given options, and the defaults of those that are not given. */
+export function withDefaults(
+  { options }: Adapter,
+  given: Readonly<Record<string, unknown>> = {},
+): Record<string, unknown> {
+  const defaults = Object.entries(options?.properties ?? {}).flatMap(([name, property]) =>
+    "default" in property && given[name] === undefined ? [[name, structuredClone(property.default)]] : [],
+  );
+  return { ...given, ...Object.fromEntries(defaults) };
+}

@@ -101,6 +101,8 @@ test("the defaults are those of the design", () => {
       keepAliveTimeoutMs: 4_000,
       idempotencyKey: false,
       statuses: {},
+      dialect: { name: "envelope", id: "envelope", adapter: expect.any(Function), options: {} },
+      headers: {},
     },
     sourceVideoHost: "https://videos.example.com",
     tasks: {
