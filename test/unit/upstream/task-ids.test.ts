@@ -18,9 +18,12 @@ test.each(["models/abc/1", "a b", ".", "..", "täsk", "~e~", "~e~dGFzay0x", "x".
   },
 );
 
-test.each(["", "/".repeat(10_000), "x".repeat(201), "x/".repeat(100), "\ud800"])("an id that cannot be had: %#", (id) => {
-  expect(shownTaskId(id)).toBeUndefined();
-});
+test.each(["", "/".repeat(10_000), "x".repeat(201), "x/".repeat(100), "\ud800"])(
+  "an id that cannot be had: %#",
+  (id) => {
+    expect(shownTaskId(id)).toBeUndefined();
+  },
+);
 
 // Guarantee: two tasks of the upstream never become one.
 test("any two ids stay two, and each is found again", () => {
@@ -37,6 +40,9 @@ test("any two ids stay two, and each is found again", () => {
   );
 });
 
-test.each(["~e~", "~e~!", "~e~dGFzay0x", "~e~dGFzay0"])("%s that is no encoding of ours is left as it is", (shown) => {
-  expect(upstreamTaskId(shown)).toBe(shown);
-});
+test.each(["~e~", "~e~!", "~e~dGFzay0x", "~e~dGFzay0"])(
+  "%s that is no encoding of ours is left as it is",
+  (shown) => {
+    expect(upstreamTaskId(shown)).toBe(shown);
+  },
+);
