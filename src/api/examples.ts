@@ -100,6 +100,7 @@ export const ANSWERS: Readonly<Record<Kind, Examples>> = {
     failed: success("Ended without a video; by default its credits are refunded", {
       ...CREATED,
       status: "failed",
+      failure_reason: "The prompt was refused by the content filter",
     }),
   },
   upload: {

@@ -124,7 +124,7 @@ function dryUpload(dialect: Dialect): Finding {
   const { adapter, options } = dialect;
   if (adapter.upload === undefined)
     return { what: "upload", ok: true, detail: "none: uploads are answered with 404" };
-  const form = dialect.call("upload", "", () => checkForm(adapter.upload!(options)));
+  const form = dialect.call("upload", "", () => checkForm(adapter.upload!(options, "unique-name")));
   if ("outcome" in form) return { what: "upload", ok: false, detail: form.detail };
   const fields = form.fields.map(([field, value]) => `${field}=${value}`);
   return {

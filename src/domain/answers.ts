@@ -43,6 +43,11 @@ export const TASK = Type.Object(
     thumbnail_url: Type.Optional(url("A still image of the video; on a completed task.")),
     created_at: time("When the task was made, UTC."),
     completed_at: Type.Optional(time("When it was completed, UTC; on a completed task.")),
+    failure_reason: Type.Optional(
+      Type.String({
+        description: "Why it failed, in the generator's words; on a failed task, if it said why.",
+      }),
+    ),
   },
   {
     description:

@@ -1,14 +1,16 @@
 import { refusedArguments } from "../domain/arguments.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
+import { DIALECTS, type DialectName, isDialectName } from "./generator/dialect.ts";
 import { type Generator, startGenerator } from "./generator/server.ts";
 
-async function main(env: NodeJS.ProcessEnv): Promise<void> {
+async function main(env: NodeJS.ProcessEnv, as: DialectName): Promise<void> {
   const port = Number(env.PORT || 4010);
   const host = env.HOST || "127.0.0.1";
   const tlsPort = Number(env.SANDBOX_TLS_PORT || 0);
   let generator: Generator;
   try {
     generator = await startGenerator({
+      as,
       host,
       port,
       tlsPort,
@@ -21,7 +23,10 @@ async function main(env: NodeJS.ProcessEnv): Promise<void> {
     console.error(inWords(error, host));
     return;
   }
-  console.log(`Sandbox generator: ${generator.url}/api/v1/, uploaded images at ${generator.tlsUrl}`);
+  const dialect = as === "envelope" ? "" : ` in the dialect ${as}`;
+  console.log(
+    `Sandbox generator${dialect}: ${generator.url}/api/v1/, uploaded images at ${generator.tlsUrl}`,
+  );
   console.log(
     `Steering: GET or PUT ${generator.url}/sandbox/behaviour, or [sandbox: fail] in a prompt; docs/sandbox.md`,
   );
@@ -38,9 +43,15 @@ function inWords(error: unknown, host: string): string {
   return `The sandbox generator cannot start: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-const refused = refusedArguments(process.argv.slice(2), "npm run sandbox");
-if (refused === undefined) await main(process.env);
+const words = process.argv.slice(2);
+const [, named = ""] = /^--as[ =](\w+)$/.exec(words.join(" ")) ?? [];
+const as = words.length === 0 ? "envelope" : named;
+if (isDialectName(as)) await main(process.env, as);
 else {
   process.exitCode = 1;
-  console.error(refused);
+  console.error(
+    named
+      ? `The sandbox does not speak ${named}; it speaks ${Object.keys(DIALECTS).join(" and ")}.`
+      : refusedArguments(words, "npm run sandbox, but for --as kie,"),
+  );
 }

@@ -10,6 +10,7 @@ import { type GuardedChild, startChild } from "./child.ts";
 import { DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
+import { DIALECTS, isDialectName } from "./generator/dialect.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
 import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
@@ -238,10 +239,17 @@ function sayEarlierRuns(port: number): void {
 }
 
 async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[], port: number): Promise<NodeJS.ProcessEnv> {
+  const as = env.UPSTREAM_ADAPTER || "envelope";
+  if (!isDialectName(as)) {
+    const known = Object.keys(DIALECTS).join(" and ");
+    throw new Error(
+      `The sandbox generator speaks ${known}, and UPSTREAM_ADAPTER is ${as}: name its upstream in UPSTREAM_URL.`,
+    );
+  }
   // A new one at each start limits the harm of a leak.
   const apiKey = randomBytes(24).toString("base64url");
   const publicUrl = env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined;
-  const generator = await startGenerator({ port, apiKey, publicUrl, behaviour: behaviourFromEnv(env) });
+  const generator = await startGenerator({ as, port, apiKey, publicUrl, behaviour: behaviourFromEnv(env) });
   parts.push({ name: "the sandbox generator", stop: generator.stop });
   console.log(`Sandbox generator: ${generator.url}, steered at ${generator.url}/sandbox/behaviour`);
   return { UPSTREAM_URL: generator.url, UPSTREAM_API_KEY: apiKey };

@@ -24,8 +24,11 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
   polled(response: AdapterResponse, task: PolledTask, options: Options): Polled | ResultElsewhere;
   /** Reads the answer to the request of `ResultElsewhere`. */
   result?(response: AdapterResponse, task: PolledTask, options: Options): Polled;
-  /** The form of an upload; without it, uploads are refused as not supported. */
-  upload?(options: Options): UploadForm;
+  /**
+   * The form of an upload; without it, uploads are refused as not supported. No other upload has `uniqueName`: for an upstream where a
+   * file replaces another one of its name.
+   */
+  upload?(options: Options, uniqueName: string): UploadForm;
   /** Reads the answer to an upload. */
   uploaded?(response: AdapterResponse, options: Options): Uploaded;
   /** The id of the task that a callback of the upstream is about; undefined if it names none. */
@@ -36,6 +39,7 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
 export interface OptionsSchema {
   readonly type: "object";
   readonly properties: Readonly<Record<string, object>>;
+  readonly required?: readonly string[];
 }
 
 /** A generation as the customer requested it: validated, defaults applied. Its price is fixed already. */

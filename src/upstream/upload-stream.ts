@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../domain/errors.ts";
@@ -105,7 +106,7 @@ const NOT_SUPPORTED = refuse("path_not_found", {
 function formOf(dialect: Dialect): CheckedForm | UploadOutcome {
   const { adapter, options } = dialect;
   if (adapter.upload === undefined) return { outcome: "refused", refusal: NOT_SUPPORTED };
-  const form = dialect.call("upload", "", () => checkForm(adapter.upload!(options)));
+  const form = dialect.call("upload", "", () => checkForm(adapter.upload!(options, randomUUID())));
   return "outcome" in form ? { outcome: "upstream_failed", detail: form.detail } : form;
 }
 

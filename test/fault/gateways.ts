@@ -28,6 +28,8 @@ export interface GatewaySettings {
   /** Folder for what waits for the store; all gateways share one unless it is said. */
   journal: string;
   upstreamUrl: string;
+  /** `envelope` when left out. */
+  adapter?: "envelope" | "kie";
   maxAgeMs: number;
   unknownOutcomesMax: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
@@ -50,7 +52,7 @@ export interface GatewaySettings {
  */
 export function writeGatewayConfig(folder: string, name: string, settings: GatewaySettings): void {
   const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, unknownOutcomesMax } = settings;
-  const { connections, partitions = 4 } = settings;
+  const { connections, partitions = 4, adapter = "envelope" } = settings;
   const timeouts =
     connections === undefined
       ? "headers_timeout: 1s, total_timeout: 1s"
@@ -62,7 +64,7 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
     `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s, unknown_keys_per_minute: 100000 }
 admin: { port: 0 }
 store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: ${allowNoPersistence}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
-upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
+upstream: { url: ${JSON.stringify(upstreamUrl)}, adapter: ${adapter}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
 `,

@@ -20,6 +20,9 @@ export interface Wish {
   tag: string;
 }
 
+/** The forms that it understands, told apart by their paths. */
+export type FaultDialect = "envelope" | "kie";
+
 /** How a state is said: HTTP status, the envelope's code, and the word for the state. */
 export interface Saying {
   http?: number;
@@ -35,6 +38,8 @@ export interface UpstreamTask {
   event: UpstreamEvent;
   /** Which of its addresses made it. */
   site: number;
+  /** The adapter that made it: it answers polls in no other form. */
+  dialect: FaultDialect;
   /** The request that was given its id last: polls are shown that one's video. */
   latestRequestId: string;
 }
@@ -66,6 +71,12 @@ interface SentBody {
   callBackUrl?: string;
 }
 
+/** What a gateway sends with the adapter kie. */
+interface KieBody {
+  input: SentBody;
+  callBackUrl?: string;
+}
+
 function readWish({ prompt, shots }: SentBody): Wish {
   const text = prompt ?? shots?.[0]?.Scene ?? "";
   const fields = Object.fromEntries(text.split(" ").map((pair) => pair.split("="))) as Record<string, string>;
@@ -94,6 +105,8 @@ export class FaultUpstream {
   /** A task that a gateway has asked for, so that it is bound for certain. */
   #settledTaskId = "";
   #made = 0;
+  /** How the last generation was asked for. */
+  latestDialect: FaultDialect = "envelope";
 
   /**
    * A listener for the gateways of one slot, by which the log knows who asked: the one that was named last when the
@@ -124,10 +137,16 @@ export class FaultUpstream {
       response.on("error", () => undefined);
       const gateway = askers.get(request.socket)!;
       const path = request.url ?? "";
+      const dialect = path.startsWith("/api/v1/jobs/") ? "kie" : "envelope";
       if (request.method === "GET")
-        this.#poll(gateway, site, response, path.slice(path.lastIndexOf("/") + 1));
+        this.#poll(
+          gateway,
+          { site, dialect },
+          response,
+          path.slice(Math.max(path.lastIndexOf("/"), path.indexOf("=")) + 1),
+        );
       // A gateway that was killed goes in the middle of a request.
-      else this.#generation(gateway, site, request, response).catch(() => response.destroy());
+      else this.#generation(gateway, { site, dialect }, request, response).catch(() => response.destroy());
     });
     server.on("connection", (socket) => {
       const { gateway } = listener;
@@ -146,15 +165,16 @@ export class FaultUpstream {
 
   async #generation(
     gateway: string,
-    site: number,
+    { site, dialect }: Pick<UpstreamTask, "site" | "dialect">,
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
-    const body = JSON.parse(Buffer.concat(chunks).toString()) as SentBody;
-    const wish = readWish(body);
-    const event = this.#enter(gateway, site, String(request.headers["idempotency-key"]), wish);
+    const body = JSON.parse(Buffer.concat(chunks).toString()) as SentBody | KieBody;
+    const wish = readWish("input" in body ? body.input : body);
+    this.latestDialect = dialect;
+    const event = this.#enter(gateway, { site, dialect }, String(request.headers["idempotency-key"]), wish);
     if (body.callBackUrl !== undefined) event.hasCallback = true;
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
@@ -164,11 +184,17 @@ export class FaultUpstream {
     if (this.#hooks.read?.(event, wish) === "drop") return;
     if (wish.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, wish.delayMs));
     if (response.socket?.destroyed) return;
-    await KINDS[wish.kind]!.answer(response, event.taskId);
+    if (dialect === "kie") json(response, 200, { code: 200, msg: "success", data: { taskId: event.taskId } });
+    else await KINDS[wish.kind]!.answer(response, event.taskId);
   }
 
   /** Logs a generation, and makes its task. */
-  #enter(gateway: string, site: number, requestId: string, wish: Wish): UpstreamEvent {
+  #enter(
+    gateway: string,
+    { site, dialect }: Pick<UpstreamTask, "site" | "dialect">,
+    requestId: string,
+    wish: Wish,
+  ): UpstreamEvent {
     const earlier = this.#byRequest.get(requestId);
     if (earlier) {
       earlier.arrivals++;
@@ -194,16 +220,21 @@ export class FaultUpstream {
     if (earlierTask) earlierTask.latestRequestId = requestId;
     else if (taskId !== "") {
       const madeMs = Date.now();
-      this.#tasks.set(taskId, { id: taskId, wish, madeMs, polls: 0, event, site, latestRequestId });
+      this.#tasks.set(taskId, { id: taskId, wish, madeMs, polls: 0, event, site, dialect, latestRequestId });
     }
     this.#byRequest.set(requestId, event);
     this.events.push(event);
     return event;
   }
 
-  #poll(gateway: string, site: number, response: ServerResponse, taskId: string): void {
+  #poll(
+    gateway: string,
+    { site, dialect }: Pick<UpstreamTask, "site" | "dialect">,
+    response: ServerResponse,
+    taskId: string,
+  ): void {
     const task = this.#tasks.get(taskId);
-    if (task?.site !== site) {
+    if (task?.site !== site || task.dialect !== dialect) {
       json(response, 404, { code: 404, msg: "Task not found" });
       return;
     }
@@ -218,7 +249,8 @@ export class FaultUpstream {
       const video_url = `https://videos.example/${taskId}.mp4`;
       const video = told === "completed" ? { video: task.latestRequestId, video_url } : {};
       const created_at = new Date(task.madeMs).toISOString();
-      const data = { task_id: taskId, status: word, created_at, ...video };
+      const data =
+        dialect === "kie" ? kieRecord(task, told) : { task_id: taskId, status: word, created_at, ...video };
       json(response, http, { code, msg: "success", data });
     };
     const special = KINDS[task.wish.kind]!.poll;
@@ -226,3 +258,13 @@ export class FaultUpstream {
     else tell(status);
   }
 }
+
+const KIE_STATES: Readonly<Record<string, string>> = { completed: "success", failed: "fail" };
+
+const kieRecord = ({ id, madeMs }: UpstreamTask, status: string) => ({
+  taskId: id,
+  state: KIE_STATES[status] ?? "generating",
+  resultJson:
+    status === "completed" ? JSON.stringify({ resultUrls: [`https://videos.example/${id}.mp4`] }) : "",
+  createTime: madeMs,
+});

@@ -363,3 +363,43 @@ test("the log holds what arrived", async () => {
     },
   ]);
 });
+
+test("as kie.ai: errors have HTTP 200 and a code, unless another status is asked for", async () => {
+  const generator = await givenGenerator({ as: "kie", apiKey: "secret", behaviour: { durationMs: 0 } });
+  const ask = async (method: string, path: string, body?: string | FormData, token = "secret") => {
+    const headers = { authorization: `Bearer ${token}` };
+    const response = await fetch(generator.url + path, { method, headers, body: body ?? null });
+    return { status: response.status, body: (await response.json()) as Envelope };
+  };
+  const create = (model: string, input: object) =>
+    ask("POST", "/api/v1/jobs/createTask", JSON.stringify({ model, input }));
+  const text = "sora-2-text-to-video";
+
+  expect(await ask("GET", "/api/v1/jobs/recordInfo?taskId=x", undefined, "wrong")).toMatchObject({
+    status: 200,
+    body: { code: 401 },
+  });
+  expect(await ask("GET", "/api/v1/jobs/recordInfo?taskId=x")).toMatchObject({
+    status: 200,
+    body: { code: 404 },
+  });
+  expect(await create("sora-9", {})).toMatchObject({ status: 200, body: { code: 422 } });
+  expect(await create(text, { aspect_ratio: "1:1" })).toMatchObject({ status: 200, body: { code: 422 } });
+  expect(await create(text, { prompt: "[sandbox: code=455]" })).toMatchObject({
+    status: 200,
+    body: { code: 455 },
+  });
+  expect(await create(text, { prompt: "[sandbox: status=429]" })).toMatchObject({
+    status: 429,
+    body: { code: 429 },
+  });
+  const created = await create(text, {
+    prompt: "A boat [sandbox: fail]",
+    n_frames: "10",
+    aspect_ratio: "portrait",
+  });
+  const id = String(created.body.data?.taskId);
+  const { body } = await ask("GET", `/api/v1/jobs/recordInfo?taskId=${id}`);
+  expect(body).toMatchObject({ code: 200, data: { taskId: id, state: "fail", failMsg: expect.any(String) } });
+  expect(await ask("POST", "/api/file-stream-upload", form("x"))).toMatchObject({ body: { code: 422 } });
+});

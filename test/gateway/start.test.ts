@@ -210,6 +210,24 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(await stop()).toBe(0);
 });
 
+// Guarantee: the same lines show the whole way with the adapter kie.
+test("with UPSTREAM_ADAPTER=kie the sandbox speaks as kie.ai, and the lines work when pasted", async () => {
+  // Not that of the test above, whose last lines have left tasks that run.
+  const own = await givenRedis();
+  onTestFinished(() => own.stop());
+  const printed = await start({ UPSTREAM_ADAPTER: "kie", REDIS_URL: own.url });
+  const pasted = await paste("sh", ["-e", "-s"], linesIn(printed));
+  const [taskId, task, credits, uploaded, ...rest] = pasted.stdout.trimEnd().split(/\r?\n/);
+  expect(JSON.parse(task!).data).toMatchObject({ task_id: taskId, status: "completed", progress: 100 });
+  expect((await fetch(JSON.parse(task!).data.video_url)).status).toBe(200);
+  expect(JSON.parse(credits!).data).toMatchObject({ balance: 990, total_used: 10 });
+  expect(JSON.parse(uploaded!).data.url).toMatch(/^https:/);
+  const answers = rest.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
+  expect(answers[2].data).toMatchObject({ status: "failed", failure_reason: expect.any(String) });
+  expect(answers[3].data).toMatchObject({ balance: 990 });
+  expect(await stop()).toBe(0);
+});
+
 // Guarantee: a line pasted into an interactive shell is no "command not found", and none is a comment, which zsh runs.
 test.each(["bash --norc -i", "zsh -f -i"])("the lines to paste are all understood by %s", async (shell) => {
   const [program = "", ...options] = shell.split(" ");

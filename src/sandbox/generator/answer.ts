@@ -8,14 +8,24 @@ export interface SandboxAnswer {
   body: string | Buffer;
 }
 
-export function success(data: object, status = 200): SandboxAnswer {
+export function success(data: object, status: number): SandboxAnswer {
   return json(status, { code: 200, msg: "success", data });
 }
 
-export function failure(status: number, message = "", code = 0, retryAfterSeconds = 0): SandboxAnswer {
-  const text = message || (STATUS_CODES[status] ?? "Error");
+export interface Failure {
+  /** The status of HTTP. */
+  status: number;
+  message: string;
+  /** As `status` if left out. */
+  code?: number;
+  retryAfterSeconds?: number;
+  /** Somebody has asked for this status. */
+  isSteered?: boolean;
+}
+
+export function failure({ status, message, code = status, retryAfterSeconds = 0 }: Failure): SandboxAnswer {
   const wait = retryAfterSeconds > 0 ? { retryAfter: retryAfterSeconds } : {};
-  const answer = json(status, { code: code || status, msg: text, error: text, ...wait });
+  const answer = json(status, { code, msg: message, error: message, ...wait });
   if (retryAfterSeconds > 0) answer.headers["retry-after"] = String(retryAfterSeconds);
   return answer;
 }
@@ -24,11 +34,14 @@ export function json(status: number, value: object): SandboxAnswer {
   return { status, headers: { "content-type": "application/json" }, body: JSON.stringify(value) };
 }
 
-export function steeredFailure(how: Answering): SandboxAnswer | undefined {
-  const code = how.code || how.status;
-  if (how.status < 300 && (how.code === 0 || code === 200)) return undefined;
-  return failure(how.status, how.message, code, how.retryAfterSeconds);
+export function steeredFailure(how: Answering): Failure | undefined {
+  const { status, retryAfterSeconds } = how;
+  const code = how.code || status;
+  if (status < 300 && (how.code === 0 || code === 200)) return undefined;
+  return { status, message: how.message || textOf(status), code, retryAfterSeconds, isSteered: true };
 }
+
+export const textOf = (status: number): string => STATUS_CODES[status] ?? "Error";
 
 export async function send(response: ServerResponse, answer: SandboxAnswer, how: Answering): Promise<void> {
   if (how.delayMs > 0) await pause(response, how.delayMs);

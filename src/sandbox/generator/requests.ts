@@ -14,6 +14,7 @@ export interface RequestLog {
   complete: boolean;
   taskId?: string;
   file?: FileDigest;
+  fields?: Record<string, string>;
 }
 
 export type RequestRecorder = ReturnType<typeof createRequestRecorder>;

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { failure, json, type SandboxAnswer, send, steeredFailure, success } from "./answer.ts";
+import { failure, json, type SandboxAnswer, send, steeredFailure, textOf } from "./answer.ts";
 import { answering, type Behaviour, readBehaviour, readDirectives } from "./behaviour.ts";
 import { TINY_MP4, TINY_PNG } from "./media.ts";
 import { type RequestLog, readText } from "./requests.ts";
@@ -12,26 +12,32 @@ export async function generate(
   response: ServerResponse,
   log: RequestLog,
 ): Promise<void> {
+  const { dialect } = state;
   const plainly = answering(state.behaviour, "generation");
   const text = await readText(request);
-  if (text === undefined) return send(response, failure(413), plainly);
+  if (text === undefined) return send(response, refused(state, 413), plainly);
   state.recorder.setBody(log, text);
   let directives: Partial<Behaviour>;
-  let callBackUrl: unknown;
+  let body: Readonly<Record<string, unknown>>;
   try {
-    callBackUrl = readCallBackUrl(text);
+    body = readBody(text);
     directives = readDirectives(text);
   } catch (error) {
-    return send(response, failure(400, (error as Error).message), plainly);
+    return send(response, refused(state, 400, (error as Error).message), plainly);
   }
   const behaviour = { ...state.behaviour, ...directives };
   const how = answering(behaviour, "generation");
-  const refused = steeredFailure(how);
-  if (refused) return send(response, refused, how);
-  const task = takeTask(state, request, behaviour, directives, callBackUrl);
-  if (task === undefined) return send(response, success({ status: "pending" }, how.status), how);
-  log.taskId = task;
-  return send(response, success({ task_id: task, status: "pending" }, how.status), how);
+  const steered = steeredFailure(how);
+  if (steered) return send(response, dialect.failure(steered), how);
+  const problem = dialect.problemIn?.(body);
+  if (problem !== undefined) return send(response, refused(state, 400, problem), how);
+  const task = takeTask(state, request, behaviour, directives, body.callBackUrl);
+  if (task !== undefined) log.taskId = task;
+  return send(response, dialect.created(task, how.status), how);
+}
+
+function refused({ dialect }: State, status: number, message = textOf(status)): SandboxAnswer {
+  return dialect.failure({ status, message });
 }
 
 function takeTask(
@@ -42,19 +48,20 @@ function takeTask(
   callBackUrl: unknown,
 ): string | undefined {
   const { authorization = "", "idempotency-key": key } = request.headers;
-  const scopedKey = key === undefined ? undefined : `${authorization}\n${String(key)}`;
+  const isKeyed = key !== undefined && state.dialect.isIdempotent;
+  const scopedKey = isKeyed ? `${authorization}\n${String(key)}` : undefined;
   const known = scopedKey === undefined ? undefined : state.tasks.findByIdempotencyKey(scopedKey);
   if (known) return known.id;
   if (behaviour.taskId === "none") return undefined;
   const task = state.tasks.create(behaviour, directives, scopedKey);
   if (typeof callBackUrl === "string") {
-    const envelope = String(success(state.tasks.finalView(task)).body);
-    state.callbacks.schedule(callBackUrl, task.durationMs, envelope);
+    const body = String(state.dialect.task(state.tasks.finalView(task), 200).body);
+    state.callbacks.schedule(callBackUrl, task.durationMs, body);
   }
   return task.id;
 }
 
-function readCallBackUrl(text: string): unknown {
+function readBody(text: string): Record<string, unknown> {
   let body: unknown;
   try {
     body = JSON.parse(text);
@@ -62,7 +69,7 @@ function readCallBackUrl(text: string): unknown {
     throw new Error("The body is not JSON");
   }
   if (typeof body !== "object" || body === null) throw new Error("The body is not a JSON object");
-  return "callBackUrl" in body ? body.callBackUrl : undefined;
+  return { ...body };
 }
 
 /** The directives of the task's request apply. */
@@ -75,11 +82,11 @@ export async function poll(
   const id = decode(rawId);
   const task = state.tasks.find(id);
   const how = answering({ ...state.behaviour, ...task?.directives }, "poll");
-  const refused = steeredFailure(how);
-  if (refused) return send(response, refused, how);
-  if (!task) return send(response, failure(404, "Task not found"), how);
+  const steered = steeredFailure(how);
+  if (steered) return send(response, state.dialect.failure(steered), how);
+  if (!task) return send(response, refused(state, 404, "Task not found"), how);
   log.taskId = id;
-  return send(response, success(state.tasks.view(task), how.status), how);
+  return send(response, state.dialect.task(state.tasks.view(task), how.status), how);
 }
 
 export async function upload(
@@ -89,15 +96,22 @@ export async function upload(
   log: RequestLog,
 ): Promise<void> {
   const how = answering(state.behaviour, "upload");
-  const file = await readForm(request).catch(() => undefined);
-  if (!file)
-    return send(response, failure(400, "A form with one part named file, at most 10 MB, is wanted"), how);
+  const form = await readForm(request).catch(() => undefined);
+  const file = form?.file;
+  if (!file) {
+    const wanted = "A form with one part named file, at most 10 MB, is wanted";
+    return send(response, refused(state, 400, wanted), how);
+  }
   log.file = digest(file);
-  const refused = steeredFailure(how);
-  if (refused) return send(response, refused, how);
+  log.fields = form.fields;
+  const steered = steeredFailure(how);
+  if (steered) return send(response, state.dialect.failure(steered), how);
+  const problem = state.dialect.problemIn?.({ ...form.fields, file });
+  if (problem !== undefined) return send(response, refused(state, 400, problem), how);
   const { path, expiresAtMs } = state.uploads.add(file);
-  const data = { url: `${state.uploadBase}${path}`, expires_at: new Date(expiresAtMs).toISOString() };
-  return send(response, success(data, how.status), how);
+  const url = `${state.uploadBase}${path}`;
+  const upload = { url, type: file.type, size: file.bytes.length, uploadedAtMs: state.now(), expiresAtMs };
+  return send(response, state.dialect.uploaded(upload, how.status), how);
 }
 
 export async function serve(state: State, request: IncomingMessage, path: string): Promise<SandboxAnswer> {
@@ -106,7 +120,8 @@ export async function serve(state: State, request: IncomingMessage, path: string
   if (file) return { status: 200, headers: { "content-type": file.type }, body: file.bytes };
   const [, id, extension] = /^\/media\/([^/]+)\.(mp4|png)$/.exec(path) ?? [];
   const task = id === undefined ? undefined : state.tasks.find(decode(id));
-  if (!task || state.tasks.view(task).status !== "completed") return failure(404);
+  if (!task || state.tasks.view(task).status !== "completed")
+    return failure({ status: 404, message: textOf(404) });
   if (extension === "mp4") return { status: 200, headers: { "content-type": "video/mp4" }, body: TINY_MP4 };
   return { status: 200, headers: { "content-type": "image/png" }, body: TINY_PNG };
 }
@@ -116,9 +131,9 @@ async function control(state: State, request: IncomingMessage): Promise<SandboxA
     try {
       steer(state, readBehaviour(JSON.parse((await readText(request)) ?? "")));
     } catch (error) {
-      return failure(400, (error as Error).message);
+      return failure({ status: 400, message: (error as Error).message });
     }
-  } else if (request.method !== "GET") return failure(405);
+  } else if (request.method !== "GET") return failure({ status: 405, message: textOf(405) });
   return json(200, state.behaviour);
 }
 

@@ -1,11 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { API_PREFIX, GENERATION_ENDPOINTS } from "../../domain/endpoints.ts";
-import { failure, send } from "./answer.ts";
+import { send } from "./answer.ts";
 import { answering, type Behaviour, DEFAULT_BEHAVIOUR } from "./behaviour.ts";
 import { createCallbacks } from "./callbacks.ts";
 import { selfSignedCertificate } from "./certificate.ts";
+import { DIALECTS } from "./dialect.ts";
 import { createRequestRecorder, type RequestLog } from "./requests.ts";
 import { generate, poll, serve, upload } from "./routes.ts";
 import { type GeneratorOptions, type State, steer } from "./state.ts";
@@ -26,12 +26,14 @@ export interface Generator {
 export async function startGenerator(options: GeneratorOptions = {}): Promise<Generator> {
   const { host = "127.0.0.1", port = 0, tlsPort = 0, now = Date.now, callbackRetryMs = 1_000 } = options;
   let url = "";
+  const dialect = DIALECTS[options.as ?? "envelope"];
   const state: State = {
     options,
+    dialect,
     behaviour: { ...DEFAULT_BEHAVIOUR, ...options.behaviour },
     recorder: createRequestRecorder(),
     tasks: createTaskStore(options.tasksMax ?? 100_000, now, () => options.publicUrl ?? url),
-    uploads: createUploadStore(now),
+    uploads: createUploadStore(now, dialect.uploadKeptMs),
     callbacks: createCallbacks(callbackRetryMs),
     now,
     uploadBase: "",
@@ -86,19 +88,26 @@ function close(server: Server): Promise<void> {
 }
 
 async function handle(state: State, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const path = (request.url ?? "").replace(/\?.*/s, "");
+  const url = request.url ?? "";
+  const path = url.replace(/\?.*/s, "");
   const plainly = answering(DEFAULT_BEHAVIOUR, "generation");
-  if (!path.startsWith(API_PREFIX)) return send(response, await serve(state, request, path), plainly);
+  if (!path.startsWith("/api/")) return send(response, await serve(state, request, path), plainly);
 
+  const { dialect } = state;
   const log = state.recorder.enter(request, state.now());
-  const route = `${request.method} ${path.slice(API_PREFIX.length)}`;
-  if (!isAuthorized(state, request)) return send(response, failure(401, "Invalid API key"), plainly);
-  if (route === "POST upload") return upload(state, request, response, log);
-  if (route.startsWith("GET tasks/")) return poll(state, response, log, route.slice("GET tasks/".length));
-  if (GENERATION_ENDPOINTS.some((endpoint) => route === `POST ${endpoint}`)) {
-    return generate(state, request, response, log);
+  if (!isAuthorized(state, request))
+    return send(response, dialect.failure({ status: 401, message: "Invalid API key" }), plainly);
+  const route = dialect.routeOf(request.method ?? "", new URL(url, "http://sandbox"));
+  switch (route?.kind) {
+    case "upload":
+      return upload(state, request, response, log);
+    case "poll":
+      return poll(state, response, log, route.taskId);
+    case "generation":
+      return generate(state, request, response, log);
+    case undefined:
+      return send(response, dialect.failure({ status: 404, message: "No such endpoint" }), plainly);
   }
-  return send(response, failure(404, "No such endpoint"), plainly);
 }
 
 function isAuthorized(state: State, request: IncomingMessage): boolean {

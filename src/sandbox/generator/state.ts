@@ -1,10 +1,13 @@
 import { type Behaviour, DEFAULT_BEHAVIOUR } from "./behaviour.ts";
 import type { Callbacks } from "./callbacks.ts";
+import type { Dialect, DialectName } from "./dialect.ts";
 import type { RequestRecorder } from "./requests.ts";
 import type { TaskStore } from "./tasks.ts";
 import type { UploadStore } from "./uploads.ts";
 
 export interface GeneratorOptions {
+  /** `envelope` by default. */
+  as?: DialectName | undefined;
   host?: string;
   port?: number;
   tlsPort?: number;
@@ -18,6 +21,7 @@ export interface GeneratorOptions {
 
 export interface State {
   options: GeneratorOptions;
+  dialect: Dialect;
   behaviour: Behaviour;
   recorder: RequestRecorder;
   tasks: TaskStore;

@@ -3,7 +3,6 @@ import type { IncomingMessage } from "node:http";
 import busboy from "busboy";
 
 const FILE_BYTES_MAX = 10 * 1024 * 1024;
-const KEPT_MS = 300_000;
 const TOTAL_BYTES_MAX = 256 * 1024 * 1024;
 
 interface UploadedFile {
@@ -16,7 +15,7 @@ export type FileDigest = ReturnType<typeof digest>;
 
 export type UploadStore = ReturnType<typeof createUploadStore>;
 
-export function createUploadStore(now: () => number) {
+export function createUploadStore(now: () => number, keptMs: number) {
   const files = new Map<string, UploadedFile & { expiresAtMs: number }>();
   let totalBytes = 0;
 
@@ -32,7 +31,7 @@ export function createUploadStore(now: () => number) {
     add(file: UploadedFile): { path: string; expiresAtMs: number } {
       const extension = /^image\/(jpeg|png|webp|gif)$/.exec(file.type)?.[1] ?? "bin";
       const path = `/files/${randomUUID()}.${extension}`;
-      const expiresAtMs = now() + KEPT_MS;
+      const expiresAtMs = now() + keptMs;
       files.set(path, { ...file, expiresAtMs });
       totalBytes += file.bytes.length;
       collect();
@@ -45,9 +44,16 @@ export function createUploadStore(now: () => number) {
   };
 }
 
-/** @returns undefined without such a part, or above 10 MB @throws for a malformed form */
-export function readForm(request: IncomingMessage): Promise<UploadedFile | undefined> {
+interface Form {
+  /** Undefined without such a part, or above 10 MB. */
+  file: UploadedFile | undefined;
+  fields: Record<string, string>;
+}
+
+/** @throws for a malformed form */
+export function readForm(request: IncomingMessage): Promise<Form> {
   return new Promise((resolve, reject) => {
+    const fields: Record<string, string> = {};
     let file: UploadedFile | undefined;
     let tooLarge = false;
     const parser = busboy({
@@ -66,8 +72,11 @@ export function readForm(request: IncomingMessage): Promise<UploadedFile | undef
           file = { name: info.filename ?? "", type: info.mimeType, bytes: Buffer.concat(chunks) };
       });
     });
+    parser.on("field", (name, value) => {
+      fields[name] = value;
+    });
     parser.on("error", reject);
-    parser.on("close", () => resolve(tooLarge ? undefined : file));
+    parser.on("close", () => resolve({ file: tooLarge ? undefined : file, fields }));
     request.on("error", reject);
     request.on("close", () => {
       if (!request.complete) reject(new Error("the upload broke off"));

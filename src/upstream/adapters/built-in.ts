@@ -1,9 +1,10 @@
 import type { Adapter } from "../adapter.ts";
 import { type AdapterChoice, ENVELOPE_CHOICE } from "../dialect.ts";
 import { ENVELOPE } from "./envelope.ts";
+import { KIE } from "./kie.ts";
 
 /** The adapters that come with the gateway, by their names. */
-export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE].map((one) => [one.name, one]));
+export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE, KIE].map((one) => [one.name, one]));
 
 /** Each of them with its default options. */
 export function builtInChoices(): AdapterChoice[] {

@@ -4,7 +4,7 @@ import { type Customer, generate, poll } from "../client.ts";
 import type { ClientEvent, History } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { copySources, type Patch } from "../tree.ts";
-import type { Wish } from "../upstream.ts";
+import type { FaultDialect, Wish } from "../upstream.ts";
 import { OTHER_STATES, WITHOUT_ANSWERS, WITHOUT_TASK } from "../upstream-kinds.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
@@ -24,7 +24,8 @@ type Part =
   | "other states"
   | "another maximum age"
   | "ids given twice"
-  | "another address";
+  | "another address"
+  | "another adapter";
 
 /** Three 404s of the API end a task when they lie so far apart: a minute in the product. */
 const GONE_MS = 3000;
@@ -44,7 +45,8 @@ const RELOAD_MAX_MS = 10_000;
 
 /**
  * What ends a task: the last question about a task that is too old gets no answer about it, gateways of one fleet
- * allow different ages, task ids are given twice, and the upstream's address changes while tasks run at the old one.
+ * allow different ages, task ids are given twice, and the upstream's address changes while tasks run at the old one, and its adapter while tasks run
+ * that another one made.
  */
 export const taskEnds: Scenario<TaskEndsSize> = {
   name: "task-ends",
@@ -52,7 +54,7 @@ export const taskEnds: Scenario<TaskEndsSize> = {
     `tasks with a maximum age of ${maxAgeMs / 1000} s on 2 gateways and ${(OTHER_AGE_FACTOR * maxAgeMs) / 1000} s on a third; ` +
     `${tasksEach} each that are ${WITHOUT_ANSWERS.join(", ").replaceAll("_", " ")} around their maximum age; ` +
     `${tasksEach} each whose upstream ${OTHER_STATES.join(", ").replaceAll("_", " ")}; ` +
-    `${tasksEach} ids of ended and of running tasks given twice; ${tasksEach} tasks of an address that was changed live ` +
+    `${tasksEach} ids of ended and of running tasks given twice; ${tasksEach} tasks of an address, and of an adapter, that was changed live ` +
     `(404s of the API end a task after ${GONE_MS / 1000} s)`,
   full: {
     maxAgeMs: 24_000,
@@ -78,10 +80,11 @@ async function runTaskEnds(options: RunOptions, size: TaskEndsSize): Promise<His
       "another maximum age": ageElsewhere,
       "ids given twice": giveIdsTwice,
       "another address": changeAddress,
+      "another adapter": changeAdapter,
     };
     const { only = Object.keys(parts) as Part[] } = size;
-    // Where states have other words the upstream answers every poll, and the last part changes what all others use.
-    const apart: Part[] = ["other states", "another address"];
+    // Where states have other words the upstream answers every poll, and the last parts change what all others use.
+    const apart: Part[] = ["other states", "another address", "another adapter"];
     const together = only.filter((part) => !apart.includes(part));
     const groups = [together, ...apart.filter((part) => only.includes(part)).map((part) => [part])];
     for (const some of groups) {
@@ -250,3 +253,38 @@ const changeAddress: Play = async (world, customers, { maxAgeMs, tasksEach }) =>
       await follow(world, customers[at % customers.length]!, taskId, 1.5 * maxAgeMs);
   });
 };
+
+/** The adapter changes to kie and back, at one address: the upstream knows a task only in the form in which it was made. */
+const changeAdapter: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
+  const customerOf = (at: number): Customer => customers[at % customers.length]!;
+  const start = (count: number) =>
+    Promise.all(
+      Array.from({ length: count }, (_, at) =>
+        begin(world, at % 2, customerOf(at), { lifeMs: 0.8 * maxAgeMs, fails: at % 3 === 0 }),
+      ),
+    );
+  const byEnvelope = await start(tasksEach);
+  await changeTo(world, customerOf(0), "kie");
+  const byKie = await start(tasksEach);
+  await changeTo(world, customerOf(0), "envelope");
+  const begun = [...byEnvelope, ...byKie];
+  await inParallel(begun.length, begun.length, async (at) => {
+    const { status, taskId } = begun[at]!;
+    // Half of them are the sweepers' alone.
+    if (status === 200 && at % 2 === 0)
+      await follow(world, customerOf(at % tasksEach), taskId, 1.5 * maxAgeMs);
+  });
+};
+
+/** Returns once each gateway uses it. */
+async function changeTo(world: World, customer: Customer, adapter: FaultDialect): Promise<void> {
+  for (const slot of world.gateways.keys()) world.reconfigure(slot, { adapter });
+  const untilMs = Date.now() + RELOAD_MAX_MS;
+  for (const slot of world.gateways.keys()) {
+    do {
+      await pause(250);
+      await begin(world, slot, customer, { lifeMs: 1 });
+    } while (world.upstream.latestDialect !== adapter && Date.now() < untilMs);
+  }
+  if (world.upstream.latestDialect !== adapter) world.note("not reached", `the adapter ${adapter} is used`);
+}

@@ -19,7 +19,7 @@ test("a generation and a poll are sent as the interface has them, the body as it
     text,
   });
   expect(ENVELOPE.poll(TASK, {})).toEqual({ method: "GET", path: "/api/v1/tasks/t1" });
-  expect(ENVELOPE.upload?.({})).toEqual({ path: "/api/v1/upload" });
+  expect(ENVELOPE.upload?.({}, "n1")).toEqual({ path: "/api/v1/upload" });
 });
 
 test.each<[number, unknown, object]>([
