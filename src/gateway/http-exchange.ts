@@ -16,8 +16,7 @@ import type { UploadTunnel } from "../upstream/upload-stream.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
-import type { BodyRead } from "./body.ts";
-import type { BodyBudget } from "./json-body-budget.ts";
+import type { BodyBudget, BodyRead } from "./body.ts";
 import type { FallbackMemory, KeyUsage, KeyUsages, OverLimitCache } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
 

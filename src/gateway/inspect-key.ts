@@ -1,4 +1,5 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
+import { type ApiAnswer, refusal as answerOf, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { type Call, storeStep } from "./http-exchange.ts";
@@ -51,4 +52,25 @@ export async function refuseCounted(call: Call, refusal: Refusal): Promise<Refus
     if (await passUnmetered(call, error)) return refusal;
     throw error;
   }
+}
+
+/** GET /credits: the account, and the limits that are enforced for this key. */
+export async function credits(call: Call): Promise<ApiAnswer> {
+  const { gateway, config, exchange, key } = call;
+  const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
+  exchange.state = account.state;
+  if (account.outcome === "unknown_key") return answerOf(evictInvalidKey(call), exchange.shownId);
+  rememberGoodKey(call, account, account.status);
+  if (account.outcome === "account_suspended")
+    return answerOf(refuseBarred(account.status), exchange.shownId);
+  return success(
+    JSON.stringify({
+      balance: account.balance,
+      total_used: account.totalUsed,
+      total_requests: account.totalRequests,
+      tier: account.tier,
+      limits: account.limits,
+      recent_transactions: account.recent,
+    }),
+  );
 }

@@ -8,7 +8,6 @@ import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
-import { credits } from "./credits.ts";
 import { generate } from "./generate.ts";
 import {
   type Call,
@@ -19,7 +18,7 @@ import {
   respond,
   takeRequestId,
 } from "./http-exchange.ts";
-import { inspectKey, refuseKnown } from "./inspect-key.ts";
+import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";

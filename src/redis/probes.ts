@@ -4,8 +4,8 @@ import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
 import { probe } from "../scripts/probe.ts";
 import { itemOf, type Run } from "../scripts/script-definition.ts";
+import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";
-import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { scriptSource, scriptsOf } from "./script-runner.ts";
 
