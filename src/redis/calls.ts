@@ -11,6 +11,7 @@ import {
   type ScriptFile,
 } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { inStoreWords } from "./reasons.ts";
@@ -138,6 +139,7 @@ export function createCalls(options: CallOptions) {
 
 /** One call for the items of a batch; its time is observed once. */
 function createTimedSend({ scripts, clock, metrics }: CallOptions, gate: FairGate): ScriptRunner["send"] {
+  const secondsOf = madeOnce((script) => metrics.storeSeconds.of({ script }));
   return async (script, items) => {
     const startedMs = performance.now();
     try {
@@ -147,7 +149,7 @@ function createTimedSend({ scripts, clock, metrics }: CallOptions, gate: FairGat
       return replies;
     } finally {
       gate.leave(NOBODY, items.length);
-      metrics.storeSeconds.observe({ script: script.name }, (performance.now() - startedMs) / 1000);
+      secondsOf(script.name).add((performance.now() - startedMs) / 1000);
     }
   };
 }
@@ -223,7 +225,8 @@ export type Recover = <Call, Result>(
   error: unknown,
 ) => Promise<Result>;
 
-interface Waiting {
+/** One call from its request to its result. */
+interface RedisCall {
   call: unknown;
   item: Item;
   recover: Recover;
@@ -238,7 +241,7 @@ interface Batch {
   shared: Item["shared"];
   /** The hash tag that all names of the call share; undefined where they need not. */
   tag: string | undefined;
-  waiting: Waiting[];
+  waiting: RedisCall[];
 }
 
 /**
@@ -294,11 +297,11 @@ export function createBatcher(options: {
     recover: Recover,
   ): Promise<Result> =>
     new Promise((resolve, reject) => {
-      batchFor(script as AnyScript, item).waiting.push({ call, item, recover, resolve, reject } as Waiting);
+      batchFor(script as AnyScript, item).waiting.push({ call, item, recover, resolve, reject } as RedisCall);
     });
 }
 
-function settle(script: AnyScript, waiting: Waiting, reply: Reply | Error): void {
+function settle(script: AnyScript, waiting: RedisCall, reply: Reply | Error): void {
   try {
     if (reply instanceof Error) fail(script, waiting, reply);
     else waiting.resolve(script.read(reply, waiting.call));
@@ -307,7 +310,7 @@ function settle(script: AnyScript, waiting: Waiting, reply: Reply | Error): void
   }
 }
 
-function fail(script: AnyScript, { call, item, recover, resolve }: Waiting, error: unknown): void {
+function fail(script: AnyScript, { call, item, recover, resolve }: RedisCall, error: unknown): void {
   resolve(recover(script, call, item, error));
 }
 

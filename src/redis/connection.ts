@@ -7,7 +7,7 @@ import type { RedisEndpoint } from "./client.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
-import { createPrimary, type Primary, type StoreContext } from "./primary.ts";
+import { createPrimary, type Primary, type StoreHooks } from "./primary.ts";
 import {
   type FoundStore,
   readFacts,
@@ -48,7 +48,7 @@ export interface ConnectionOptions extends RedisEndpoint {
 }
 
 /** Work that has to be done before the store is used. */
-interface Attached {
+interface DurabilityHooks {
   /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
   requireMeant(found: FoundStore): void;
   /** Called with the store's id at the start, and whenever the facts are read again. */
@@ -68,7 +68,7 @@ interface Attached {
  */
 export function createConnection(options: ConnectionOptions) {
   const { metrics, commandTimeoutMs, log } = options;
-  let attached: Attached | undefined;
+  let attached: DurabilityHooks | undefined;
   const facts = createKnownFacts({
     identified: (storeId) => attached?.identified(storeId),
     replaced() {
@@ -76,7 +76,7 @@ export function createConnection(options: ConnectionOptions) {
     },
     log,
   });
-  const store = createStoreContext(options, {
+  const store = createStoreHooks(options, {
     facts,
     map: () => map(),
     attached: () => attached,
@@ -139,7 +139,7 @@ export function createConnection(options: ConnectionOptions) {
       do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
       while (map().all.some(({ breaker }) => breaker.isOpen()));
     },
-    attach(one: Attached): void {
+    attach(one: DurabilityHooks): void {
       attached = one;
     },
     /**
@@ -270,17 +270,17 @@ function followPrimaries(parts: {
 }
 
 /** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
-function createStoreContext(
+function createStoreHooks(
   options: ConnectionOptions,
   whole: {
     facts: ReturnType<typeof createKnownFacts>;
     map(): PrimaryMap;
-    attached(): Attached | undefined;
+    attached(): DurabilityHooks | undefined;
     changed(): void;
     findPrimaries(): void;
     primariesFound(): Promise<void>;
   },
-): StoreContext & { requireUsable(partition: number): void } {
+): StoreHooks & { requireUsable(partition: number): void } {
   const { facts, map, attached } = whole;
   const { log, metrics } = options;
   const rules: StoreRules = {

@@ -26,7 +26,7 @@ import { wordsOfNamed } from "./topology/placement.ts";
 const CHECK_EVERY_MS = 15_000;
 
 /** What a primary needs of the store that it is a part of. */
-export interface StoreContext {
+export interface StoreHooks {
   /** A partition whose names are on this primary. */
   partitionOn(primary: Primary): number;
   /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
@@ -55,7 +55,7 @@ interface PrimaryOptions extends RedisEndpoint {
   nowMs?: (() => number) | undefined;
   /** With it, `confirmation` says whether replicas have what the primary has answered. */
   confirm?: ConfirmationRule | undefined;
-  store: StoreContext;
+  store: StoreHooks;
   log: Logger;
   metrics: Metrics;
 }
@@ -161,7 +161,7 @@ const confirmationOf = (
   options.confirm ? createConfirmation(redis, { ...options, ...options.confirm, partition }) : undefined;
 
 /** Whether a call to this server may have items of several slots. */
-function createSlotRule({ isClustered }: StoreContext) {
+function createSlotRule({ isClustered }: StoreHooks) {
   let areAllowed = false;
   return {
     async learn(redis: Redis, within: Deadlines["within"]): Promise<void> {

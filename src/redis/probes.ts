@@ -7,7 +7,8 @@ import { itemOf, type Run } from "../scripts/script-definition.ts";
 import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { scriptSource, scriptsOf } from "./script-runner.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { scriptSource } from "./script-source.ts";
 
 /** One of each process. */
 const PROBE_ID = randomUUID();
