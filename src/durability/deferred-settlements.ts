@@ -6,12 +6,11 @@ import type { Voided } from "../scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import { ClaimError } from "./claims.ts";
-import { createConfirming } from "./outbox/confirming.ts";
+import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
 import { type Journal, memoryJournal } from "./outbox/journal.ts";
 import { createOutbox } from "./outbox/outbox.ts";
 import type { FlushTarget } from "./outbox/outbox-sending.ts";
 import type { Charge, Settlement } from "./outbox/pending-settlement.ts";
-import { createUnconfirmed } from "./outbox/unconfirmed.ts";
 import { createStoreLosses } from "./store-losses.ts";
 import { createTasks } from "./tasks.ts";
 

@@ -13,7 +13,7 @@ import type { CheckedRequest } from "../upstream/adapter-request.ts";
 import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
-import { type Call, continueReading, storeStep, UpstreamStep } from "./http-exchange.ts";
+import { continueReading, type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred, refuseKnown } from "./inspect-key.ts";
 import {
   type CachedRefusal,
@@ -33,53 +33,56 @@ import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.t
  * POST to a generation endpoint: validate, price, ADMIT, forward, BIND or VOID, answer.
  * @returns undefined when the client went away before admission: then nothing has happened
  */
-export async function generate(call: Call, endpoint: GenerationEndpoint): Promise<ApiAnswer | undefined> {
-  const { config, exchange, gateway, head } = call;
+export async function generate(
+  context: RequestContext,
+  endpoint: GenerationEndpoint,
+): Promise<ApiAnswer | undefined> {
+  const { config, exchange, gateway, head } = context;
   const headFault = jsonHeadFault(head) ?? idempotencyKeyFault(head);
-  if (headFault) return refuseEarly(call, headFault);
+  if (headFault) return refuseEarly(context, headFault);
   continueReading(exchange);
   const bodyFromMs = performance.now();
   await undefined;
   const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
     budget: gateway.bodies,
-    keyId: call.key.keyId,
+    keyId: context.key.keyId,
     onRead: gateway.bodyRead,
   });
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
-  if (read.outcome === "refused") return refuseEarly(call, read.refusal);
+  if (read.outcome === "refused") return refuseEarly(context, read.refusal);
   const validation = validateGeneration(endpoint, read.value, config.sourceVideoHost);
-  if (!validation.ok) return refuseEarly(call, invalid(validation.problems));
+  if (!validation.ok) return refuseEarly(context, invalid(validation.problems));
 
   const price = priceOf(config.prices, endpoint, validation.body);
   exchange.price = price;
-  const generation = generationOf(call, API_PREFIX + endpoint, price, validation);
+  const generation = generationOf(context, API_PREFIX + endpoint, price, validation);
   const { body, text } = validation;
   const request = gateway.upstream(config).create({ endpoint, body, text });
-  if ("unsupported" in request) return refuseEarly(call, invalid(request.unsupported));
+  if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
-    return answer(call, generationRefusal(call, { ...request, outcome: "unreachable" }));
-  const refusedFromMemory = refuseFromMemory(call, generation);
-  if (refusedFromMemory) return answer(call, refusedFromMemory);
+    return answer(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
+  const refusedFromMemory = refuseFromMemory(context, generation);
+  if (refusedFromMemory) return answer(context, refusedFromMemory);
   const calledAtMs = gateway.overLimit.now();
   let admission: Admission;
   try {
-    admission = await storeStep(call, "ADMIT", gateway.store.admit(generation, config.tiers));
+    admission = await storeStep(context, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
-    if (!(await passUnmetered(call, error, true))) throw error;
-    return forwardUnmetered(call, generation, request);
+    if (!(await passUnmetered(context, error, true))) throw error;
+    return forwardUnmetered(context, generation, request);
   }
-  const refused = refuseAdmission(call, admission, price, calledAtMs);
-  if (refused) return answer(call, refused);
+  const refused = refuseAdmission(context, admission, price, calledAtMs);
+  if (refused) return answer(context, refused);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
 
   // From here on the exchange is completed and the task bound even if the client goes away.
   gateway.holds.pending++;
   try {
-    const step = new UpstreamStep(call, "generate");
-    const sent = send(call, step, generation, request, exchange.requestId);
-    return await settle(call, generation, step.end(await sent));
+    const step = new UpstreamStep(context, "generate");
+    const sent = send(context, step, generation, request, exchange.requestId);
+    return await settle(context, generation, step.end(await sent));
   } finally {
     gateway.holds.pending--;
   }
@@ -96,13 +99,13 @@ const invalid = (details: readonly Problem[]): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${details[0]?.message}`, details });
 
 /** Refuses before admission. */
-async function refuseEarly(call: Call, refused: Refusal): Promise<ApiAnswer> {
-  return answer(call, await refuseKnown(call, refused));
+async function refuseEarly(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
+  return answer(context, await refuseKnown(context, refused));
 }
 
 /** @param requestId also the Idempotency-Key that the upstream gets */
 function send(
-  { gateway, config }: Call,
+  { gateway, config }: RequestContext,
   { carried }: UpstreamStep,
   { key: { accountId } }: Generation,
   { path, body, headers }: CheckedRequest,
@@ -113,30 +116,30 @@ function send(
 
 /** BIND when a task was created, VOID when definitely none was; an unknown outcome leaves the hold to its due time. */
 function settle(
-  call: Call,
+  context: RequestContext,
   generation: Generation,
   outcome: GenerationOutcome,
 ): Promise<ApiAnswer> | ApiAnswer {
   switch (outcome.outcome) {
     case "accepted":
-      return bind(call, generation, outcome.taskId, outcome.data);
+      return bind(context, generation, outcome.taskId, outcome.data);
     case "unclear":
     case "timed_out":
-      return leaveUnknown(call, generation, outcome);
+      return leaveUnknown(context, generation, outcome);
     default:
-      return voidRefused(call, generation, outcome);
+      return voidRefused(context, generation, outcome);
   }
 }
 
 /** @param unmetered it was not admitted, and is not charged */
 async function bind(
-  call: Call,
+  context: RequestContext,
   generation: Generation,
   taskId: string,
   data: string,
   unmetered = false,
 ): Promise<ApiAnswer> {
-  const { gateway, config, exchange } = call;
+  const { gateway, config, exchange } = context;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const upstream = gateway.upstream(config);
@@ -145,18 +148,19 @@ async function bind(
   const task = { taskId, data, pollMs, maxAgeMs, upstream: tag };
   const { store } = gateway;
   const bound = unmetered ? store.bindUnmetered(generation, task) : store.bind(generation, task);
-  const binding = await storeStep(call, "BIND", bound);
+  const binding = await storeStep(context, "BIND", bound);
   if (binding === "conflict") {
     upstream.resetConnectionPool();
-    return refuseTakenId(call, generation, taskId);
+    return refuseTakenId(context, generation, taskId);
   }
-  if (binding === undefined && isOthersTask(call, taskId)) return refuseTakenId(call, generation, taskId);
-  rememberTask(call, taskId, tag);
+  if (binding === undefined && isOthersTask(context, taskId))
+    return refuseTakenId(context, generation, taskId);
+  rememberTask(context, taskId, tag);
   const isCharged = binding === "bound" || binding === "late";
   if (!unmetered)
     return success(isCharged ? data : withoutVideo(data), undefined, CHARGES[binding ?? "waiting"]);
-  rememberUnmetered(call, taskId, tag);
-  showKnownLimits(call);
+  rememberUnmetered(context, taskId, tag);
+  showKnownLimits(context);
   return success(data, undefined, "unmetered");
 }
 
@@ -170,30 +174,30 @@ const CHARGES = {
 } as const;
 
 /** The upstream returned the task id of another request: whose task it created is unknown. */
-const refuseTakenId = (call: Call, generation: Generation, taskId: string): Promise<ApiAnswer> =>
-  leaveUnknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
+const refuseTakenId = (context: RequestContext, generation: Generation, taskId: string): Promise<ApiAnswer> =>
+  leaveUnknown(context, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
 
 async function voidRefused(
-  call: Call,
+  context: RequestContext,
   generation: Generation,
   outcome: RefusedGeneration,
 ): Promise<ApiAnswer> {
-  const { gateway, config, exchange } = call;
+  const { gateway, config, exchange } = context;
   // A request that the gateway itself did not send uses nothing, not even a place in the window.
   const reason = outcome.outcome === "overloaded" ? "unsent" : "refused";
-  const state = await storeStep(call, "VOID", gateway.store.voidHold(generation, config.tiers, reason));
+  const state = await storeStep(context, "VOID", gateway.store.voidHold(generation, config.tiers, reason));
   exchange.state = state ?? exchange.state;
-  return answer(call, generationRefusal(call, outcome));
+  return answer(context, generationRefusal(context, outcome));
 }
 
 /** Without an Idempotency-Key a retry may create a second paid task, so SDKs are told not to retry. */
 async function leaveUnknown(
-  call: Call,
+  context: RequestContext,
   generation: Generation,
   { outcome, detail }: { outcome: UnknownOutcome; detail: string },
 ): Promise<ApiAnswer> {
-  const { config } = call;
-  const { log, metrics, store } = call.gateway;
+  const { config } = context;
+  const { log, metrics, store } = context.gateway;
   metrics.unknownOutcomes.inc();
   const noted = await store.noteUnknown(generation, outcome, config.tasks.unknownOutcomesMax);
   if (noted?.outcome === "noted" && noted.blockedUntilMs !== undefined) {
@@ -208,7 +212,7 @@ async function leaveUnknown(
     );
   }
   const name = outcome === "unclear" ? "upstream_unclear" : "upstream_timeout";
-  return answer(call, refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false }));
+  return answer(context, refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false }));
 }
 
 /**
@@ -216,29 +220,30 @@ async function leaveUnknown(
  * of the customer's Idempotency-Key, the only idempotency that is possible now. The task is bound once the store is back.
  */
 async function forwardUnmetered(
-  call: Call,
+  context: RequestContext,
   generation: Generation,
   request: CheckedRequest,
 ): Promise<ApiAnswer> {
-  const { exchange } = call;
+  const { exchange } = context;
   // No limit applies during an outage, including the rate of unaffordable generations.
-  recordAffordable(call, generation.price, true);
+  recordAffordable(context, generation.price, true);
   const requestId = generation.idempotency?.digest ?? exchange.requestId;
-  const step = new UpstreamStep(call, "generate");
-  const outcome = step.end(await send(call, step, generation, request, requestId));
+  const step = new UpstreamStep(context, "generate");
+  const outcome = step.end(await send(context, step, generation, request, requestId));
   switch (outcome.outcome) {
     case "accepted":
-      if (isOthersTask(call, outcome.taskId)) return refuseTakenId(call, generation, outcome.taskId);
-      return bind(call, generation, outcome.taskId, outcome.data, true);
+      if (isOthersTask(context, outcome.taskId)) return refuseTakenId(context, generation, outcome.taskId);
+      return bind(context, generation, outcome.taskId, outcome.data, true);
     case "unclear":
     case "timed_out":
-      return leaveUnknown(call, generation, outcome);
+      return leaveUnknown(context, generation, outcome);
     default:
-      return answer(call, generationRefusal(call, outcome));
+      return answer(context, generationRefusal(context, outcome));
   }
 }
 
-const answer = (call: Call, refused: Refusal): ApiAnswer => refusal(refused, call.exchange.shownId);
+const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
+  refusal(refused, context.exchange.shownId);
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
@@ -260,8 +265,13 @@ function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
 }
 
 /** The generation that ADMIT is asked for. */
-export function generationOf(call: Call, path: string, price: number, { text, body }: ValidBody): Generation {
-  const { config, exchange, head, key } = call;
+export function generationOf(
+  context: RequestContext,
+  path: string,
+  price: number,
+  { text, body }: ValidBody,
+): Generation {
+  const { config, exchange, head, key } = context;
   const generation: Generation = {
     requestId: exchange.requestId,
     key,
@@ -269,6 +279,9 @@ export function generationOf(call: Call, path: string, price: number, { text, bo
     endpoint: path,
     holdMs: holdMsOf(config, body.callBackUrl !== undefined),
     retentionMs: config.tasks.retentionMs,
+    // Both are set at the admission.
+    storeId: undefined,
+    admittedAtMs: undefined,
   };
   if (head.idempotencyKey !== undefined) {
     generation.idempotency = {
@@ -280,11 +293,11 @@ export function generationOf(call: Call, path: string, price: number, { text, bo
 }
 
 /** Refuses what ADMIT would refuse, without calling the store: a key over its rate limit, or one without enough credits. */
-function refuseFromMemory(call: Call, { idempotency, price }: Generation): Refusal | undefined {
-  const { gateway, config, exchange, key } = call;
+function refuseFromMemory(context: RequestContext, { idempotency, price }: Generation): Refusal | undefined {
+  const { gateway, config, exchange, key } = context;
   // A repeat of a request that was admitted is replayed, whatever the window holds.
   const cached = idempotency ? undefined : gateway.overLimit.get(key.keyId);
-  if (!cached) return limitUnaffordable(call, price);
+  if (!cached) return limitUnaffordable(context, price);
   exchange.state = cached.state;
   gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
   return rateLimited(cached);
@@ -296,18 +309,22 @@ function refuseFromMemory(call: Call, { idempotency, price }: Generation): Refus
  * @returns the refusal to answer, unless the request is admitted or replayed
  */
 function refuseAdmission(
-  call: Call,
+  context: RequestContext,
   admission: Admission,
   price: number,
   calledAtMs: number,
 ): Refusal | undefined {
-  const { gateway, exchange, key } = call;
+  const { gateway, exchange, key } = context;
   exchange.state = admission.state;
-  if (admission.outcome === "unknown_key") return evictInvalidKey(call);
-  rememberGoodKey(call, admission, admission.outcome === "account_suspended" ? admission.status : "active");
+  if (admission.outcome === "unknown_key") return evictInvalidKey(context);
+  rememberGoodKey(
+    context,
+    admission,
+    admission.outcome === "account_suspended" ? admission.status : "active",
+  );
   switch (admission.outcome) {
     case "admitted":
-      recordAffordable(call, price, true);
+      recordAffordable(context, price, true);
       if (admission.shadow) exchange.shadow = admission.shadow;
       return undefined;
     case "account_suspended":
@@ -339,12 +356,12 @@ function refuseAdmission(
     case "outcomes_unknown":
       return refuse("outcomes_unknown", clearedUp(admission.retryAfterMs));
     case "insufficient_credits": {
-      recordAffordable(call, price, false);
+      recordAffordable(context, price, false);
       const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
       return refuse("insufficient_credits", { text, balance: admission.balance });
     }
     case "spend_capped": {
-      recordAffordable(call, price, false);
+      recordAffordable(context, price, false);
       const { cap: limit, spent: used } = admission;
       const text = `Monthly credits of this API key exceeded: this request costs ${price}, ${used} of ${limit} are used`;
       return refuse("spend_capped", { text, limit, used });

@@ -16,8 +16,7 @@ import type { UploadTunnel } from "../upstream/upload-stream.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
-import type { BodyRead } from "./body.ts";
-import type { BodyBudget } from "./json-body-budget.ts";
+import type { BodyBudget, BodyRead } from "./body.ts";
 import type { FallbackMemory, KeyUsage, KeyUsages, OverLimitCache } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
 
@@ -30,7 +29,7 @@ export interface Exchange {
   /** The id in the response: the client's own X-Request-Id if it is well-formed, else `requestId`. Decision 0012. */
   shownId: string;
   /** Undefined without tracing. */
-  trace?: RequestTrace | undefined;
+  trace: RequestTrace | undefined;
   /** `performance.now()` when the headers were complete. */
   readonly startedMs: number;
   /** Route template for logs and metrics; a closed set. */
@@ -38,32 +37,32 @@ export interface Exchange {
   /** The values of the rate-limit headers; zeros until a script has answered. */
   state: LimitState;
   /** Keeps the key's rate-limit state for later responses; set once the key is known. */
-  keyUsage?: KeyUsage;
+  keyUsage: KeyUsage | undefined;
   /** Counts this request among the requests in flight of its key. */
-  countedIn?: KeyUsage;
-  keyId?: string;
-  accountId?: string;
-  taskId?: string;
+  countedIn: KeyUsage | undefined;
+  keyId: string | undefined;
+  accountId: string | undefined;
+  taskId: string | undefined;
   /** Price of a generation in credits, charged or not. */
-  price?: number;
+  price: number | undefined;
   /** Time spent waiting for the upstream, ms. */
-  upstreamMs?: number;
+  upstreamMs: number | undefined;
   /** Limits in shadow mode that would have refused it. */
-  shadow?: readonly string[];
+  shadow: readonly string[] | undefined;
   /** Time spent waiting for the client's JSON, ms. */
-  bodyMs?: number;
+  bodyMs: number | undefined;
   /** Time spent waiting for the store, ms; measured only if slow requests are logged or traced. */
-  storeMs?: number;
+  storeMs: number | undefined;
   /** True when the request passed unmetered because the store was unavailable. */
-  degraded?: boolean;
+  degraded: boolean | undefined;
   /** True when the client went away before its response could be written. */
-  clientGone?: boolean;
+  clientGone: boolean | undefined;
   /** Length of the response's body, once it is written. */
-  responseBytes?: number;
+  responseBytes: number | undefined;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
   /** The answer to a request whose body turned out to be malformed; it is written on the bare socket. */
-  malformedBodyAnswer?: Promise<ApiAnswer>;
+  malformedBodyAnswer: Promise<ApiAnswer> | undefined;
 }
 
 const RUN = randomBytes(4).toString("hex");
@@ -91,6 +90,22 @@ export function openExchange(req: IncomingMessage, res: ServerResponse, expectsC
     route: "none",
     state: noLimits(Date.now()),
     expectsContinue,
+    // All fields from the start: one that is added later moves the object's fields to an array that grows.
+    trace: undefined,
+    keyUsage: undefined,
+    countedIn: undefined,
+    keyId: undefined,
+    accountId: undefined,
+    taskId: undefined,
+    price: undefined,
+    upstreamMs: undefined,
+    shadow: undefined,
+    bodyMs: undefined,
+    storeMs: undefined,
+    degraded: undefined,
+    clientGone: undefined,
+    responseBytes: undefined,
+    malformedBodyAnswer: undefined,
   };
 }
 
@@ -170,7 +185,7 @@ export interface Gateway {
 }
 
 /** One authenticated request. */
-export interface Call {
+export interface RequestContext {
   gateway: Gateway;
   config: Config;
   exchange: Exchange;
@@ -181,7 +196,11 @@ export interface Call {
 }
 
 /** Awaits a script of the store; measures its time and its span where the configuration asks for them. */
-export function storeStep<T>({ config, exchange }: Call, script: string, work: Promise<T>): Promise<T> {
+export function storeStep<T>(
+  { config, exchange }: RequestContext,
+  script: string,
+  work: Promise<T>,
+): Promise<T> {
   const spans = exchange.trace?.spans;
   if (spans === undefined && config.log.slowRequestMs === 0) return work;
   const startedMs = performance.now();
@@ -213,26 +232,26 @@ const METHODS = { generate: "POST", poll: "GET", upload: "POST" } as const;
 
 /** One upstream exchange of a request: measures its time and its span. */
 export class UpstreamStep {
-  readonly #call: Call;
+  readonly #context: RequestContext;
   readonly #kind: keyof typeof METHODS;
   readonly #startedMs = performance.now();
   readonly #span: (OpenSpan & Carried) | undefined;
 
-  constructor(call: Call, kind: keyof typeof METHODS) {
-    const { route, trace } = call.exchange;
-    this.#call = call;
+  constructor(context: RequestContext, kind: keyof typeof METHODS) {
+    const { route, trace } = context.exchange;
+    this.#context = context;
     this.#kind = kind;
     this.#span = trace?.spans?.upstream(METHODS[kind], route);
   }
 
   /** The trace context that is sent to the upstream. */
   get carried(): Carried | undefined {
-    return this.#span ?? this.#call.exchange.trace;
+    return this.#span ?? this.#context.exchange.trace;
   }
 
   /** @param result how the exchange ended @returns the same */
   end<T extends { outcome: string }>(result: T): T {
-    const { gateway, exchange } = this.#call;
+    const { gateway, exchange } = this.#context;
     exchange.upstreamMs = performance.now() - this.#startedMs;
     gateway.upstreamSeconds(this.#kind, result.outcome).add(exchange.upstreamMs / 1000);
     this.#span?.end(result.outcome);

@@ -1,16 +1,17 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
+import { type ApiAnswer, refusal as answerOf, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
-import { type Call, storeStep } from "./http-exchange.ts";
+import { type RequestContext, storeStep } from "./http-exchange.ts";
 import { limitUtilityRequests, passUnmetered, rememberGoodKey } from "./key-memory.ts";
 
 /** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid, or the 403 of its account */
-export async function inspectKey(call: Call): Promise<Refusal | undefined> {
-  const { gateway, config, exchange, key } = call;
-  const inspection = await storeStep(call, "INSPECT", gateway.store.inspect(key, config.tiers));
+export async function inspectKey(context: RequestContext): Promise<Refusal | undefined> {
+  const { gateway, config, exchange, key } = context;
+  const inspection = await storeStep(context, "INSPECT", gateway.store.inspect(key, config.tiers));
   exchange.state = inspection.state;
-  if (inspection.outcome === "unknown_key") return evictInvalidKey(call);
-  rememberGoodKey(call, inspection, inspection.status);
+  if (inspection.outcome === "unknown_key") return evictInvalidKey(context);
+  rememberGoodKey(context, inspection, inspection.status);
   const { status } = inspection;
   const isBarred = status === "closed" || (status === "suspended" && ACTIVE_ONLY.has(exchange.route));
   return isBarred ? refuseBarred(status) : undefined;
@@ -26,7 +27,7 @@ export const refuseBarred = (status: BarredStatus): Refusal =>
   refuse("account_suspended", { detail: `the account is ${status}` });
 
 /** Forgets a key that a script called invalid. @returns its 401 */
-export function evictInvalidKey({ gateway, exchange, head, token, usage }: Call): Refusal {
+export function evictInvalidKey({ gateway, exchange, head, token, usage }: RequestContext): Refusal {
   // Requests that have found the key before know it by the same usage.
   usage.isInvalid = true;
   const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
@@ -39,16 +40,37 @@ export function evictInvalidKey({ gateway, exchange, head, token, usage }: Call)
  * rate-limit headers are correct, and counts toward the key's rate of utility requests.
  * @returns the refusal to answer
  */
-export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal> {
-  return limitUtilityRequests(call) ?? refuseCounted(call, refusal);
+export async function refuseKnown(context: RequestContext, refusal: Refusal): Promise<Refusal> {
+  return limitUtilityRequests(context) ?? refuseCounted(context, refusal);
 }
 
 /** The same for a request that has been counted already. */
-export async function refuseCounted(call: Call, refusal: Refusal): Promise<Refusal> {
+export async function refuseCounted(context: RequestContext, refusal: Refusal): Promise<Refusal> {
   try {
-    return (await inspectKey(call)) ?? refusal;
+    return (await inspectKey(context)) ?? refusal;
   } catch (error) {
-    if (await passUnmetered(call, error)) return refusal;
+    if (await passUnmetered(context, error)) return refusal;
     throw error;
   }
+}
+
+/** GET /credits: the account, and the limits that are enforced for this key. */
+export async function credits(context: RequestContext): Promise<ApiAnswer> {
+  const { gateway, config, exchange, key } = context;
+  const account = await storeStep(context, "CREDITS", gateway.store.credits(key, config.tiers));
+  exchange.state = account.state;
+  if (account.outcome === "unknown_key") return answerOf(evictInvalidKey(context), exchange.shownId);
+  rememberGoodKey(context, account, account.status);
+  if (account.outcome === "account_suspended")
+    return answerOf(refuseBarred(account.status), exchange.shownId);
+  return success(
+    JSON.stringify({
+      balance: account.balance,
+      total_used: account.totalUsed,
+      total_requests: account.totalRequests,
+      tier: account.tier,
+      limits: account.limits,
+      recent_transactions: account.recent,
+    }),
+  );
 }

@@ -9,7 +9,7 @@ import { isRefusedByStore } from "../redis/script-errors.ts";
 import type { LimitOwner } from "../scripts/admit.ts";
 import type { KeyState } from "../scripts/include/limits.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
-import type { Call } from "./http-exchange.ts";
+import type { RequestContext } from "./http-exchange.ts";
 
 /** A burst may be as large as what is allowed in this time. */
 const BURST_SECONDS = 2;
@@ -73,11 +73,11 @@ export function createKeyUsages(nowMs: () => number = () => performance.now()) {
 export type KeyUsages = ReturnType<typeof createKeyUsages>;
 
 /** Counts a utility request. @returns the refusal to answer when the key's rate is exceeded */
-export function limitUtilityRequests(call: Call): Refusal | undefined {
-  const { gateway, config, usage } = call;
+export function limitUtilityRequests(context: RequestContext): Refusal | undefined {
+  const { gateway, config, usage } = context;
   const { utilityRequestsPerSecond: limit } = config.server;
   if (gateway.keyUsages.take(usage, limit)) return undefined;
-  return slowDown(call, { limit });
+  return slowDown(context, { limit });
 }
 
 /**
@@ -85,12 +85,12 @@ export function limitUtilityRequests(call: Call): Refusal | undefined {
  * all requests in flight when the upstream is slow, though each came within the key's rate.
  * @returns the refusal to answer when the key has its share in flight
  */
-export function limitRequestsInFlight(call: Call): Refusal | undefined {
-  const { config, exchange, usage } = call;
+export function limitRequestsInFlight(context: RequestContext): Refusal | undefined {
+  const { config, exchange, usage } = context;
   const limit = Math.ceil(config.server.maxRequestsInFlight * KEY_SHARE);
   if (usage.inFlight >= limit) {
     const text = "Too many requests at a time with this API key; wait for their answers";
-    return slowDown(call, { text, limit, used: usage.inFlight });
+    return slowDown(context, { text, limit, used: usage.inFlight });
   }
   usage.inFlight++;
   exchange.countedIn = usage;
@@ -101,12 +101,16 @@ export function limitRequestsInFlight(call: Call): Refusal | undefined {
  * Counts a generation that will probably be refused for lack of credits as a utility request. A generation that costs less
  * than the last refused one is not counted: the key may have the credits for it.
  */
-export function limitUnaffordable(call: Call, price: number): Refusal | undefined {
-  return isUnaffordable(call.usage, price) ? limitUtilityRequests(call) : undefined;
+export function limitUnaffordable(context: RequestContext, price: number): Refusal | undefined {
+  return isUnaffordable(context.usage, price) ? limitUtilityRequests(context) : undefined;
 }
 
 /** Records whether the credits of a key covered a generation at this price. */
-export function recordAffordable({ gateway, config, usage }: Call, price: number, isCovered: boolean): void {
+export function recordAffordable(
+  { gateway, config, usage }: RequestContext,
+  price: number,
+  isCovered: boolean,
+): void {
   const wasCounted = isUnaffordable(usage, price);
   if (isCovered) {
     if (wasCounted) usage.unaffordable = undefined;
@@ -121,7 +125,7 @@ const isUnaffordable = ({ unaffordable }: KeyUsage, price: number): boolean =>
   unaffordable !== undefined && price >= unaffordable;
 
 function slowDown(
-  { exchange, usage }: Call,
+  { exchange, usage }: RequestContext,
   why: Pick<Refusal, "limit" | "used"> & { text?: string },
 ): Refusal {
   const { state } = usage;
@@ -245,7 +249,7 @@ function createSeenTasks(): SeenTasks {
  * @param status of its account, by the same script
  */
 export function rememberGoodKey(
-  { gateway, config, key, usage }: Call,
+  { gateway, config, key, usage }: RequestContext,
   { state, tier, terms, atMs }: KeyState,
   status: AccountStatus,
 ): void {
@@ -263,7 +267,7 @@ export function rememberGoodKey(
 }
 
 export function rememberTask(
-  { gateway, config, key }: Call,
+  { gateway, config, key }: RequestContext,
   taskId: string,
   upstream: string | undefined,
 ): void {
@@ -272,15 +276,15 @@ export function rememberTask(
 }
 
 /** A generation passed unmetered, and this is its task: it can be polled while the store does not know it. */
-export function rememberUnmetered({ gateway, key }: Call, taskId: string, upstream: string): void {
+export function rememberUnmetered({ gateway, key }: RequestContext, taskId: string, upstream: string): void {
   gateway.fallback.unmeteredTasks.add(taskId, key.accountId, upstream);
 }
 
 /** True for an unmetered task of this account that this process, or one that shares its journal folder, has made. */
-export async function isKnownUnmetered(call: Call, taskId: string): Promise<boolean> {
-  const { gateway, config, key } = call;
+export async function isKnownUnmetered(context: RequestContext, taskId: string): Promise<boolean> {
+  const { gateway, config, key } = context;
   const { unmeteredTasks, findElsewhere } = gateway.fallback;
-  if (isOthersTask(call, taskId)) return false;
+  if (isOthersTask(context, taskId)) return false;
   if (unmeteredTasks.owner(taskId) === undefined && config.store.fallbackStrategy === "allow") {
     const { accountId, upstream } = (await findElsewhere(taskId)) ?? {};
     if (accountId !== undefined) unmeteredTasks.add(taskId, accountId, upstream);
@@ -289,7 +293,7 @@ export async function isKnownUnmetered(call: Call, taskId: string): Promise<bool
 }
 
 /** True for a task that this process has seen as another account's; for use while the store cannot be asked. */
-export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
+export function isOthersTask({ gateway, key }: RequestContext, taskId: string): boolean {
   return (gateway.fallback.seenTasks.owner(taskId) ?? key.accountId) !== key.accountId;
 }
 
@@ -298,16 +302,20 @@ export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
  * call does not suffice: Redis must have failed a probe on its own connection.
  * @param isGenerating a generation or an upload: `store.allow_max_per_key` counts it, and a suspended account's is refused
  */
-export async function passUnmetered(call: Call, error: unknown, isGenerating = false): Promise<boolean> {
-  const { gateway, config, exchange, key } = call;
+export async function passUnmetered(
+  context: RequestContext,
+  error: unknown,
+  isGenerating = false,
+): Promise<boolean> {
+  const { gateway, config, exchange, key } = context;
   if (!isStoreUnavailable(error)) return false;
   // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
-  if (!mayPass(call, isGenerating)) return false;
+  if (!mayPass(context, isGenerating)) return false;
   const outage = await gateway.store.outage(key.partition);
   // A reply that came meanwhile may have called the key invalid.
-  if (outage === undefined || !mayPass(call, isGenerating)) return false;
-  if (isGenerating && !countUnmetered(call, outage)) return false;
+  if (outage === undefined || !mayPass(context, isGenerating)) return false;
+  if (isGenerating && !countUnmetered(context, outage)) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;
@@ -317,7 +325,7 @@ export const isStoreUnavailable = (error: unknown): error is GatewayError =>
   error instanceof GatewayError && error.refusal.name === "store_unavailable";
 
 /** Whether the key is valid, and its account is not barred from this request, as far as this process knows. */
-function mayPass({ gateway, key, usage }: Call, isGenerating: boolean): boolean {
+function mayPass({ gateway, key, usage }: RequestContext, isGenerating: boolean): boolean {
   const { valid, isInvalid } = usage;
   if (valid === undefined || isInvalid) return false;
   if (valid.terms && gateway.store.nowMs(key.partition) >= valid.terms.expiresAtMs) return false;
@@ -330,7 +338,7 @@ function mayPass({ gateway, key, usage }: Call, isGenerating: boolean): boolean 
  * @returns false, with nothing counted, when the key has reached its maximum in this outage, or the credits that it may spend
  *   in a month: what passes counts there at its price, though it is not charged
  */
-function countUnmetered({ gateway, config, exchange, key, usage }: Call, outage: number): boolean {
+function countUnmetered({ gateway, config, exchange, key, usage }: RequestContext, outage: number): boolean {
   if (usage.unmetered?.outage !== outage) usage.unmetered = { outage, requests: 0, credits: 0 };
   const { unmetered, valid } = usage;
   const { price = 0 } = exchange;
@@ -350,7 +358,7 @@ function countUnmetered({ gateway, config, exchange, key, usage }: Call, outage:
  * The limits of the key in the headers of a successful answer, as far as they are known. Nothing of them is in use: while the
  * store is unavailable none applies.
  */
-export function showKnownLimits({ exchange, usage }: Call): void {
+export function showKnownLimits({ exchange, usage }: RequestContext): void {
   const { limit = 0, concurrentLimit = 0 } = usage.valid?.state ?? {};
   exchange.state = { limit, remaining: limit, resetAtMs: Date.now(), concurrentLimit, active: 0 };
 }

@@ -7,7 +7,7 @@ import { reportEnd, reportPoll } from "../settlement/task-reports.ts";
 import { isAnswered, judge, type LastKnown } from "../settlement/task-verdict.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import { type Call, storeStep, UpstreamStep } from "./http-exchange.ts";
+import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
 import {
   isKnownUnmetered,
@@ -47,55 +47,57 @@ export class TaskPolls {
    * INSPECT, then the cache that all gateways share or one upstream poll for all who wait, then OBSERVE settles it before
    * anybody is answered.
    */
-  async poll(call: Call, taskId: string): Promise<ApiAnswer> {
-    const { gateway, config, exchange, key } = call;
-    if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
+  async poll(context: RequestContext, taskId: string): Promise<ApiAnswer> {
+    const { gateway, config, exchange, key } = context;
+    if (!TASK_ID.test(taskId)) return answer(context, await refuseCounted(context, refuse("task_not_found")));
     let task: KnownTask | undefined;
     try {
       const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
-      const inspection = await storeStep(call, "INSPECT", inspected);
+      const inspection = await storeStep(context, "INSPECT", inspected);
       exchange.state = inspection.state;
-      if (inspection.outcome === "unknown_key") return answer(call, evictInvalidKey(call));
-      rememberGoodKey(call, inspection, inspection.status);
-      if (inspection.outcome === "account_suspended") return answer(call, refuseBarred(inspection.status));
+      if (inspection.outcome === "unknown_key") return answer(context, evictInvalidKey(context));
+      rememberGoodKey(context, inspection, inspection.status);
+      if (inspection.outcome === "account_suspended") return answer(context, refuseBarred(inspection.status));
       if (inspection.outcome === "task") task = inspection.task;
     } catch (error) {
       if (!isStoreUnavailable(error)) throw error;
-      const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId) || isKnownUnmetered(call, taskId);
-      if ((await isSeen) && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
+      const isSeen =
+        gateway.fallback.seenTasks.has(taskId, key.accountId) || isKnownUnmetered(context, taskId);
+      if ((await isSeen) && (await passUnmetered(context, error)))
+        return this.#pollUnmetered(context, taskId);
       throw error;
     }
     if (!task) {
-      if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
-      return answer(call, refuse("task_not_found"));
+      if (await isUnmetered(context, taskId)) return this.#pollUnmetered(context, taskId);
+      return answer(context, refuse("task_not_found"));
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.
     exchange.taskId = taskId;
-    rememberTask(call, taskId, task.upstream);
+    rememberTask(context, taskId, task.upstream);
     if (task.fresh) return success(task.data, undefined, "cached");
 
-    const name = nameOf(call, taskId);
+    const name = nameOf(context, taskId);
     let shared = this.#inFlight.get(name);
     if (!shared) {
       const upstream = gateway.upstreamOf(task.upstream, config);
       const refused = this.#failuresOf(upstream).get(key.accountId, taskId);
-      if (refused) return isFinal(task.status) ? cached(task) : answer(call, refused);
-      shared = this.#start(call, name, task, upstream);
+      if (refused) return isFinal(task.status) ? cached(task) : answer(context, refused);
+      shared = this.#start(context, name, task, upstream);
     }
     const waitedFromMs = performance.now();
     const { polled, observation } = await shared.settled;
     // A client that shares a poll has waited for the upstream, too.
     exchange.upstreamMs ??= performance.now() - waitedFromMs;
     if (observation && shared.pollerKeyId === key.keyId) exchange.state = observation.state;
-    else if (observation) await inspectKey(call);
-    return answerOf(call, task, polled, observation);
+    else if (observation) await inspectKey(context);
+    return answerOf(context, task, polled, observation);
   }
 
-  #start(call: Call, name: string, task: KnownTask, upstream: TaskUpstream): SharedPoll {
-    const settled = pollUpstream(call, task, upstream, this.#failuresOf(upstream)).then((polled) =>
-      settle(call, task, polled),
+  #start(context: RequestContext, name: string, task: KnownTask, upstream: TaskUpstream): SharedPoll {
+    const settled = pollUpstream(context, task, upstream, this.#failuresOf(upstream)).then((polled) =>
+      settle(context, task, polled),
     );
-    const shared = { pollerKeyId: call.key.keyId, settled };
+    const shared = { pollerKeyId: context.key.keyId, settled };
     this.#inFlight.set(name, shared);
     void settled.catch(() => undefined).finally(() => this.#inFlight.delete(name));
     return shared;
@@ -111,42 +113,42 @@ export class TaskPolls {
   }
 
   /** The store is unavailable and the strategy is `allow`: polls a task that this gateway has seen, without settling it. */
-  async #pollUnmetered(call: Call, taskId: string): Promise<ApiAnswer> {
-    const { gateway, config, exchange, key } = call;
+  async #pollUnmetered(context: RequestContext, taskId: string): Promise<ApiAnswer> {
+    const { gateway, config, exchange, key } = context;
     const { seenTasks, unmeteredTasks } = gateway.fallback;
     exchange.taskId = taskId;
     const tag = unmeteredTasks.upstream(taskId) ?? seenTasks.upstream(taskId);
     const upstream = gateway.upstreamOf(tag, config);
     const failures = this.#failuresOf(upstream);
     const remembered = failures.get(key.accountId, taskId);
-    if (remembered) return answer(call, remembered);
+    if (remembered) return answer(context, remembered);
     const { outcome, refused } = await pollUpstream(
-      call,
+      context,
       { taskId, ...(tag && { upstream: tag }) },
       upstream,
       failures,
     );
-    if (refused) return answer(call, refused);
-    if (exchange.degraded) showKnownLimits(call);
+    if (refused) return answer(context, refused);
+    if (exchange.degraded) showKnownLimits(context);
     return success(outcome.data, [], "unmetered");
   }
 }
 
 /** A task id belongs to one account, whose partition is part of the task's name. */
-const nameOf = ({ key }: Call, taskId: string): string => `${key.accountId} ${taskId}`;
+const nameOf = ({ key }: RequestContext, taskId: string): string => `${key.accountId} ${taskId}`;
 
 /** Polls the upstream for a task; a poll without an answer is remembered. */
 async function pollUpstream(
-  call: Call,
+  context: RequestContext,
   task: Pick<KnownTask, "taskId"> & Partial<Pick<KnownTask, "createdAtMs" | "upstream">>,
   upstream: TaskUpstream,
   failures: PollFailureCache,
 ): Promise<Polled> {
-  const { gateway, exchange, key } = call;
+  const { gateway, exchange, key } = context;
   const { accountId } = key;
   const { requestId } = exchange;
   const { taskId, createdAtMs, upstream: tag } = task;
-  const step = new UpstreamStep(call, "poll");
+  const step = new UpstreamStep(context, "poll");
   const sender = { accountId, requestId, carried: step.carried, createdAtMs, tag };
   const outcome = step.end(await upstream.poll(taskId, sender));
   reportPoll(gateway, { requestId, taskId }, outcome);
@@ -163,8 +165,8 @@ async function pollUpstream(
 }
 
 /** Settles the task with OBSERVE, if the poll returned evidence about it. */
-async function settle(call: Call, task: KnownTask, polled: Polled): Promise<Settled> {
-  const { gateway, config, key } = call;
+async function settle(context: RequestContext, task: KnownTask, polled: Polled): Promise<Settled> {
+  const { gateway, config, key } = context;
   const { refundFailed, pollIntervalMs } = config.tasks;
   const { maxAgeMs = config.tasks.maxAgeMs } = task;
   const verdict = judge({ ...task, maxAgeMs, last: lastKnown(task) }, polled.outcome);
@@ -177,19 +179,24 @@ async function settle(call: Call, task: KnownTask, polled: Polled): Promise<Sett
     poller: key,
     tiers: config.tiers,
   });
-  const observation = await storeStep(call, "OBSERVE", observed);
+  const observation = await storeStep(context, "OBSERVE", observed);
   if (observation.outcome === "finished") reportEnd(gateway, { ...task, accountId }, verdict);
   return { polled, observation };
 }
 
 /** The customer's answer. A finished task stays as it finished, whatever the upstream says now. */
-function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Observed | undefined): ApiAnswer {
+function answerOf(
+  context: RequestContext,
+  task: KnownTask,
+  polled: Polled,
+  observation: Observed | undefined,
+): ApiAnswer {
   // The store has forgotten it since INSPECT: the task id may belong to another account by now.
-  if (observation?.outcome === "missing") return answer(call, refuse("task_not_found"));
+  if (observation?.outcome === "missing") return answer(context, refuse("task_not_found"));
   if (observation && (isFinal(observation.status) || observation.isDisputed))
     return success(observation.data);
   if (!observation && isFinal(task.status)) return cached(task);
-  if (polled.refused) return answer(call, polled.refused);
+  if (polled.refused) return answer(context, polled.refused);
   return success(polled.outcome.outcome === "task" ? polled.outcome.data : lastKnown(task).data);
 }
 
@@ -202,18 +209,18 @@ const lastKnown = ({ taskId, status, data, createdAtMs }: KnownTask): LastKnown 
  * same task id again, for another account.
  * @throws GatewayError `store_unavailable` for a task that another gateway may still have to bind, just after an outage
  */
-async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
-  const { gateway, config, key } = call;
+async function isUnmetered(context: RequestContext, taskId: string): Promise<boolean> {
+  const { gateway, config, key } = context;
   const { seenTasks, unmeteredTasks } = gateway.fallback;
   const mayBeBoundSoon = config.store.fallbackStrategy === "allow" && gateway.store.isJustBack(key.partition);
   const isKnown = mayBeBoundSoon
-    ? await isKnownUnmetered(call, taskId)
+    ? await isKnownUnmetered(context, taskId)
     : unmeteredTasks.has(taskId, key.accountId);
   if (!isKnown && !mayBeBoundSoon) {
     seenTasks.forget(taskId, key.accountId);
     return false;
   }
-  if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) {
+  if (!(await storeStep(context, "EXISTS", gateway.store.isTaskBound(taskId)))) {
     if (isKnown) return true;
     throw new GatewayError("store_unavailable", "the task may be one of the outage", {
       retryAfterSeconds: 2,
@@ -225,4 +232,5 @@ async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
 }
 
 const cached = (task: KnownTask): ApiAnswer => success(task.data, undefined, "cached");
-const answer = (call: Call, refused: Refusal): ApiAnswer => refusal(refused, call.exchange.shownId);
+const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
+  refusal(refused, context.exchange.shownId);

@@ -8,18 +8,17 @@ import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
-import { credits } from "./credits.ts";
 import { generate } from "./generate.ts";
 import {
-  type Call,
   createCompletion,
   type Exchange,
   type Gateway,
   openExchange,
+  type RequestContext,
   respond,
   takeRequestId,
 } from "./http-exchange.ts";
-import { inspectKey, refuseKnown } from "./inspect-key.ts";
+import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
@@ -218,8 +217,8 @@ export class Dispatcher {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const call = callOf(gateway, exchange, head, gateway.config(), identity);
-        const refused = limitUtilityRequests(call) ?? (await inspectKey(call));
+        const context = callOf(gateway, exchange, head, gateway.config(), identity);
+        const refused = limitUtilityRequests(context) ?? (await inspectKey(context));
         if (refused) return refusal(refused, exchange.shownId);
       }
     } catch {
@@ -245,25 +244,25 @@ export class Dispatcher {
   }
 
   /** Calls the handler of a request whose key was found. */
-  #handle(call: Call, target: Route): Answered {
+  #handle(context: RequestContext, target: Route): Answered {
     if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
-      const slowDown = limitUtilityRequests(call) ?? limitRequestsInFlight(call);
-      if (slowDown) return refusal(slowDown, call.exchange.shownId);
+      const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
+      if (slowDown) return refusal(slowDown, context.exchange.shownId);
     }
     switch (target.kind) {
       case "generate":
-        return generate(call, target.endpoint);
+        return generate(context, target.endpoint);
       case "task":
-        return this.#taskPolls.poll(call, target.taskId);
+        return this.#taskPolls.poll(context, target.taskId);
       case "upload":
-        return this.#uploads.upload(call);
+        return this.#uploads.upload(context);
       case "credits":
-        return credits(call);
+        return credits(context);
       case "wrong_method":
-        return deny(call, refuse("method_not_allowed", { allow: target.allow }));
+        return deny(context, refuse("method_not_allowed", { allow: target.allow }));
       case "unknown_path":
       case "outside":
-        return deny(call, refuse("path_not_found"));
+        return deny(context, refuse("path_not_found"));
     }
   }
 }
@@ -283,7 +282,7 @@ function callOf(
   head: RequestHead,
   config: Config,
   { key, token }: { key: KeyRef; token: string },
-): Call {
+): RequestContext {
   exchange.keyId = key.keyId;
   exchange.accountId = key.accountId;
   const usage = gateway.keyUsages.of(key);
@@ -291,8 +290,8 @@ function callOf(
   return { gateway, config, exchange, head, key, token, usage };
 }
 
-async function deny(call: Call, refused: Refusal): Promise<ApiAnswer> {
-  return refusal(await refuseKnown(call, refused), call.exchange.shownId);
+async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
+  return refusal(await refuseKnown(context, refused), context.exchange.shownId);
 }
 
 /** CORS is not granted: a page that holds a key shows it to everybody. */

@@ -1,6 +1,6 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { refuse } from "../domain/errors.ts";
-import { type Call, continueReading, UpstreamStep } from "./http-exchange.ts";
+import { continueReading, type RequestContext, UpstreamStep } from "./http-exchange.ts";
 import { inspectKey } from "./inspect-key.ts";
 import { passUnmetered, showKnownLimits } from "./key-memory.ts";
 import { uploadRefusal } from "./upstream-refusals.ts";
@@ -25,21 +25,21 @@ export class Uploads {
    * INSPECT, then the form streams through. An upload costs nothing and counts toward no limit of a tier.
    * @returns undefined when the client went away
    */
-  async upload(call: Call): Promise<ApiAnswer | undefined> {
-    const { config, exchange, gateway, key } = call;
+  async upload(context: RequestContext): Promise<ApiAnswer | undefined> {
+    const { config, exchange, gateway, key } = context;
     gateway.uploadStarted(exchange.req, key.accountId);
     try {
-      const refused = await inspectKey(call);
+      const refused = await inspectKey(context);
       if (refused) return refusal(refused, exchange.shownId);
     } catch (error) {
-      if (!(await passUnmetered(call, error, true))) throw error;
+      if (!(await passUnmetered(context, error, true))) throw error;
     }
     const ofKey = this.#byKey.get(key.keyId) ?? 0;
     if (ofKey >= config.server.uploadsPerKey) return refusal(KEY_LIMIT, exchange.shownId);
     if (this.#total >= config.upstream.uploadConnections) return refusal(TOTAL_LIMIT, exchange.shownId);
     this.#count(key.keyId, 1);
     try {
-      return await stream(call);
+      return await stream(context);
     } finally {
       this.#count(key.keyId, -1);
     }
@@ -64,9 +64,9 @@ const TOTAL_LIMIT = refuse("overloaded", {
   detail: "upload_connections",
 });
 
-async function stream(call: Call): Promise<ApiAnswer | undefined> {
-  const { gateway, config, exchange } = call;
-  const step = new UpstreamStep(call, "upload");
+async function stream(context: RequestContext): Promise<ApiAnswer | undefined> {
+  const { gateway, config, exchange } = context;
+  const step = new UpstreamStep(context, "upload");
   const sent = gateway.uploads(config).send(exchange, exchange.requestId, {
     beforeRead: () => continueReading(exchange),
     // The upstream slows down the bytes; only the number of chunks is work for the gateway.
@@ -75,7 +75,7 @@ async function stream(call: Call): Promise<ApiAnswer | undefined> {
   });
   const outcome = step.end(await sent);
   if (outcome.outcome === "client_gone") return undefined;
-  if (outcome.outcome !== "answered") return refusal(uploadRefusal(call, outcome), exchange.shownId);
-  if (exchange.degraded) showKnownLimits(call);
+  if (outcome.outcome !== "answered") return refusal(uploadRefusal(context, outcome), exchange.shownId);
+  if (exchange.degraded) showKnownLimits(context);
   return success(JSON.stringify({ ...outcome.data, url: outcome.url, expires_at: outcome.expiresAt }));
 }

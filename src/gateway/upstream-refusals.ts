@@ -4,7 +4,7 @@ import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { UpstreamRejection } from "../upstream/rejection.ts";
 import type { UploadOutcome } from "../upstream/upload-stream.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
-import type { Call } from "./http-exchange.ts";
+import type { RequestContext } from "./http-exchange.ts";
 
 const RATE_LIMITED_WAIT_MIN_SECONDS = 10;
 const RATE_LIMITED_WAIT_MAX_SECONDS = 30;
@@ -21,7 +21,7 @@ export type RefusedGeneration = Exclude<
   { outcome: "accepted" } | { outcome: "unclear" } | { outcome: "timed_out" }
 >;
 
-export function generationRefusal(call: Call, outcome: RefusedGeneration): Refusal {
+export function generationRefusal(context: RequestContext, outcome: RefusedGeneration): Refusal {
   switch (outcome.outcome) {
     case "refused":
       return refusedByUpstream(outcome);
@@ -29,7 +29,7 @@ export function generationRefusal(call: Call, outcome: RefusedGeneration): Refus
       return rateLimited(outcome);
     case "refused_gateway": {
       const text = "The video generation service refused the gateway; nothing is charged";
-      return gatewayRefused(call, outcome.detail, text);
+      return gatewayRefused(context, outcome.detail, text);
     }
     case "overloaded":
       return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
@@ -68,14 +68,14 @@ export function pollRefusal(outcome: FailedPoll): Refusal {
 
 type RefusedUpload = Exclude<UploadOutcome, { outcome: "answered" } | { outcome: "client_gone" }>;
 
-export function uploadRefusal(call: Call, outcome: RefusedUpload): Refusal {
+export function uploadRefusal(context: RequestContext, outcome: RefusedUpload): Refusal {
   switch (outcome.outcome) {
     case "refused":
       return outcome.refusal;
     case "upstream_refused":
       return refusedByUpstream(outcome);
     case "refused_gateway":
-      return gatewayRefused(call, outcome.detail);
+      return gatewayRefused(context, outcome.detail);
     case "upstream_rate_limited":
       return rateLimited(outcome);
     case "upstream_failed": {
@@ -109,7 +109,7 @@ function rateLimited({ retryAfterSeconds, detail }: Limited): Refusal {
  * The upstream refused the gateway itself: logged as an error and counted. The upstream's text is not sent to the customer, who
  * should not repeat it before an operator has mended that.
  */
-function gatewayRefused({ gateway, exchange }: Call, detail: string, text?: string): Refusal {
+function gatewayRefused({ gateway, exchange }: RequestContext, detail: string, text?: string): Refusal {
   gateway.metrics.upstreamRefusedGateway.inc();
   gateway.log.error(
     { request_id: exchange.requestId, detail },

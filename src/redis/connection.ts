@@ -5,10 +5,16 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { RedisEndpoint } from "./client.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
-import { createKnownFacts } from "./known-facts.ts";
+import type { Deadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
-import { createPrimary, type Primary, type StoreContext } from "./primary.ts";
-import { type FoundStore, readFacts, requireDurable, type StoreRules } from "./store-facts.ts";
+import { createPrimary, type Primary, type StoreHooks } from "./primary.ts";
+import {
+  type FoundStore,
+  readFacts,
+  requireDurable,
+  type StoreFacts,
+  type StoreRules,
+} from "./store-facts.ts";
 import { followPlacement, type PlacementFollower } from "./topology/follow-placement.ts";
 import { listFrozen } from "./topology/frozen-list.ts";
 import { createFrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
@@ -42,7 +48,7 @@ export interface ConnectionOptions extends RedisEndpoint {
 }
 
 /** Work that has to be done before the store is used. */
-interface Attached {
+interface DurabilityHooks {
   /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
   requireMeant(found: FoundStore): void;
   /** Called with the store's id at the start, and whenever the facts are read again. */
@@ -62,7 +68,7 @@ interface Attached {
  */
 export function createConnection(options: ConnectionOptions) {
   const { metrics, commandTimeoutMs, log } = options;
-  let attached: Attached | undefined;
+  let attached: DurabilityHooks | undefined;
   const facts = createKnownFacts({
     identified: (storeId) => attached?.identified(storeId),
     replaced() {
@@ -70,7 +76,7 @@ export function createConnection(options: ConnectionOptions) {
     },
     log,
   });
-  const store = createStoreContext(options, {
+  const store = createStoreHooks(options, {
     facts,
     map: () => map(),
     attached: () => attached,
@@ -133,7 +139,7 @@ export function createConnection(options: ConnectionOptions) {
       do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
       while (map().all.some(({ breaker }) => breaker.isOpen()));
     },
-    attach(one: Attached): void {
+    attach(one: DurabilityHooks): void {
       attached = one;
     },
     /**
@@ -264,17 +270,17 @@ function followPrimaries(parts: {
 }
 
 /** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
-function createStoreContext(
+function createStoreHooks(
   options: ConnectionOptions,
   whole: {
     facts: ReturnType<typeof createKnownFacts>;
     map(): PrimaryMap;
-    attached(): Attached | undefined;
+    attached(): DurabilityHooks | undefined;
     changed(): void;
     findPrimaries(): void;
     primariesFound(): Promise<void>;
   },
-): StoreContext & { requireUsable(partition: number): void } {
+): StoreHooks & { requireUsable(partition: number): void } {
   const { facts, map, attached } = whole;
   const { log, metrics } = options;
   const rules: StoreRules = {
@@ -341,4 +347,49 @@ function createStoreContext(
 /** A replica of one that was named may take writes, and would still answer from what it has got. */
 async function requireNamedRole({ name }: Primary, redis: Redis): Promise<void> {
   if (name !== undefined) requirePrimaryRole(await redis.info("replication"), name);
+}
+
+/**
+ * The facts of the whole store, as the primary of `tg:meta` last answered them. They are kept while that primary is away, so
+ * that the others stay in use.
+ * @param options.identified is called with the store's id whenever the facts were read
+ * @param options.replaced is called when the store has another id than before
+ */
+function createKnownFacts(options: {
+  identified(storeId: string): Promise<void> | undefined;
+  replaced(): void;
+  log: Logger;
+}) {
+  let facts: StoreFacts | undefined;
+  /** Probes of other primaries at the start. */
+  const waiting = new Set<() => void>();
+
+  return {
+    /** Undefined until they were read once. */
+    current: (): StoreFacts | undefined => facts,
+    async learn(latest: StoreFacts): Promise<void> {
+      const before = facts;
+      facts = latest;
+      if (facts.id !== undefined) await options.identified(facts.id);
+      else if (!before)
+        options.log.warn(
+          "the store refuses an id of its own; until it has one, no journal file is taken over",
+        );
+      for (const resolve of waiting) resolve();
+      waiting.clear();
+      if (before && before.id !== latest.id) options.replaced();
+    },
+    /** @throws Error if they are still unknown after the time of a command */
+    async known(deadlines: Deadlines): Promise<void> {
+      if (facts) return;
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      const deadline = deadlines.begin(() => {
+        waiting.delete(resolve);
+        reject(new Error("the number of partitions is unknown: the primary of tg:meta does not answer"));
+      });
+      waiting.add(resolve);
+      await promise;
+      deadlines.end(deadline);
+    },
+  };
 }

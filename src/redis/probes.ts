@@ -4,10 +4,11 @@ import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
 import { probe } from "../scripts/probe.ts";
 import { itemOf, type Run } from "../scripts/script-definition.ts";
+import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";
-import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { scriptSource, scriptsOf } from "./script-runner.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { scriptSource } from "./script-source.ts";
 
 /** One of each process. */
 const PROBE_ID = randomUUID();

@@ -13,6 +13,8 @@ const LAST_FLUSH_MS = 500;
 /** Characters of a long line in each of its parts. */
 const PART_CHARS = 800;
 const NEWLINE = 0x0a;
+/** UTF-8 of one UTF-16 code unit. */
+const BYTES_PER_CHAR_MAX = 3;
 
 /** Lines that could not be written since the start: a full disk, a reader that has gone. */
 export const dropped = { lines: 0 };
@@ -54,12 +56,29 @@ export class LineWriter {
   }
 
   readonly #flush = (): void => {
-    const lines = Buffer.from(this.#text);
+    const text = this.#text;
     this.#text = "";
+    if (this.#waiting.length === 0 && text.length * BYTES_PER_CHAR_MAX <= this.#chunkBytesMax) {
+      this.#writeText(text);
+      return;
+    }
     const nothingWaits = this.#waiting.length === 0;
-    for (const chunk of chunksOf(lines, this.#chunkBytesMax, this.#shared)) this.#enqueue(chunk);
+    for (const chunk of chunksOf(Buffer.from(text), this.#chunkBytesMax, this.#shared)) this.#enqueue(chunk);
     if (nothingWaits) this.#writeOrWait();
   };
+
+  /** Writes lines that fit into one write; what the reader does not take waits. */
+  #writeText(text: string): void {
+    let bytes = 0;
+    try {
+      bytes = fs.writeSync(STDOUT, text);
+      if (bytes >= text.length && bytes === Buffer.byteLength(text)) return;
+    } catch {
+      // The next try finds the same error.
+    }
+    this.#enqueue(Buffer.from(text).subarray(bytes));
+    this.#writeOrWait();
+  }
 
   #enqueue(chunk: Buffer): void {
     if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);

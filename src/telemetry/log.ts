@@ -131,9 +131,9 @@ interface RequestTimes {
   requestId: string;
   route: string;
   trace?: { traceId: string } | undefined;
-  bodyMs?: number;
-  storeMs?: number;
-  upstreamMs?: number;
+  bodyMs?: number | undefined;
+  storeMs?: number | undefined;
+  upstreamMs?: number | undefined;
 }
 
 /**

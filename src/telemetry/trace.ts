@@ -22,9 +22,9 @@ export interface AnsweredRequest {
   status: number;
   outcome: string;
   requestId: string;
-  keyId?: string;
-  accountId?: string;
-  taskId?: string;
+  keyId?: string | undefined;
+  accountId?: string | undefined;
+  taskId?: string | undefined;
 }
 
 /** The spans of a request that is recorded. */

@@ -77,7 +77,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "endless-bodies",
     patches: [
       {
-        file: "src/gateway/json-body-budget.ts",
+        file: "src/gateway/body.ts",
         from: "const bound = reached(keyId, bytes);",
         to: "const bound = undefined;",
       },

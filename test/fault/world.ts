@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { scriptSource } from "../../src/redis/script-runner.ts";
+import { scriptSource } from "../../src/redis/script-source.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import { holdPort } from "../support/held-port.ts";

@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { scriptSource } from "../../src/redis/script-runner.ts";
+import { scriptSource } from "../../src/redis/script-source.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import {
   createStage,

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { countsOf, readScript, scriptSource } from "../../src/redis/script-runner.ts";
+import { countsOf, readScript, scriptSource } from "../../src/redis/script-source.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import type { ScriptFile } from "../../src/scripts/script-definition.ts";
 

@@ -7,7 +7,7 @@ import { isRunning } from "../../src/durability/process-files.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { scriptSource } from "../../src/redis/script-runner.ts";
+import { scriptSource } from "../../src/redis/script-source.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import { startFaultProxy } from "./fault-proxy.ts";

@@ -1,9 +1,9 @@
 import type { Logger } from "../../telemetry/log.ts";
+import type { UnconfirmedCharges } from "./confirming.ts";
 import type { Journal } from "./journal.ts";
 import { createQueues, type Queues } from "./outbox-queues.ts";
 import { createSending, type FlushTarget } from "./outbox-sending.ts";
 import { type Charge, isUnmetered, logFieldsOf, type Settlement } from "./pending-settlement.ts";
-import type { UnconfirmedCharges } from "./unconfirmed.ts";
 
 const ENTRIES_MAX = 50_000;
 /** About 1 KB each. Further ones are in the log only. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { GatewayError } from "../../../src/domain/errors.ts";
-import type { Call } from "../../../src/gateway/http-exchange.ts";
+import type { RequestContext } from "../../../src/gateway/http-exchange.ts";
 import {
   createFallbackMemory,
   createKeyUsages,
@@ -20,7 +20,7 @@ function givenKey() {
   const clock = { nowMs: NOV_MS };
   const key = keyRef("key", "ann", 1);
   const usage = createKeyUsages().of(key);
-  const call = {
+  const context = {
     config: { store: { fallbackStrategy: "allow", allowMaxPerKey: 0 } },
     exchange: { route: "/", price: 10 },
     gateway: {
@@ -30,14 +30,14 @@ function givenKey() {
     },
     key,
     usage,
-  } as unknown as Call;
+  } as unknown as RequestContext;
   const state = { limit: 5, remaining: 5, resetAtMs: 0, concurrentLimit: 5, active: 0 };
   return {
     clock,
     usage,
     reply: (atMs: number, status: AccountStatus = "active", terms?: KeyTerms) =>
-      rememberGoodKey(call, { state, tier: "standard", terms, atMs }, status),
-    passes: () => passUnmetered(call, AWAY, true),
+      rememberGoodKey(context, { state, tier: "standard", terms, atMs }, status),
+    passes: () => passUnmetered(context, AWAY, true),
   };
 }
 

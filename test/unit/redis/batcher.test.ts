@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createBatcher } from "../../../src/redis/batcher.ts";
+import { createBatcher } from "../../../src/redis/calls.ts";
 import type { Item, Reply, Script } from "../../../src/scripts/script-definition.ts";
 
 interface Call {

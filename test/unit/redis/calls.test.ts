@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { createCalls } from "../../../src/redis/calls.ts";
-import { createStoreClock } from "../../../src/redis/clock.ts";
+import { createCalls, createStoreClock } from "../../../src/redis/calls.ts";
 import { createDeadlines } from "../../../src/redis/deadlines.ts";
 import { probe } from "../../../src/scripts/probe.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";

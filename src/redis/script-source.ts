@@ -1,0 +1,112 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ScriptFile } from "../scripts/script-definition.ts";
+
+const FOLDER = join(import.meta.dirname, "../../lua");
+const INCLUDE = /^--@include (\w+)\n/gm;
+/** The first line of each script, with its flags. */
+const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
+/** In scripts that write: where they stop if the partition of this name is frozen. */
+const UNLESS_FROZEN = /^--@unless_frozen (\w+)\n/m;
+
+/** How many names and arguments an item of a batched script has; optional names at the end may be left out. */
+export interface Counts {
+  keyCount: number;
+  argCount: number;
+}
+
+/** The arguments of a script by name, in their order, as `--@keys` and `--@args` in its header list them. */
+interface ArgumentNames {
+  keys: string[];
+  /** `now` is the first, then `tiers` where the script takes them. The last one may be `name...`: a table of the rest. */
+  args: string[];
+}
+
+function argumentNames(text: string): ArgumentNames {
+  const named = (word: string): string[] =>
+    [...text.matchAll(new RegExp(`^--@${word} (.+)$`, "gm"))].flatMap(([, names = ""]) => names.split(" "));
+  return { keys: named("keys"), args: named("args") };
+}
+
+/** How many keys and arguments an item of a batched script has. @param text of its file */
+export function countsOf(text: string): Counts {
+  const { keys, args } = argumentNames(text);
+  return {
+    keyCount: keys.length,
+    argCount: args.filter((name) => name !== "now" && name !== "tiers").length,
+  };
+}
+
+export const readScript = (file: string, folder = FOLDER): string =>
+  readFileSync(join(folder, `${file}.lua`), "utf8");
+
+const OPTIONAL = /\?$/;
+const REST = /\.\.\.$/;
+
+/**
+ * The text of a script as the store runs it: its `#!lua` line, what it includes from `lua/include`, its arguments as locals, its
+ * body. A batched script's body becomes a function of them, which batch.lua calls for each item; an optional name that is empty is nil.
+ * @param options.folder where the Lua files are; tests give mutants
+ * @param options.checksFrozen whether it stops if the partition is frozen
+ * @param options.crossesSlots whether a batched one may use names of several slots of a cluster's node:
+ *   https://redis.io/docs/latest/develop/programmability/lua-api/#script-flags
+ */
+export function scriptSource(
+  { name, isBatched }: ScriptFile,
+  options: { folder?: string | undefined; checksFrozen?: boolean; crossesSlots?: boolean } = {},
+): string {
+  const { folder = FOLDER, checksFrozen = false, crossesSlots = false } = options;
+  const read = (file: string): string => readScript(file, folder);
+  const check = checksFrozen ? "--@include frozen\nrequire_not_frozen($1)\n" : "";
+  const checked = read(name).replace(UNLESS_FROZEN, check);
+  const text = crossesSlots && isBatched ? checked.replace(FIRST_LINE, withCrossSlots) : checked;
+  const end = text.indexOf("\n") + 1;
+  const body = text.slice(end);
+  const included = includedBy(`--@include clock\n${body}`, (file) => read(`include/${file}`));
+  const start = `${text.slice(0, end)}local call = redis.call\n${[...included.values()].join("")}`;
+  const { keys, args } = argumentNames(text);
+  const code = withoutDirectives(body);
+  return start + (isBatched ? asFunction(code, keys, args) + read("batch") : asLocals(keys, args) + code);
+}
+
+function asLocals(keys: readonly string[], args: readonly string[]): string {
+  const locals = keys.map((name, at) => `local ${name.replace(OPTIONAL, "")} = KEYS[${at + 1}]\n`);
+  args.forEach((name, at) => {
+    const value = REST.test(name) ? `{ unpack(ARGV, ${at + 1}) }` : `ARGV[${at + 1}]`;
+    locals.push(`local ${name.replace(REST, "")} = ${at === 0 ? `store_now(${value})` : value}\n`);
+  });
+  return locals.join("");
+}
+
+function asFunction(body: string, keys: readonly string[], args: readonly string[]): string {
+  const [now, ...others] = args;
+  const own = [...keys, ...others.filter((name) => name !== "tiers")].map((name) =>
+    name.replace(OPTIONAL, ""),
+  );
+  const optional = keys.filter((name) => OPTIONAL.test(name)).map((name) => name.slice(0, -1));
+  return `local place, WORDS = 1, "${"s".repeat(own.length)}"
+local function run(${[now, "tiers", ...own].join(", ")}, next_place)
+place = next_place
+${optional.map((name) => `if ${name} == "" then ${name} = nil end\n`).join("")}${body}end
+`;
+}
+
+const withCrossSlots = (_: string, flags?: string): string =>
+  `#!lua flags=${flags === undefined ? "" : `${flags},`}allow-cross-slot-keys`;
+
+/** The included files by name, each once and after those that it includes itself. */
+function includedBy(
+  text: string,
+  read: (file: string) => string,
+  found: Map<string, string> = new Map(),
+): Map<string, string> {
+  for (const [, file = ""] of text.matchAll(INCLUDE)) {
+    if (found.has(file)) continue;
+    const included = read(file);
+    includedBy(included, read, found);
+    found.set(file, withoutDirectives(included));
+  }
+  return found;
+}
+
+const withoutDirectives = (text: string): string => text.replaceAll(/^--@.*\n/gm, "");
