@@ -97,7 +97,7 @@ function record(view: TaskView): object {
     param: "{}",
     resultJson: view.video_url === undefined ? "" : JSON.stringify({ resultUrls: [view.video_url] }),
     failCode: hasFailed ? "500" : "",
-    failMsg: hasFailed ? "The sandbox was told to fail" : "",
+    failMsg: view.failure_reason ?? "",
     costTime: completedMs === undefined ? 0 : completedMs - Date.parse(view.created_at),
     completeTime: completedMs ?? 0,
     createTime: Date.parse(view.created_at),

@@ -9,6 +9,7 @@ export interface TaskView {
   progress?: number;
   video_url?: string;
   thumbnail_url?: string;
+  failure_reason?: string;
   created_at: string;
   completed_at?: string;
 }
@@ -84,7 +85,8 @@ function viewAt(task: Task, nowMs: number, baseUrl: string): TaskView {
   const ageMs = nowMs - task.createdAtMs;
   const created_at = new Date(task.createdAtMs).toISOString();
   if (ageMs >= task.durationMs) {
-    if (task.fails) return { task_id: task.id, status: "failed", created_at };
+    const failure_reason = "The sandbox was told to fail";
+    if (task.fails) return { task_id: task.id, status: "failed", failure_reason, created_at };
     return {
       task_id: task.id,
       status: "completed",

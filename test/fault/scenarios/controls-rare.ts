@@ -47,8 +47,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: "if counted and tonumber(counted[1]) == day then",
-        to: "if counted and false then",
+        from: "if record[3] and change_counts(key_name, record[3], 1) then",
+        to: "if false then",
       },
     ],
     run: lateAfterHours,
@@ -169,7 +169,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a 404 without the API's envelope is believed",
     patches: [
       {
-        file: "src/upstream/poll-answer.ts",
+        file: "src/upstream/adapters/envelope.ts",
         from: "if (code === 404 && (status === 404 || isSuccess)) return",
         to: "if (code === 404 || status === 404) return",
       },
@@ -189,14 +189,9 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a poll's answer without a task id is believed",
     patches: [
       {
-        file: "src/upstream/poll-answer.ts",
-        from: 'if (data.task_id === undefined) return failed("the answer has no task_id");',
+        file: "src/upstream/adapters/envelope.ts",
+        from: 'if (data.task_id === undefined) return { outcome: "failed", why: "the answer has no task_id" };',
         to: "",
-      },
-      {
-        file: "src/upstream/poll-answer.ts",
-        from: "if (data.task_id !== task.taskId) return",
-        to: "if (data.task_id !== undefined && data.task_id !== task.taskId) return",
       },
     ],
     run: ends("first questions"),

@@ -34,14 +34,14 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task id beside a code that is not 200 is a refusal",
     patches: [
       {
-        file: "src/upstream/answer.ts",
-        from: "const data = envelope?.data;",
-        to: "const data = envelope?.code === 200 ? envelope.data : undefined;",
+        file: "src/upstream/adapters/envelope.ts",
+        from: "const data = json?.data;",
+        to: "const data = json?.code === 200 ? json.data : undefined;",
       },
       {
-        file: "src/upstream/answer.ts",
-        from: "if (!namesTask && isRefusal(status, envelope))",
-        to: 'if (typeof envelope?.code === "number" && envelope.code !== 200)',
+        file: "src/upstream/adapters/envelope.ts",
+        from: "if (!namesTask && isRefusal(status, json))",
+        to: 'if (typeof json?.code === "number" && json.code !== 200)',
       },
     ],
     run: misbehaving("succeeds_with_code_0"),
@@ -52,9 +52,9 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task id beside a refusal is thrown away",
     patches: [
       {
-        file: "src/upstream/answer.ts",
-        from: "detail: describeAnswer(answer, envelope, sent),",
-        to: "detail: answer.body.slice(0, 0),",
+        file: "src/upstream/generation-answer.ts",
+        from: "const described = () => describeAnswer(answer, json, sent);",
+        to: 'const described = () => "";',
       },
     ],
     run: misbehaving("refuses_409_with_a_task_id", "fails_500_with_a_task_id"),
@@ -65,7 +65,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a time that no double holds ends the reading of an answer",
     patches: [
       {
-        file: "src/upstream/answer.ts",
+        file: "src/upstream/task-data.ts",
         from: 'if (typeof value !== "string" && typeof value !== "number") return undefined;',
         to: "",
       },
@@ -137,7 +137,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task has completed though it has no video",
     patches: [
       {
-        file: "src/upstream/answer.ts",
+        file: "src/upstream/task-data.ts",
         from: 'if (status !== "completed" || hasVideo) return',
         to: "if (status) return",
       },
