@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createServer } from "node:tls";
+import { createServer, type TlsOptions } from "node:tls";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
@@ -14,10 +14,10 @@ import { startGatewayProcess } from "../support/processes.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 
 /** A server with a certificate that no public authority has signed, in front of one that speaks no TLS. */
-async function startTlsFront(port: number) {
+async function startTlsFront(port: number, options: TlsOptions = {}) {
   const { key, cert } = selfSignedCertificate();
   const sockets = new Set<Socket>();
-  const server = createServer({ key, cert }, (socket) => {
+  const server = createServer({ key, cert, ...options }, (socket) => {
     const behind = connect(port, "127.0.0.1");
     for (const one of [socket, behind]) {
       sockets.add(one);
@@ -84,6 +84,13 @@ async function configFile(name: string, store: object, upstream: object): Promis
   return file;
 }
 
+function upload(url: string, key: string): Promise<Response> {
+  const form = new FormData();
+  form.append("file", new Blob([new Uint8Array(tinyImage("image/png"))], { type: "image/png" }), "a.png");
+  const headers = { authorization: `Bearer ${key}` };
+  return fetch(`${url}/api/v1/upload`, { method: "POST", headers, body: form });
+}
+
 // Guarantee: with a private authority, every connection is made and every server is checked with it, and with no other.
 test("a gateway generates and uploads, with Redis and an upstream whose certificates are private", async () => {
   const env = {
@@ -101,11 +108,7 @@ test("a gateway generates and uploads, with Redis and an upstream whose certific
   try {
     const generated = await send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
     expectStatus(generated, 200);
-    const form = new FormData();
-    form.append("file", new Blob([new Uint8Array(tinyImage("image/png"))], { type: "image/png" }), "a.png");
-    const headers = { authorization: `Bearer ${key}` };
-    const uploaded = await fetch(`${gateway.url}/api/v1/upload`, { method: "POST", headers, body: form });
-    expectStatus(uploaded, 200);
+    expectStatus(await upload(gateway.url, key), 200);
   } finally {
     await gateway.stop();
   }
@@ -162,4 +165,40 @@ test("doctor checks Redis and the upstream with the private authorities, and nam
     await configFile("swapped.json", { tls_ca: "upstream.pem" }, { tls_ca: "store.pem" }),
   );
   expect(swapped).toMatchObject({ redis: { status: "failed" }, upstream: { status: "failed" } });
+});
+
+// Guarantee: an upstream that asks for a client certificate gets it on each of its connections.
+test("the gateway shows its client certificate when it generates, polls and uploads", async () => {
+  const client = selfSignedCertificate();
+  const front = await startTlsFront(generator.port, { requestCert: true, ca: client.cert });
+  await writeFile(join(dir, "strict.pem"), front.cert);
+  await writeFile(join(dir, "client.pem"), client.cert);
+  await writeFile(join(dir, "client.key"), client.key);
+  const { url: openRedis } = redis;
+  const { key } = await givenKey(redis.client, { credits: 100 });
+  const started = (upstream: object) =>
+    startGatewayProcess({
+      redisUrl: openRedis,
+      upstreamUrl: `https://localhost:${front.port}`,
+      config: { upstream: { tls_ca: join(dir, "strict.pem"), ...upstream } },
+    });
+  const files = { tls_cert: join(dir, "client.pem"), tls_key: join(dir, "client.key") };
+  const gateways = await Promise.all([started(files), started({})]);
+  const [certified, anonymous] = gateways;
+  try {
+    const generated = await send(certified!.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
+    expectStatus(generated, 200);
+    const { task_id: taskId } = generated.body.data;
+    await until(async () => {
+      const { body } = await send(certified!.url, "GET", `/api/v1/tasks/${taskId}`, { key });
+      return body.data?.status === "completed";
+    });
+    expectStatus(await upload(certified!.url, key), 200);
+    const refused = await send(anonymous!.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
+    expect([502, 503]).toContain(refused.status);
+    expect((await upload(anonymous!.url, key)).status).toBe(502);
+  } finally {
+    await Promise.all(gateways.map((gateway) => gateway.stop()));
+    await front.stop();
+  }
 });
