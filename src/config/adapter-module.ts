@@ -104,14 +104,14 @@ function lineIn(error: unknown, url: string): number | undefined {
 
 /** @throws ModuleMistake */
 function checked(adapter: unknown, source: string): Adapter {
+  if (!isObject(adapter)) throw new ModuleMistake("has no adapter as its default export");
   const mistake = (member: string, message: string): ModuleMistake =>
-    new ModuleMistake(message, lineOf(source, member));
-  if (!isObject(adapter)) throw mistake("default", "has no adapter as its default export");
+    new ModuleMistake(message, member in adapter ? lineOf(source, member) : undefined);
   const { name, options, auth } = adapter;
   if (typeof name !== "string" || !NAME.test(name))
     throw mistake(
       "name",
-      "must export a name of a-z, digits and -, at most 32 characters, that begins with a letter",
+      "must have a name of a-z, digits and -, at most 32 characters, that begins with a letter",
     );
   if (BUILT_IN.has(name))
     throw mistake("name", `must have another name than ${name}, which Tollgate has itself`);
@@ -134,7 +134,9 @@ function checked(adapter: unknown, source: string): Adapter {
   return adapter as unknown as Adapter;
 }
 
+/** Where a member of an object begins; undefined if it is not there. */
 function lineOf(source: string, member: string): number | undefined {
-  const at = source.split("\n").findIndex((line) => new RegExp(`\\b${member}\\b`).test(line));
+  const begins = new RegExp(`(?:^|[{,])\\s*(?:async\\s+)?${member}\\s*[:(,]`);
+  const at = source.split("\n").findIndex((line) => begins.test(line));
   return at === -1 ? undefined : at + 1;
 }

@@ -118,7 +118,7 @@ test.each([
   ["without a default export", "export const name = 1;\n", undefined, "no adapter as its default export"],
   ["that lacks a function", OWN.replace("polled:", "pulled:"), undefined, "must have a function polled"],
   ["with a name of Tollgate's", OWN.replace('"own"', '"envelope"'), 4, "must have another name"],
-  ["with a name that is none", OWN.replace('"own"', '"My own"'), 4, "must export a name"],
+  ["with a name that is none", OWN.replace('"own"', '"My own"'), 4, "must have a name"],
   ["with options that are no schema", OWN.replace('type: "object"', 'type: "text"'), 5, "options must be"],
   [
     "with an upload that nobody reads",
