@@ -11,6 +11,8 @@ import { OperatorError } from "../records/operator-error.ts";
 import type { Adapter, AdapterResponse, AnswerRow, PolledTask } from "../upstream/adapter.ts";
 import { type CheckedRequest, checkForm, checkRequest } from "../upstream/adapter-request.ts";
 import { Dialect } from "../upstream/dialect.ts";
+import { readGeneration } from "../upstream/generation-answer.ts";
+import { readPoll, readResult } from "../upstream/poll-answer.ts";
 import { createRequest } from "../upstream/upstream.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
@@ -31,6 +33,8 @@ interface Finding {
   what: string;
   ok: boolean;
   detail: string;
+  /** What the gateway makes of it, where that may not be meant. */
+  note?: string;
 }
 
 function tested(name: string, optionsText: string | undefined): CommandOutput {
@@ -50,7 +54,10 @@ function tested(name: string, optionsText: string | undefined): CommandOutput {
     ...rows.map((row, at) => answerFinding(adapter, row, at)),
   ];
   const failures = findings.filter(({ ok }) => !ok).length;
-  const lines = findings.map(({ what, ok, detail }) => `${ok ? "ok  " : "FAIL"}  ${what}: ${detail}`);
+  const lines = findings.flatMap(({ what, ok, detail, note }) => [
+    `${ok ? "ok  " : "FAIL"}  ${what}: ${detail}`,
+    ...(note === undefined ? [] : [`note  ${what}: ${note}`]),
+  ]);
   if (rows.length === 0)
     lines.push("It exports no `answers`: a table of the upstream's answers would be run here.");
   return {
@@ -102,7 +109,7 @@ function dryRun(dialect: Dialect, endpoint: GenerationEndpoint): Finding[] {
   const { body, text } = validation;
   const created = createRequest(dialect, { endpoint, body: { ...body }, text });
   if ("unsupported" in created) {
-    const why = created.unsupported.map((one) => `${one.path} ${one.message}`).join("; ");
+    const why = created.unsupported.map((one) => `${one.path} ${one.message}`.trim()).join("; ");
     return [{ what: `create ${endpoint}`, ok: true, detail: `unsupported, answered with 400: ${why}` }];
   }
   const task = { taskId: TASK_ID, endpoint };
@@ -139,8 +146,11 @@ function answerFinding(adapter: Adapter, row: AnswerRow, at: number): Finding {
   try {
     const result = resultOf(adapter, row);
     const wrong = difference(result, row.expect, "");
-    if (wrong === undefined) return { what, ok: true, detail: JSON.stringify(row.expect) };
-    return { what, ok: false, detail: `${wrong}; it returned ${JSON.stringify(result)}` };
+    if (wrong !== undefined)
+      return { what, ok: false, detail: `${wrong}; it returned ${JSON.stringify(result)}` };
+    const { fault, note } = gatewaysReading(adapter, row);
+    if (fault !== undefined) return { what, ok: false, detail: fault };
+    return { what, ok: true, detail: JSON.stringify(row.expect), ...(note !== undefined && { note }) };
   } catch (error) {
     return { what, ok: false, detail: `threw ${String(error)}` };
   }
@@ -167,6 +177,41 @@ function resultOf(adapter: Adapter, { call, response, task, options: given }: An
     default:
       throw new Error(`${String(call)} is none of created, polled, result, uploaded and callback`);
   }
+}
+
+/** What the gateway makes of an answer: a result that it cannot use, or a state that it does not take as the adapter means it. */
+function gatewaysReading(
+  adapter: Adapter,
+  { call, response, task, options: given }: AnswerRow,
+): { fault?: string; note?: string } {
+  let isFault = false;
+  const choice = {
+    name: adapter.name,
+    id: "",
+    adapter: () => adapter,
+    options: optionsFor(adapter, given ?? {}),
+  };
+  const fault = () => {
+    isFault = true;
+  };
+  const dialect = new Dialect(choice, { fault, slow: () => {} });
+  const { status = 200, body = "", retryAfter } = response;
+  const answer = { status, body: typeof body === "string" ? body : JSON.stringify(body), retryAfter };
+  const asked = task ?? { taskId: TASK_ID, endpoint: "gen2/text-to-video" };
+  const reading =
+    call === "created"
+      ? readGeneration(answer, "", undefined, dialect)
+      : call === "polled"
+        ? readPoll(answer, asked, dialect)
+        : call === "result"
+          ? readResult(answer, asked, dialect)
+          : undefined;
+  if (reading === undefined) return {};
+  if (isFault) return { fault: "detail" in reading ? reading.detail : "cannot be used" };
+  if (reading.outcome === "unknown_status")
+    return { note: `the gateway does not know ${reading.word}: say in upstream.statuses what it means` };
+  if ("lacksVideo" in reading) return { note: "without a usable video_url it counts as processing" };
+  return {};
 }
 
 /** The first member that is not as expected; further members of the result are not compared. */
