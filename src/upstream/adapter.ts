@@ -45,6 +45,7 @@ export interface OptionsSchema {
 /** A generation as the customer requested it: validated, defaults applied. Its price is fixed already. */
 export interface Generation {
   endpoint: GenerationEndpoint;
+  /** The members of the endpoint's body in docs/openapi.json. What is left out or null, and has no default, is not there. */
   body: Readonly<Record<string, unknown>>;
   /** `body` as JSON. */
   text: string;
@@ -113,8 +114,8 @@ export interface PolledTask {
 export type Polled =
   /**
    * The task. `status` is the upstream's word. `task` has the interface's names (`video_url`, `thumbnail_url`, `progress`,
-   * `created_at`, `completed_at`, `failure_reason`); times may be ISO 8601 with a zone or Unix seconds or milliseconds, and
-   * further fields pass through. A `task_id` that is not the polled one's counts as an answer about another task.
+   * `created_at`, `completed_at`, `failure_reason`); `progress` is in percent, times may be ISO 8601 with a zone or Unix seconds or
+   * milliseconds, and further fields pass through. A `task_id` that is not the polled one's counts as an answer about another task.
    */
   | { outcome: "task"; status: string; task: Readonly<Record<string, unknown>> }
   /** The upstream does not know the task, and says so. */
