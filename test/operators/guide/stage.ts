@@ -154,6 +154,9 @@ function fillFolder(folder: string, { cert, key }: { cert: string; key: string }
     symlinkSync(join(ROOT, name), join(folder, name));
   for (const name of ["new.yaml", "my.yaml"]) cpSync(join(ROOT, "config/tollgate.yaml"), join(folder, name));
   cpSync(join(ROOT, "config/prices"), join(folder, "prices"), { recursive: true });
+  const adapters = join(ROOT, "examples/adapters");
+  cpSync(adapters, join(folder, "examples/adapters"), { recursive: true });
+  cpSync(join(adapters, "replicate.ts"), join(folder, "generator.ts"));
   const files = {
     "tls/root.pem": cert,
     "me.pem": cert,
