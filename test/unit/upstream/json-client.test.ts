@@ -34,6 +34,8 @@ async function givenUpstream(
   const upstream = createUpstream({
     url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`,
     ...OPTIONS,
+    // Three tries and their pauses fit, also on a busy machine.
+    ...(idempotent && { totalTimeoutMs: 20_000 }),
     idempotent,
   });
   const stop = async (): Promise<void> => {
@@ -103,6 +105,19 @@ test("an idempotent upstream's no to the first try is a no, and it is not asked 
     outcome: "unreachable",
   });
   expect(requests()).toBe(1);
+  await stop();
+});
+
+test("a completed task says since when, also if its upstream does not", async () => {
+  const task = { task_id: "t1", status: "completed", video_url: "https://v.example/1.mp4" };
+  const body = JSON.stringify({ code: 200, msg: "success", data: task });
+  const { upstream, stop } = await givenUpstream((socket) =>
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
+  );
+  const fromMs = Date.now();
+  const polled = await upstream.poll("t1", { accountId: "a", requestId: "r1" });
+  const { completed_at: completedAt } = JSON.parse("data" in polled ? polled.data : "{}");
+  expect(Date.parse(completedAt)).toBeGreaterThanOrEqual(fromMs);
   await stop();
 });
 
