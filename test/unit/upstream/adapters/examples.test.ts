@@ -1,7 +1,10 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import fal, { answers as falAnswers } from "../../../../examples/adapters/fal.ts";
 import openai, { answers as openaiAnswers } from "../../../../examples/adapters/openai-videos.ts";
 import replicate, { answers as replicateAnswers } from "../../../../examples/adapters/replicate.ts";
+import { loadAdapterModule } from "../../../../src/config/adapter-module.ts";
 import type { GenerationEndpoint } from "../../../../src/domain/endpoints.ts";
 import { validateGeneration } from "../../../../src/domain/generation-body.ts";
 import { parseObject } from "../../../../src/domain/json.ts";
@@ -106,6 +109,16 @@ function read(adapter: Adapter, row: AnswerRow): unknown {
       return adapter.callback?.({ headers: {}, body: response.body, json: response.json }, options);
   }
 }
+
+test("the adapter in docs/upstreams.md can be loaded, and its table is right", () => {
+  const folder = join(import.meta.dirname, "../../../../docs");
+  const [, source = ""] =
+    /^```ts\n([\s\S]*?)^```$/m.exec(readFileSync(join(folder, "upstreams.md"), "utf8")) ?? [];
+  const { adapter, answers } = loadAdapterModule(join(folder, "minimal.ts"), Buffer.from(source));
+  expect(adapter.name).toBe("minimal");
+  expect(answers).toHaveLength(4);
+  for (const row of answers as AnswerRow[]) expect(read(adapter, row)).toMatchObject(row.expect as object);
+});
 
 describe.each(EXAMPLES)("the table of $name", ({ adapter, answers }) => {
   test.each(answers.map((row) => [`${row.call}: ${JSON.stringify(row.response)}`, row] as const))(
