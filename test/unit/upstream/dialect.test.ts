@@ -129,6 +129,19 @@ describe("nonsense of an adapter", () => {
     expect(outcome).toMatchObject({ detail: expect.stringContaining("cannot read [request] (own.ts:12)") });
   });
 
+  test("that throws a whole answer holds nobody up", () => {
+    const dialect = returning("created", new Error("a".repeat(50_000)));
+    const fromMs = performance.now();
+    expect(readGeneration(answer(), "", undefined, dialect)).toMatchObject({ outcome: "unclear" });
+    expect(performance.now() - fromMs).toBeLessThan(1000);
+  });
+
+  test("is at no place that its message names", () => {
+    const dialect = returning("created", new Error("see secret.ts:1"));
+    const outcome = readGeneration(answer(), '{"prompt":"see secret.ts:1"}', undefined, dialect);
+    expect(outcome).toMatchObject({ detail: expect.not.stringContaining("secret") });
+  });
+
   test("is also what throws something that cannot be read", () => {
     const evil = Object.defineProperty(new Error("x"), "message", {
       get: () => {
