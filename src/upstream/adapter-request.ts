@@ -1,6 +1,6 @@
 import { isObject } from "../domain/json.ts";
 import type { AdapterRequest, UploadForm } from "./adapter.ts";
-import { AdapterMistake } from "./dialect.ts";
+import { AdapterMistake, returned } from "./dialect.ts";
 import { headerProblem } from "./gateway-headers.ts";
 
 // Requests of adapters are checked before they are sent: each stays below `upstream.url`, and sets none of the gateway's headers.
@@ -23,7 +23,7 @@ export interface CheckedRequest {
 
 /** @throws AdapterMistake for a request that cannot be sent */
 export function checkRequest(request: AdapterRequest): CheckedRequest {
-  if (!isObject(request)) throw new AdapterMistake("returned no request");
+  if (!isObject(returned(request))) throw new AdapterMistake("returned no request");
   const { method, path, headers } = request;
   if (method !== "GET" && method !== "POST")
     throw new AdapterMistake("returned a request whose method is neither GET nor POST");
@@ -53,7 +53,7 @@ const FIELD_CHARS_MAX = 4096;
 
 /** @throws AdapterMistake for a form that cannot be sent */
 export function checkForm(form: UploadForm): CheckedForm {
-  if (!isObject(form)) throw new AdapterMistake("returned no form");
+  if (!isObject(returned(form))) throw new AdapterMistake("returned no form");
   const { path, headers = {}, fields = {}, fileField = "file" } = form;
   checkPath(path);
   const entries = Object.entries(fields);

@@ -39,6 +39,16 @@ export interface AdapterFault {
 /** Thrown for a result of an adapter that cannot be used; the message says what is wrong with it. */
 export class AdapterMistake extends Error {}
 
+/**
+ * What a function of an adapter returned. A promise that is rejected later would end the process.
+ * @throws AdapterMistake for a promise
+ */
+export function returned<Result>(result: Result): Result {
+  if (!(result instanceof Promise)) return result;
+  result.catch(() => undefined);
+  throw new AdapterMistake("returned a promise");
+}
+
 /** Functions of an adapter are synchronous: while one runs, nothing else does. */
 const SLOW_MS = 50;
 /** Of a stack's lines. The expression below is not linear, and the message before them may be an answer. */

@@ -2,7 +2,7 @@ import { isObject, parseObject } from "../domain/json.ts";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Created } from "./adapter.ts";
 import { type Answer, describeAnswer } from "./answer.ts";
-import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, newTask, taskWithId } from "./task-data.ts";
 import { shownTaskId } from "./task-ids.ts";
@@ -30,7 +30,7 @@ export function readGeneration(
   const { adapter, options } = dialect;
   const described = () => describeAnswer(answer, json, sent);
   const read = dialect.call("created", sent, (): GenerationAnswer => {
-    const created: Created = adapter.created(responseOf(answer, json), options);
+    const created: Created = returned(adapter.created(responseOf(answer, json), options));
     switch (created.outcome) {
       case "accepted":
         return accepted(created, statuses);

@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Adapter } from "../../../src/upstream/adapter.ts";
 import { checkForm, checkRequest } from "../../../src/upstream/adapter-request.ts";
 import type { Answer } from "../../../src/upstream/answer.ts";
@@ -151,6 +151,28 @@ describe("nonsense of an adapter", () => {
     const outcome = readGeneration(answer(), "", undefined, returning("created", evil));
     expect(outcome).toMatchObject({ outcome: "unclear" });
   });
+});
+
+test("a promise is no result, and its rejection ends no process", async () => {
+  const unhandled = vi.fn();
+  process.on("unhandledRejection", unhandled);
+  onTestFinished(() => void process.off("unhandledRejection", unhandled));
+  const rejected = (called: string) => returning(called, Promise.reject(new Error("later")));
+  const generation = { endpoint: "gen2/text-to-video", body: {}, text: "{}" } as const;
+  const task = { taskId: "t1" };
+  const outcomes = [
+    createRequest(rejected("create"), generation),
+    readGeneration(answer(), "", undefined, rejected("created")),
+    readPoll(answer(), task, rejected("polled")),
+    readResult(answer(), task, rejected("result")),
+    interpretAnswer(answer(), rejected("uploaded")),
+  ];
+  for (const outcome of outcomes)
+    expect(outcome).toMatchObject({ detail: expect.stringContaining("returned a promise") });
+  for (const check of [checkRequest, checkForm])
+    expect(() => check(Promise.reject(new Error("later")) as never)).toThrow("returned a promise");
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  expect(unhandled).not.toHaveBeenCalled();
 });
 
 test("a slow function is reported", () => {
