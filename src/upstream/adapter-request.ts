@@ -7,6 +7,8 @@ import { headerProblem } from "./gateway-headers.ts";
 
 /** Visible ASCII without `#` and `\\`, which a URL cannot have. */
 const PATH = /^\/[!"$-[\]-~]*$/;
+/** A step to another path, as every reader of URLs takes it. An id may be one: `encodeURIComponent` leaves it as it is. */
+const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:$|\/)/i;
 const PATH_CHARS_MAX = 8192;
 /** More than four times the largest body of a customer. */
 const BODY_CHARS_MAX = 1024 * 1024;
@@ -38,6 +40,8 @@ export function checkRequest(request: AdapterRequest): CheckedRequest {
 function checkPath(path: unknown): asserts path is string {
   if (typeof path !== "string" || path.length > PATH_CHARS_MAX || !PATH.test(path))
     throw new AdapterMistake("returned a path that does not begin with / or cannot be sent");
+  if (DOT_SEGMENT.test(path.split("?", 1)[0]!))
+    throw new AdapterMistake("returned a path with a step such as .. in it");
 }
 
 /** A form that can be sent. */

@@ -100,6 +100,9 @@ describe("nonsense of an adapter", () => {
     { method: "POST", path: "x", json: {} },
     { method: "POST", path: "/a b", json: {} },
     { method: "POST", path: "/\r\nx: y", json: {} },
+    { method: "POST", path: "/a/../b", json: {} },
+    { method: "POST", path: "/a/.?b", json: {} },
+    { method: "POST", path: "/a/%2E.", json: {} },
     { method: "POST", path: "/x" },
     { method: "GET", path: "/x" },
     { method: "POST", path: "/x", json: () => "no JSON" },
@@ -251,6 +254,8 @@ test("an image whose end is not known ends as the interface says", () => {
 });
 
 test("requests and forms are as the adapter wrote them", () => {
+  const path = "/a..b/.c/...%2F..%2F?d=/../e";
+  expect(checkRequest({ method: "GET", path })).toMatchObject({ path });
   expect(checkRequest({ method: "POST", path: "/x?a=1", json: { a: 1 }, headers: { "X-V": "2" } })).toEqual({
     method: "POST",
     path: "/x?a=1",
