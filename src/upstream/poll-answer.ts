@@ -2,7 +2,7 @@ import { isObject, parseObject } from "../domain/json.ts";
 import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
 import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
-import { type Answer, describeAnswer } from "./answer.ts";
+import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
 import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, readTask, taskWithId } from "./task-data.ts";
@@ -96,7 +96,7 @@ function interpret(
     case "misrouted":
       return { outcome: "misrouted", detail: described() };
     case "failed":
-      return failed(polled.why ?? described());
+      return failed(polled.why === undefined ? described() : excerptOf(polled.why, ""));
     case "refused": {
       const rejection = readRejection(polled, answer, described());
       return rejection.outcome === "refused"

@@ -2,7 +2,7 @@ import type { Refusal } from "../domain/errors.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
 import type { Uploaded } from "./adapter.ts";
-import { type Answer, describeAnswer } from "./answer.ts";
+import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
 import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
 import { readRejection } from "./rejection.ts";
 import { isUtcTime, utcTime } from "./task-data.ts";
@@ -38,7 +38,7 @@ export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIAL
       case "uploaded":
         return imageOf(uploaded);
       case "failed":
-        return failed(uploaded.why ?? described());
+        return failed(uploaded.why === undefined ? described() : excerptOf(uploaded.why, ""));
       default:
         return refusedUpload(readRejection(uploaded, answer, described()));
     }

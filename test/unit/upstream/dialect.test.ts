@@ -228,6 +228,19 @@ test("a task of the adapter's is never changed: it may be one object for all", (
   expect(task).toEqual({ status: "x", progress: "1%" });
 });
 
+test("why an answer has failed is an excerpt in the log, without values of addresses", () => {
+  const failed = { outcome: "failed", why: `https://a.example/?key=secret ${"x".repeat(100_000)}` };
+  const outcomes = [
+    readPoll(answer(), { taskId: "t1" }, returning("polled", failed)),
+    interpretAnswer(answer(), returning("uploaded", failed)),
+  ];
+  for (const outcome of outcomes) {
+    const { detail } = outcome as { detail: string };
+    expect(detail).toMatch(/^https:\/\/a\.example\/\?key=\[redacted\] x+$/);
+    expect(detail.length).toBeLessThanOrEqual(200);
+  }
+});
+
 test("an answer about another task is no answer about this one", () => {
   const dialect = returning("polled", { outcome: "task", status: "done", task: { task_id: "t2" } });
   expect(readPoll(answer(), { taskId: "t1" }, dialect)).toMatchObject({
