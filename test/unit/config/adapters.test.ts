@@ -104,6 +104,18 @@ test.each<[string, object, string | undefined, string, string]>([
   );
 });
 
+test("two adapters of one name are refused: a task would be polled with the wrong one", () => {
+  const upstream = { adapter: "own.ts", previous_adapter: "before.ts" };
+  const { folder, read } = given(upstream, OWN);
+  writeFileSync(join(folder, "before.ts"), OWN);
+  expect(read().problems).toMatchObject([
+    { path: "upstream.previous_adapter", line: 1, message: expect.stringContaining("the same name") },
+  ]);
+  writeFileSync(join(folder, "before.ts"), OWN.replace('"own"', '"before"'));
+  expect(read().problems).toEqual([]);
+  expect(problemsOf({ adapter: "own.ts", previous_adapter: "own.ts" }, OWN)).toEqual([]);
+});
+
 test("an unknown name in the environment is refused with the variable's name", () => {
   expect(problemsOf({}, undefined, { UPSTREAM_ADAPTER: "envelop" })).toEqual([
     {
