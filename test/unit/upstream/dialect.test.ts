@@ -50,16 +50,6 @@ describe("nonsense of an adapter", () => {
     { outcome: "accepted", taskId: "" },
     { outcome: "accepted", taskId: 12 },
     { outcome: "accepted", taskId: "x".repeat(10_000) },
-    { outcome: "accepted", taskId: "t1", task: "none" },
-    {
-      outcome: "accepted",
-      taskId: "t1",
-      task: {
-        toJSON: () => {
-          throw new Error("no");
-        },
-      },
-    },
     { outcome: "refused", text: 7 },
     { outcome: "refused", text: "no", status: 200 },
     { outcome: "refused", text: "no", code: "400" },
@@ -71,6 +61,29 @@ describe("nonsense of an adapter", () => {
       outcome: "unclear",
       detail: expect.stringMatching(/^adapter own: created /),
     });
+    expect(fault).toHaveBeenCalledExactlyOnceWith("own", "created");
+  });
+
+  test.each([
+    null,
+    "none",
+    { price: 1n },
+    {
+      toJSON: () => {
+        throw new Error("no");
+      },
+    },
+    { toJSON: () => undefined },
+  ])("beside the id of a task is left out, and the task is charged: %#", (task) => {
+    const fault = vi.fn();
+    const dialect = returning(
+      "created",
+      { outcome: "accepted", taskId: "t1", task },
+      { fault, slow: vi.fn() },
+    );
+    const data = '{"task_id":"t1"}';
+    const outcome = readGeneration(answer(), "", undefined, dialect);
+    expect(outcome).toEqual({ outcome: "accepted", taskId: "t1", data });
     expect(fault).toHaveBeenCalledExactlyOnceWith("own", "created");
   });
 
