@@ -6,6 +6,8 @@ import { dropOldest } from "../domain/bounded.ts";
 import { isObject } from "../domain/json.ts";
 import type { Adapter } from "../upstream/adapter.ts";
 import { BUILT_IN } from "../upstream/adapters/built-in.ts";
+import { AUTH_SCHEME } from "./sections/upstream.ts";
+import { authHeaderRule } from "./setting-rules.ts";
 
 // Adapters of operators. A module is loaded under a name with a digest of its content, so that a changed file is another module, and
 // an unchanged one is loaded once.
@@ -130,8 +132,20 @@ function checked(adapter: unknown, source: string): Adapter {
     !(isObject(options) && options.type === "object" && isObject(options.properties))
   )
     throw mistake("options", "options must be a JSON Schema of type object, with its properties");
-  if (auth !== undefined && !isObject(auth)) throw mistake("auth", "auth must be an object");
+  const authFault = auth === undefined ? undefined : authProblem(auth);
+  if (authFault !== undefined) throw mistake("auth", authFault);
   return adapter as unknown as Adapter;
+}
+
+/** An upload whose headers cannot be sent would end the process. */
+function authProblem(auth: unknown): string | undefined {
+  if (!isObject(auth)) return "auth must be an object";
+  const { header, scheme } = auth;
+  const problem =
+    typeof header === "string" ? authHeaderRule(header) : header === undefined ? undefined : "is no text";
+  if (problem !== undefined) return `auth.header ${problem}`;
+  const isScheme = scheme === undefined || (typeof scheme === "string" && AUTH_SCHEME.test(scheme));
+  return isScheme ? undefined : "auth.scheme must be a word such as Bearer or Key, or empty";
 }
 
 /** Where a member of an object begins; undefined if it is not there. */

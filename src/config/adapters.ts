@@ -33,6 +33,10 @@ export function readAdapters(
   const present = choose(data, "adapter", Pointer.Get(data, "/upstream/options"), folder, read, found);
   const hasPrevious = Pointer.Get(data, "/upstream/previous_adapter") !== "";
   const previous = hasPrevious ? choose(data, "previous_adapter", {}, folder, read, found) : undefined;
+  if (present && previous && present.name === previous.name && present.id !== previous.id) {
+    const message = `has the same name as upstream.adapter, ${present.name}, and a task knows its adapter by that; give one of them another name`;
+    found.problems.push({ keys: ["upstream", "previous_adapter"], message });
+  }
   const isBroken = found.problems.length + found.inModules.length > 0;
   return { ...found, choices: present && !isBroken ? { present, previous } : undefined };
 }

@@ -61,7 +61,7 @@ export async function generate(
   const request = gateway.upstream(config).create({ endpoint, body, text });
   if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
-    return answer(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
+    return refuseEarly(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
   const calledAtMs = gateway.overLimit.now();

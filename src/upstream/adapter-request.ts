@@ -1,12 +1,14 @@
 import { isObject } from "../domain/json.ts";
 import type { AdapterRequest, UploadForm } from "./adapter.ts";
-import { AdapterMistake } from "./dialect.ts";
+import { AdapterMistake, returned } from "./dialect.ts";
 import { headerProblem } from "./gateway-headers.ts";
 
 // Requests of adapters are checked before they are sent: each stays below `upstream.url`, and sets none of the gateway's headers.
 
 /** Visible ASCII without `#` and `\\`, which a URL cannot have. */
 const PATH = /^\/[!"$-[\]-~]*$/;
+/** A step to another path, as every reader of URLs takes it. An id may be one: `encodeURIComponent` leaves it as it is. */
+const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:$|\/)/i;
 const PATH_CHARS_MAX = 8192;
 /** More than four times the largest body of a customer. */
 const BODY_CHARS_MAX = 1024 * 1024;
@@ -23,7 +25,7 @@ export interface CheckedRequest {
 
 /** @throws AdapterMistake for a request that cannot be sent */
 export function checkRequest(request: AdapterRequest): CheckedRequest {
-  if (!isObject(request)) throw new AdapterMistake("returned no request");
+  if (!isObject(returned(request))) throw new AdapterMistake("returned no request");
   const { method, path, headers } = request;
   if (method !== "GET" && method !== "POST")
     throw new AdapterMistake("returned a request whose method is neither GET nor POST");
@@ -38,6 +40,8 @@ export function checkRequest(request: AdapterRequest): CheckedRequest {
 function checkPath(path: unknown): asserts path is string {
   if (typeof path !== "string" || path.length > PATH_CHARS_MAX || !PATH.test(path))
     throw new AdapterMistake("returned a path that does not begin with / or cannot be sent");
+  if (DOT_SEGMENT.test(path.split("?", 1)[0]!))
+    throw new AdapterMistake("returned a path with a step such as .. in it");
 }
 
 /** A form that can be sent. */
@@ -53,7 +57,7 @@ const FIELD_CHARS_MAX = 4096;
 
 /** @throws AdapterMistake for a form that cannot be sent */
 export function checkForm(form: UploadForm): CheckedForm {
-  if (!isObject(form)) throw new AdapterMistake("returned no form");
+  if (!isObject(returned(form))) throw new AdapterMistake("returned no form");
   const { path, headers = {}, fields = {}, fileField = "file" } = form;
   checkPath(path);
   const entries = Object.entries(fields);

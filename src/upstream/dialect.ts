@@ -39,8 +39,20 @@ export interface AdapterFault {
 /** Thrown for a result of an adapter that cannot be used; the message says what is wrong with it. */
 export class AdapterMistake extends Error {}
 
+/**
+ * What a function of an adapter returned. A promise that is rejected later would end the process.
+ * @throws AdapterMistake for a promise
+ */
+export function returned<Result>(result: Result): Result {
+  if (!(result instanceof Promise)) return result;
+  result.catch(() => undefined);
+  throw new AdapterMistake("returned a promise");
+}
+
 /** Functions of an adapter are synchronous: while one runs, nothing else does. */
 const SLOW_MS = 50;
+/** Of a stack's lines. The expression below is not linear, and the message before them may be an answer. */
+const STACK_CHARS_MAX = 4096;
 /** The first place of a stack that is in a module. */
 const STACK_PLACE = /([\w.-]+)\.[0-9a-f]{16}(\.[cm]?[jt]s:\d+)|([\w.-]+\.[cm]?[jt]s:\d+)/;
 
@@ -86,13 +98,20 @@ function inWords(error: unknown, sent: string): string {
   try {
     if (error instanceof AdapterMistake) return error.message;
     if (!(error instanceof Error)) return "threw a value that is no error";
-    const [, module, line, file] = STACK_PLACE.exec(error.stack ?? "") ?? [];
+    const [, module, line, file] = STACK_PLACE.exec(stackLines(error)) ?? [];
     const place = file ?? (module === undefined ? undefined : `${module}${line}`);
     const text = excerptOf(`${error.name}: ${error.message}`, sent);
     return place === undefined ? `threw ${text}` : `threw ${text} (${place})`;
   } catch {
     return "threw a value that cannot be read";
   }
+}
+
+/** Without the message, of which only an excerpt may get into the log. */
+function stackLines({ message, stack = "" }: Error): string {
+  const messageAt = stack.indexOf(message);
+  const at = stack.indexOf("\n    at ", messageAt === -1 ? 0 : messageAt + message.length);
+  return at === -1 ? "" : stack.slice(at, at + STACK_CHARS_MAX);
 }
 
 export const ENVELOPE_CHOICE: AdapterChoice = {

@@ -2,7 +2,7 @@ import { isObject, parseObject } from "../domain/json.ts";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Created } from "./adapter.ts";
 import { type Answer, describeAnswer } from "./answer.ts";
-import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, newTask, taskWithId } from "./task-data.ts";
 import { shownTaskId } from "./task-ids.ts";
@@ -30,10 +30,10 @@ export function readGeneration(
   const { adapter, options } = dialect;
   const described = () => describeAnswer(answer, json, sent);
   const read = dialect.call("created", sent, (): GenerationAnswer => {
-    const created: Created = adapter.created(responseOf(answer, json), options);
+    const created: Created = returned(adapter.created(responseOf(answer, json), options));
     switch (created.outcome) {
       case "accepted":
-        return accepted(created, statuses);
+        return accepted(created, (task, taskId) => taskText(dialect, sent, task, taskId, statuses));
       case "unavailable":
         return { outcome: "unreachable", detail: described() };
       case "unclear":
@@ -48,12 +48,32 @@ export function readGeneration(
 
 type Accepted = Extract<Created, { outcome: "accepted" }>;
 
-/** Nothing is charged without an id in hand. @throws AdapterMistake */
-function accepted({ taskId: id, task = {} }: Accepted, statuses: StatusWords | undefined): GenerationAnswer {
+/**
+ * Nothing is charged without an id in hand; with one, the task is bound whatever else is said of it.
+ * @throws AdapterMistake
+ */
+function accepted(
+  { taskId: id, task = {} }: Accepted,
+  textOf: (task: unknown, taskId: string) => string,
+): GenerationAnswer {
   const taskId = typeof id === "string" ? shownTaskId(id) : undefined;
   if (taskId === undefined) throw new AdapterMistake(`accepted a generation ${whyNoId(id)}`);
-  if (!isObject(task)) throw new AdapterMistake("accepted a generation with a task that is no object");
-  return { outcome: "accepted", taskId, data: dataText(newTask(taskWithId(task, taskId), statuses)) };
+  return { outcome: "accepted", taskId, data: textOf(task, taskId) };
+}
+
+/** The data of a new task; the id alone if the adapter's cannot be used. */
+function taskText(
+  dialect: Dialect,
+  sent: string,
+  task: unknown,
+  taskId: string,
+  statuses: StatusWords | undefined,
+): string {
+  const text = dialect.call("created", sent, () => {
+    if (!isObject(task)) throw new AdapterMistake("accepted a generation with a task that is no object");
+    return dataText(newTask(taskWithId(task, taskId), statuses));
+  });
+  return typeof text === "string" ? text : JSON.stringify({ task_id: taskId });
 }
 
 function whyNoId(id: unknown): string {

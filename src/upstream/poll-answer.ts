@@ -2,8 +2,8 @@ import { isObject, parseObject } from "../domain/json.ts";
 import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
 import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
-import { type Answer, describeAnswer } from "./answer.ts";
-import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, readTask, taskWithId } from "./task-data.ts";
 import { shownTaskId } from "./task-ids.ts";
@@ -74,7 +74,7 @@ function read(
 ): PollAnswer | ResultRequest {
   const json = parseObject(answer.body);
   const outcome = dialect.call(called, "", () => {
-    const polled = run(responseOf(answer, json), { taskId: task.taskId, endpoint: task.endpoint });
+    const polled = returned(run(responseOf(answer, json), { taskId: task.taskId, endpoint: task.endpoint }));
     return interpret(polled, answer, task, () => describeAnswer(answer, json));
   });
   if (outcome.outcome !== "adapter_fault") return outcome;
@@ -98,7 +98,7 @@ function interpret(
     case "misrouted":
       return { outcome: "misrouted", detail: described() };
     case "failed":
-      return failed(polled.why ?? described());
+      return failed(polled.why === undefined ? described() : excerptOf(polled.why, ""));
     case "refused": {
       const rejection = readRejection(polled, answer, described());
       return rejection.outcome === "refused"

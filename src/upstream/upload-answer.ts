@@ -2,8 +2,8 @@ import type { Refusal } from "../domain/errors.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
 import type { Uploaded } from "./adapter.ts";
-import { type Answer, describeAnswer } from "./answer.ts";
-import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf } from "./dialect.ts";
+import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
+import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
 import { readRejection } from "./rejection.ts";
 import { isUtcTime, utcTime } from "./task-data.ts";
 
@@ -33,12 +33,12 @@ export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIAL
   const described = () => describeAnswer(answer, json);
   const outcome = dialect.call("uploaded", "", (): UploadOutcome => {
     if (adapter.uploaded === undefined) throw new AdapterMistake("is missing");
-    const uploaded: Uploaded = adapter.uploaded(responseOf(answer, json), options);
+    const uploaded: Uploaded = returned(adapter.uploaded(responseOf(answer, json), options));
     switch (uploaded.outcome) {
       case "uploaded":
         return imageOf(uploaded);
       case "failed":
-        return failed(uploaded.why ?? described());
+        return failed(uploaded.why === undefined ? described() : excerptOf(uploaded.why, ""));
       default:
         return refusedUpload(readRejection(uploaded, answer, described()));
     }

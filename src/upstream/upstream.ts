@@ -14,6 +14,7 @@ import {
   Dialect,
   ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
+  returned,
 } from "./dialect.ts";
 import { overloaded } from "./gate.ts";
 import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
@@ -151,7 +152,7 @@ export function createRequest(
   generation: Generation,
 ): CheckedRequest | Unsupported | AdapterFault {
   return dialect.call("create", generation.text, () => {
-    const created = dialect.adapter.create(generation, dialect.options);
+    const created = returned(dialect.adapter.create(generation, dialect.options));
     if ("unsupported" in created) return checkUnsupported(created);
     const request = checkRequest(created);
     if (request.method === "POST") return request;

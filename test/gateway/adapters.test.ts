@@ -5,7 +5,7 @@ import type { Adapter } from "../../src/upstream/adapter.ts";
 import type { AdapterChoice } from "../../src/upstream/dialect.ts";
 import { expectStatus, givenGateway, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
-import { BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
+import { BOAT, consumption, revoke, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 /** Of an API with other paths, words and shapes than the interface's. */
 const OWN: Adapter = {
@@ -180,6 +180,15 @@ describe("nothing is charged, and the gateway goes on, for", () => {
     expect(faults.some((line) => !line.endsWith(" 0"))).toBe(isFault);
     if (isFault) expect(gateway.logs.join("\n")).toMatch(/adapter own: create/);
     expect((await fetch(`${gateway.adminUrl}/readyz`)).status).toBe(200);
+  });
+
+  test("a key that was revoked a moment ago, which is told so though the adapter throws", async () => {
+    const { gateway } = await given({ dialect: throwing("create") });
+    const issued = await gateway.givenKey();
+    const { key } = issued;
+    expectStatus(await gateway.request("GET", "/api/v1/credits", { key }), 200);
+    await revoke(gateway, issued);
+    expectStatus(await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT }), 401);
   });
 
   test.each(["poll", "polled", "result"] as const)("a poll whose adapter throws in %s", async (called) => {

@@ -10,6 +10,8 @@ import {
 } from "../setting-rules.ts";
 import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
 
+/** Word before the credential. */
+export const AUTH_SCHEME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{0,32}$/;
 const AUTO = "auto";
 const unlessAuto = (value: string): string | undefined => (value === AUTO ? undefined : value);
 
@@ -58,7 +60,7 @@ export const upstreamSchema = section("The video generation service behind the g
   ),
   auth_scheme: Type.String({
     default: AUTO,
-    pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]{0,32}$",
+    pattern: AUTH_SCHEME.source,
     "x-expects": "a word such as Bearer or Key, or empty for the bare credential",
     description: "Word before the credential, empty for none; auto is what the adapter says, mostly Bearer.",
   }),

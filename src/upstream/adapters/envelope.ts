@@ -18,7 +18,8 @@ export const ENVELOPE: Adapter = {
   name: "envelope",
   create: ({ endpoint, text }) => ({ method: "POST", path: API_PREFIX + endpoint, text }),
   created,
-  poll: ({ taskId }) => ({ method: "GET", path: `${API_PREFIX}tasks/${taskId}` }),
+  // Ids of the interface need no escapes, but the task may be another adapter's, if its record was restored.
+  poll: ({ taskId }) => ({ method: "GET", path: `${API_PREFIX}tasks/${encodeURIComponent(taskId)}` }),
   polled,
   upload: () => ({ path: `${API_PREFIX}upload` }),
   uploaded,

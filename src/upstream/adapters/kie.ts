@@ -233,6 +233,9 @@ function polled(response: AdapterResponse, { taskId: polledId }: { taskId: strin
   // A bare status is that of a server on the way, not the API's word about the task.
   if (code === undefined) return bareStatus(status);
   if (code === GENERATION_FAILED) return failedTask(named ?? polledId, json?.msg);
+  // The gateway compares the ids: what is said of another task is not said of this one.
+  if (named !== undefined && named !== polledId)
+    return { outcome: "task", status: `code ${code}`, task: { task_id: named } };
   if (code === NO_SUCH_TASK) return { outcome: "gone" };
   const rejection = rejectionOf(meaningOf(response), response, "task");
   if (rejection?.outcome === "refused") return { ...rejection, isFinal: true };

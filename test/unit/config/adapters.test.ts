@@ -16,6 +16,8 @@ export default {
 };
 `;
 
+const withAuth = (auth: string): string => OWN.replace("poll:", `auth: ${auth}, poll:`);
+
 /** Reads a configuration with one section beside a module. */
 function given(upstream: object, module?: string, env: Record<string, string> = {}) {
   const folder = mkdtempSync(join(tmpdir(), "tollgate-adapter-"));
@@ -102,6 +104,18 @@ test.each<[string, object, string | undefined, string, string]>([
   );
 });
 
+test("two adapters of one name are refused: a task would be polled with the wrong one", () => {
+  const upstream = { adapter: "own.ts", previous_adapter: "before.ts" };
+  const { folder, read } = given(upstream, OWN);
+  writeFileSync(join(folder, "before.ts"), OWN);
+  expect(read().problems).toMatchObject([
+    { path: "upstream.previous_adapter", line: 1, message: expect.stringContaining("the same name") },
+  ]);
+  writeFileSync(join(folder, "before.ts"), OWN.replace('"own"', '"before"'));
+  expect(read().problems).toEqual([]);
+  expect(problemsOf({ adapter: "own.ts", previous_adapter: "own.ts" }, OWN)).toEqual([]);
+});
+
 test("an unknown name in the environment is refused with the variable's name", () => {
   expect(problemsOf({}, undefined, { UPSTREAM_ADAPTER: "envelop" })).toEqual([
     {
@@ -120,6 +134,10 @@ test.each([
   ["with a name of Tollgate's", OWN.replace('"own"', '"envelope"'), 4, "must have another name"],
   ["with a name that is none", OWN.replace('"own"', '"My own"'), 4, "must have a name"],
   ["with options that are no schema", OWN.replace('type: "object"', 'type: "text"'), 5, "options must be"],
+  ["with a header that cannot be sent", withAuth('{ header: "x y" }'), 8, "auth.header is no name"],
+  ["with a header of the gateway's", withAuth('{ header: "host" }'), 8, "auth.header is a header that the"],
+  ["with a header that is no text", withAuth("{ header: 5 }"), 8, "auth.header is no text"],
+  ["with a scheme that cannot be sent", withAuth('{ scheme: "a\\nb" }'), 8, "auth.scheme must be"],
   [
     "with an upload that nobody reads",
     OWN.replace("poll:", "upload: () => 1, poll:"),

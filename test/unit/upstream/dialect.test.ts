@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Adapter } from "../../../src/upstream/adapter.ts";
 import { checkForm, checkRequest } from "../../../src/upstream/adapter-request.ts";
 import type { Answer } from "../../../src/upstream/answer.ts";
@@ -50,16 +50,6 @@ describe("nonsense of an adapter", () => {
     { outcome: "accepted", taskId: "" },
     { outcome: "accepted", taskId: 12 },
     { outcome: "accepted", taskId: "x".repeat(10_000) },
-    { outcome: "accepted", taskId: "t1", task: "none" },
-    {
-      outcome: "accepted",
-      taskId: "t1",
-      task: {
-        toJSON: () => {
-          throw new Error("no");
-        },
-      },
-    },
     { outcome: "refused", text: 7 },
     { outcome: "refused", text: "no", status: 200 },
     { outcome: "refused", text: "no", code: "400" },
@@ -71,6 +61,29 @@ describe("nonsense of an adapter", () => {
       outcome: "unclear",
       detail: expect.stringMatching(/^adapter own: created /),
     });
+    expect(fault).toHaveBeenCalledExactlyOnceWith("own", "created");
+  });
+
+  test.each([
+    null,
+    "none",
+    { price: 1n },
+    {
+      toJSON: () => {
+        throw new Error("no");
+      },
+    },
+    { toJSON: () => undefined },
+  ])("beside the id of a task is left out, and the task is charged: %#", (task) => {
+    const fault = vi.fn();
+    const dialect = returning(
+      "created",
+      { outcome: "accepted", taskId: "t1", task },
+      { fault, slow: vi.fn() },
+    );
+    const data = '{"task_id":"t1"}';
+    const outcome = readGeneration(answer(), "", undefined, dialect);
+    expect(outcome).toEqual({ outcome: "accepted", taskId: "t1", data });
     expect(fault).toHaveBeenCalledExactlyOnceWith("own", "created");
   });
 
@@ -100,6 +113,9 @@ describe("nonsense of an adapter", () => {
     { method: "POST", path: "x", json: {} },
     { method: "POST", path: "/a b", json: {} },
     { method: "POST", path: "/\r\nx: y", json: {} },
+    { method: "POST", path: "/a/../b", json: {} },
+    { method: "POST", path: "/a/.?b", json: {} },
+    { method: "POST", path: "/a/%2E.", json: {} },
     { method: "POST", path: "/x" },
     { method: "GET", path: "/x" },
     { method: "POST", path: "/x", json: () => "no JSON" },
@@ -129,6 +145,19 @@ describe("nonsense of an adapter", () => {
     expect(outcome).toMatchObject({ detail: expect.stringContaining("cannot read [request] (own.ts:12)") });
   });
 
+  test("that throws a whole answer holds nobody up", () => {
+    const dialect = returning("created", new Error("a".repeat(50_000)));
+    const fromMs = performance.now();
+    expect(readGeneration(answer(), "", undefined, dialect)).toMatchObject({ outcome: "unclear" });
+    expect(performance.now() - fromMs).toBeLessThan(1000);
+  });
+
+  test("is at no place that its message names", () => {
+    const dialect = returning("created", new Error("see secret.ts:1"));
+    const outcome = readGeneration(answer(), '{"prompt":"see secret.ts:1"}', undefined, dialect);
+    expect(outcome).toMatchObject({ detail: expect.not.stringContaining("secret") });
+  });
+
   test("is also what throws something that cannot be read", () => {
     const evil = Object.defineProperty(new Error("x"), "message", {
       get: () => {
@@ -138,6 +167,28 @@ describe("nonsense of an adapter", () => {
     const outcome = readGeneration(answer(), "", undefined, returning("created", evil));
     expect(outcome).toMatchObject({ outcome: "unclear" });
   });
+});
+
+test("a promise is no result, and its rejection ends no process", async () => {
+  const unhandled = vi.fn();
+  process.on("unhandledRejection", unhandled);
+  onTestFinished(() => void process.off("unhandledRejection", unhandled));
+  const rejected = (called: string) => returning(called, Promise.reject(new Error("later")));
+  const generation = { endpoint: "gen2/text-to-video", body: {}, text: "{}" } as const;
+  const task = { taskId: "t1" };
+  const outcomes = [
+    createRequest(rejected("create"), generation),
+    readGeneration(answer(), "", undefined, rejected("created")),
+    readPoll(answer(), task, rejected("polled")),
+    readResult(answer(), task, rejected("result")),
+    interpretAnswer(answer(), rejected("uploaded")),
+  ];
+  for (const outcome of outcomes)
+    expect(outcome).toMatchObject({ detail: expect.stringContaining("returned a promise") });
+  for (const check of [checkRequest, checkForm])
+    expect(() => check(Promise.reject(new Error("later")) as never)).toThrow("returned a promise");
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  expect(unhandled).not.toHaveBeenCalled();
 });
 
 test("a slow function is reported", () => {
@@ -190,6 +241,19 @@ test("a task of the adapter's is never changed: it may be one object for all", (
   expect(task).toEqual({ status: "x", progress: "1%" });
 });
 
+test("why an answer has failed is an excerpt in the log, without values of addresses", () => {
+  const failed = { outcome: "failed", why: `https://a.example/?key=secret ${"x".repeat(100_000)}` };
+  const outcomes = [
+    readPoll(answer(), { taskId: "t1" }, returning("polled", failed)),
+    interpretAnswer(answer(), returning("uploaded", failed)),
+  ];
+  for (const outcome of outcomes) {
+    const { detail } = outcome as { detail: string };
+    expect(detail).toMatch(/^https:\/\/a\.example\/\?key=\[redacted\] x+$/);
+    expect(detail.length).toBeLessThanOrEqual(200);
+  }
+});
+
 test("an answer about another task is no answer about this one", () => {
   const dialect = returning("polled", { outcome: "task", status: "done", task: { task_id: "t2" } });
   expect(readPoll(answer(), { taskId: "t1" }, dialect)).toMatchObject({
@@ -216,6 +280,8 @@ test("an image whose end is not known ends as the interface says", () => {
 });
 
 test("requests and forms are as the adapter wrote them", () => {
+  const path = "/a..b/.c/...%2F..%2F?d=/../e";
+  expect(checkRequest({ method: "GET", path })).toMatchObject({ path });
   expect(checkRequest({ method: "POST", path: "/x?a=1", json: { a: 1 }, headers: { "X-V": "2" } })).toEqual({
     method: "POST",
     path: "/x?a=1",

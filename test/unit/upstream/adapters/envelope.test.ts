@@ -22,6 +22,12 @@ test("a generation and a poll are sent as the interface has them, the body as it
   expect(ENVELOPE.upload?.({}, "n1")).toEqual({ path: "/api/v1/upload" });
 });
 
+test("no id that another adapter got changes the path of a poll", () => {
+  const pathOf = (taskId: string) => ENVELOPE.poll({ taskId, endpoint: undefined }, {}).path;
+  expect(pathOf("Az09_.~-")).toBe("/api/v1/tasks/Az09_.~-");
+  expect(pathOf("a/../../b?c#d\r\n")).toBe("/api/v1/tasks/a%2F..%2F..%2Fb%3Fc%23d%0D%0A");
+});
+
 test.each<[number, unknown, object]>([
   [200, { code: 200, data: { task_id: "t1" } }, { outcome: "accepted", taskId: "t1" }],
   [201, { code: 500, data: { task_id: "t1" } }, { outcome: "accepted", taskId: "t1" }],

@@ -327,6 +327,16 @@ describe("an answer to a poll", () => {
       coded(501, "no", { taskId: "t2" }),
       failedTask({ task_id: "t2", failure_reason: "no" }),
     ],
+    [
+      "code 404 about another task",
+      coded(404, "no", { taskId: "t2" }),
+      running("code 404", { task_id: "t2", created_at: undefined }),
+    ],
+    [
+      "code 422 about another task",
+      coded(422, "no", { taskId: "t2" }),
+      running("code 422", { task_id: "t2", created_at: undefined }),
+    ],
     ["HTTP 501 of a server on the way", answered(501, HTML), FAILED],
     ["another task", ok({ ...record("waiting"), taskId: "t2" }), running("waiting", { task_id: "t2" })],
     ["no id", ok({ state: "success", resultJson: RESULT }), FAILED],
