@@ -37,8 +37,6 @@ export interface PolledTask {
   endpoint?: AdaptersTask["endpoint"];
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;
-  /** Unix ms: for an answer that does not say when the task was completed. */
-  polledAtMs?: number;
   /** `upstream.statuses` */
   statuses?: StatusWords | undefined;
 }

@@ -57,7 +57,7 @@ export async function sendPoll(
   { accountId: owner = SWEEPER, requestId, carried, createdAtMs, tag }: PollSender,
 ): Promise<PollOutcome> {
   const taskId = upstreamTaskId(shownId);
-  const task = { taskId, endpoint: endpointOf(tag), createdAtMs, polledAtMs: Date.now(), statuses };
+  const task = { taskId, endpoint: endpointOf(tag), createdAtMs, statuses };
   const asked = dialect.call("poll", "", () => checkRequest(dialect.adapter.poll(task, dialect.options)));
   if ("outcome" in asked) return { outcome: "failed", detail: asked.detail };
   // The wait for a connection counts: a poll can be given up at no cost, and its task's lease is as long as the budget.

@@ -46,16 +46,11 @@ export type TaskReading =
  * Reads the data of a polled task, and changes them. A task without a usable `video_url` is not completed, whatever it says; and one
  * that is not completed has none, since it may be refunded.
  * @param createdAtMs when the task was bound, for data that do not say when it was created
- * @param polledAtMs now, for data of a completed task that do not say since when it is
  */
 export function readTask(
   data: Record<string, unknown>,
   word: string,
-  {
-    createdAtMs,
-    polledAtMs,
-    statuses,
-  }: { createdAtMs?: number | undefined; polledAtMs?: number; statuses?: StatusWords | undefined },
+  { createdAtMs, statuses }: { createdAtMs?: number | undefined; statuses?: StatusWords | undefined },
 ): TaskReading {
   normalizeFields(data, createdAtMs);
   const status = taskStatusOf(word, statuses);
@@ -63,9 +58,6 @@ export function readTask(
   const hasVideo = isVideoUrl(data.video_url);
   if (status !== "completed" || !hasVideo) delete data.video_url;
   if (status === undefined) return { status, word: word.slice(0, WORD_CHARS_SHOWN_MAX).toWellFormed(), data };
-  // The API has it on a completed task, whatever the upstream leaves out.
-  if (status === "completed" && hasVideo && polledAtMs !== undefined)
-    data.completed_at ??= new Date(polledAtMs).toISOString();
   if (status !== "completed" || hasVideo) return { status, data };
   data.status = "processing";
   delete data.completed_at;

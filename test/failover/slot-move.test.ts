@@ -125,7 +125,8 @@ test("a frozen partition moves while all others are served, and no charge is los
   expect(await partitionsRefused()).toEqual([]);
   const logged = gateway.logs.length;
   const posted = sent(gateway).length;
-  const slow = generate(gateway, customer.key, "A boat [sandbox: delay=1s]");
+  // Longer than the command takes that freezes, also on a busy machine: the charge must come behind it.
+  const slow = generate(gateway, customer.key, "A boat [sandbox: delay=6s]");
   await until(() => sent(gateway).length > posted, "the generation to be sent");
 
   expect(await tollgate("partitions", "freeze", String(partition))).toMatchObject({ code: 0, stderr: "" });

@@ -245,11 +245,7 @@ describe("the end of a task", () => {
     });
     const key = await own.givenKey();
     const id = await givenTask(key, "duration=1h", own);
-    const first = await poll(own, key, id);
-    expect(first.body.data).toMatchObject({ task_id: id, status: "completed" });
-    // The upstream does not say since when; the interface does.
-    const { completed_at } = first.body.data;
-    expect(Date.parse(completed_at)).toBeGreaterThanOrEqual(Date.parse(created_at));
+    expect((await poll(own, key, id)).body.data).toMatchObject({ task_id: id, status: "completed" });
     for (const status of ["pending", "processing", "failed"]) {
       said = { status, progress: 1, created_at };
       const reply = await poll(own, key, id);
@@ -259,7 +255,6 @@ describe("the end of a task", () => {
         progress: 100,
         video_url,
         created_at,
-        completed_at,
       });
       expect(limitsOf(reply).active).toBe(0);
     }

@@ -108,19 +108,6 @@ test("an idempotent upstream's no to the first try is a no, and it is not asked 
   await stop();
 });
 
-test("a completed task says since when, also if its upstream does not", async () => {
-  const task = { task_id: "t1", status: "completed", video_url: "https://v.example/1.mp4" };
-  const body = JSON.stringify({ code: 200, msg: "success", data: task });
-  const { upstream, stop } = await givenUpstream((socket) =>
-    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
-  );
-  const fromMs = Date.now();
-  const polled = await upstream.poll("t1", { accountId: "a", requestId: "r1" });
-  const { completed_at: completedAt } = JSON.parse("data" in polled ? polled.data : "{}");
-  expect(Date.parse(completedAt)).toBeGreaterThanOrEqual(fromMs);
-  await stop();
-});
-
 // Guarantee: what the upstream says of our credential reaches neither customer nor log.
 test("an upstream that repeats our credential in its words is not believed so far", async () => {
   const text = '{"code":400,"error":"bad key secret-of-ours"}';
