@@ -47,10 +47,11 @@ export function loadAdapterModule(file: string, source: Buffer): AdapterModule {
   const id = `${file}#${hash("sha256", source).slice(0, 16)}`;
   const known = modules.get(id);
   if (known) return known;
-  const exported = exportsOf(file, source);
+  const { default: adapter, answers }: Record<string, unknown> = exportsOf(file, source);
+  check(adapter, source.toString("utf8"));
   const loaded = {
-    adapter: checked(exported.default, source.toString("utf8")),
-    answers: exported.answers,
+    adapter,
+    answers,
     id,
   };
   dropOldest(modules, MODULES_MAX);
@@ -105,7 +106,7 @@ function lineIn(error: unknown, url: string): number | undefined {
 }
 
 /** @throws ModuleMistake */
-function checked(adapter: unknown, source: string): Adapter {
+function check(adapter: unknown, source: string): asserts adapter is Adapter {
   if (!isObject(adapter)) throw new ModuleMistake("has no adapter as its default export");
   const mistake = (member: string, message: string): ModuleMistake =>
     new ModuleMistake(message, member in adapter ? lineOf(source, member) : undefined);
@@ -134,7 +135,6 @@ function checked(adapter: unknown, source: string): Adapter {
     throw mistake("options", "options must be a JSON Schema of type object, with its properties");
   const authFault = auth === undefined ? undefined : authProblem(auth);
   if (authFault !== undefined) throw mistake("auth", authFault);
-  return adapter as unknown as Adapter;
 }
 
 /** An upload whose headers cannot be sent would end the process. */

@@ -20,7 +20,7 @@ export interface Authenticator<Key> {
    * @throws what `lookup` throws, for a key that is not cached
    */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
-  /** The same for a cached key, without a promise; undefined for all others. */
+  /** Looks a key up in the cache alone, without a promise; undefined for a key that is not cached. */
   cached(authorization: string | undefined): { key: Key; token: string } | undefined;
   /** A script called this key invalid: it is looked up again next time, and this attempt counts as an unknown key. */
   evictCachedKey(token: string, address: string): void;

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type ApiAnswer, refusal, retrySeconds, success } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
@@ -12,16 +12,14 @@ import type { UnknownOutcome } from "../scripts/unclear.ts";
 import type { CheckedRequest } from "../upstream/adapter-request.ts";
 import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
+import { refuseAdmission, refuseFromMemory } from "./admission-refusals.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
 import { continueReading, type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
-import { evictInvalidKey, refuseBarred, refuseKnown } from "./inspect-key.ts";
+import { refuseKnown } from "./inspect-key.ts";
 import {
-  type CachedRefusal,
   isOthersTask,
-  limitUnaffordable,
   passUnmetered,
   recordAffordable,
-  rememberGoodKey,
   rememberTask,
   rememberUnmetered,
   showKnownLimits,
@@ -245,10 +243,6 @@ async function forwardUnmetered(
 const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
   refusal(refused, context.exchange.shownId);
 
-const CONCURRENCY_WAIT_SECONDS = 10;
-/** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
-const CLEARED_WAIT_MAX_SECONDS = 3600;
-const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
 /**
  * A hold outlives its exchange, which takes at most the headers timeout to get a connection and then the total timeout.
  * The connect timeout and this slack remain for ADMIT and BIND. Decision 0032.
@@ -265,7 +259,7 @@ function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
 }
 
 /** The generation that ADMIT is asked for. */
-export function generationOf(
+function generationOf(
   context: RequestContext,
   path: string,
   price: number,
@@ -290,118 +284,4 @@ export function generationOf(
     };
   }
   return generation;
-}
-
-/** Refuses what ADMIT would refuse, without calling the store: a key over its rate limit, or one without enough credits. */
-function refuseFromMemory(context: RequestContext, { idempotency, price }: Generation): Refusal | undefined {
-  const { gateway, config, exchange, key } = context;
-  // A repeat of a request that was admitted is replayed, whatever the window holds.
-  const cached = idempotency ? undefined : gateway.overLimit.get(key.keyId);
-  if (!cached) return limitUnaffordable(context, price);
-  exchange.state = cached.state;
-  gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
-  return rateLimited(cached);
-}
-
-/**
- * Records what ADMIT answered about the key.
- * @param calledAtMs when the store was called, by the clock of the over-limit cache
- * @returns the refusal to answer, unless the request is admitted or replayed
- */
-function refuseAdmission(
-  context: RequestContext,
-  admission: Admission,
-  price: number,
-  calledAtMs: number,
-): Refusal | undefined {
-  const { gateway, exchange, key } = context;
-  exchange.state = admission.state;
-  if (admission.outcome === "unknown_key") return evictInvalidKey(context);
-  rememberGoodKey(
-    context,
-    admission,
-    admission.outcome === "account_suspended" ? admission.status : "active",
-  );
-  switch (admission.outcome) {
-    case "admitted":
-      recordAffordable(context, price, true);
-      if (admission.shadow) exchange.shadow = admission.shadow;
-      return undefined;
-    case "account_suspended":
-      return refuseBarred(admission.status);
-    case "replayed":
-      return undefined;
-    case "rate_limited": {
-      const { state, tier, limitOf, retryAfterMs: waitMs } = admission;
-      gateway.overLimit.put(key.keyId, { state, tier, limitOf, calledAtMs, waitMs });
-      return rateLimited({ state, limitOf, retryAfterSeconds: retrySeconds(waitMs) });
-    }
-    case "daily_limited": {
-      const { limit, used, limitOf } = admission;
-      return refuse("daily_limited", {
-        retryAfterSeconds: retrySeconds(admission.retryAfterMs),
-        limit,
-        used,
-        limitOf,
-      });
-    }
-    case "concurrency_limited": {
-      const { concurrentLimit: limit, active: used } = admission.state;
-      const { limitOf, clearedInMs } = admission;
-      const common = { limit, used, limitOf };
-      return clearedInMs === 0
-        ? refuse("concurrency_limited", { ...common, retryAfterSeconds: CONCURRENCY_WAIT_SECONDS })
-        : refuse("concurrency_limited", { ...common, ...clearedUp(clearedInMs), text: BEING_CLEARED_UP });
-    }
-    case "outcomes_unknown":
-      return refuse("outcomes_unknown", clearedUp(admission.retryAfterMs));
-    case "insufficient_credits": {
-      recordAffordable(context, price, false);
-      const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
-      return refuse("insufficient_credits", { text, balance: admission.balance });
-    }
-    case "spend_capped": {
-      recordAffordable(context, price, false);
-      const { cap: limit, spent: used } = admission;
-      const text = `Monthly credits of this API key exceeded: this request costs ${price}, ${used} of ${limit} are used`;
-      return refuse("spend_capped", { text, limit, used });
-    }
-    case "idempotency_mismatch":
-      return refuse("idempotency_mismatch");
-    case "idempotency_in_progress":
-      return inProgress(admission);
-    case "stale":
-    case "void": {
-      const detail = `admission is ${admission.outcome}`;
-      return refuse("store_unavailable", { retryAfterSeconds: 1, detail });
-    }
-  }
-}
-
-const BEING_CLEARED_UP =
-  "Too many concurrent tasks: earlier requests got no answer from the video generation service and are being cleared up";
-
-const clearedUp = (waitMs: number) => ({
-  retryAfterSeconds: Math.min(CLEARED_WAIT_MAX_SECONDS, retrySeconds(waitMs)),
-});
-
-function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
-  const { limit, remaining } = state;
-  return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
-}
-
-type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
-
-/** The first request will soon be answered, or its outcome is unknown until its hold ends. */
-function inProgress({ retryAfterMs, dueAtMs, unknown }: InProgress): Refusal {
-  const waitSeconds = retrySeconds(retryAfterMs);
-  if (unknown === undefined) {
-    const retryAfterSeconds = Math.min(IN_PROGRESS_WAIT_MAX_SECONDS, waitSeconds);
-    return refuse("idempotency_in_progress", { retryAfterSeconds });
-  }
-  const answer = unknown === "timed_out" ? "no answer in time" : "no clear answer";
-  const text =
-    `The first request with this Idempotency-Key got ${answer} from the video generation service; ` +
-    `its outcome is known at ${new Date(dueAtMs).toISOString()} at the latest`;
-  return refuse("idempotency_in_progress", { text, retryAfterSeconds: waitSeconds });
 }

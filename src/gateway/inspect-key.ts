@@ -44,7 +44,7 @@ export async function refuseKnown(context: RequestContext, refusal: Refusal): Pr
   return limitUtilityRequests(context) ?? refuseCounted(context, refusal);
 }
 
-/** The same for a request that has been counted already. */
+/** Refuses a request that the limit of utility requests has counted already; a key that is no good is refused as that. */
 export async function refuseCounted(context: RequestContext, refusal: Refusal): Promise<Refusal> {
   try {
     return (await inspectKey(context)) ?? refusal;

@@ -317,7 +317,7 @@ function fail(script: AnyScript, { call, item, recover, resolve }: RedisCall, er
 const hasRoomFor = (item: Item, { shared, waiting }: Batch): boolean =>
   shared[0] === item.shared[0] && shared[1] === item.shared[1] && waiting.length < ITEMS_MAX;
 
-/** The same items, those of each partition by themselves. */
+/** Splits a batch into one for each partition that it has items of; nothing for a batch of one partition. */
 function byPartition({ script, shared, tag, waiting }: Batch): Batch[] {
   if (tag !== undefined) return [];
   const parts = Map.groupBy(waiting, ({ item }) => hashTag(item.keys[0]!));

@@ -36,7 +36,7 @@ export function clientOf({ redisUrl, at, tlsCa }: RedisEndpoint, options: Client
   return clientAt(address.hosts[0]!, { ...address, tlsCa }, options);
 }
 
-/** The same with a server, and how to log in there. */
+/** A client, as `clientOf` makes one, of this server with this login. */
 export function clientAt(
   { host, port }: RedisHost,
   { tls, tlsCa, username, password, db, family }: LoginAt,

@@ -7,7 +7,7 @@ import type { ImageType } from "../domain/images.ts";
 import type { CheckedForm } from "./adapter-request.ts";
 import type { Answer } from "./answer.ts";
 import { gatewayHeaders } from "./gateway-headers.ts";
-import { withoutSecret } from "./json-client.ts";
+import { withoutSecret } from "./redact-credential.ts";
 import type { FileSink } from "./upload-form.ts";
 
 /** Longest answer that is read, bytes. */

@@ -114,11 +114,11 @@ export function createUnconfirmed(options: { changed(charges: number): void; dro
     },
     size: (): number => entries.size,
     all: (): Charge[] => chosen(() => true),
-    /** Those of a store, and those of a store without an id. */
+    /** Charges that this store answered, and charges of a store that had no id yet. */
     of: (storeId: string | undefined): Charge[] => chosen((entry) => isOf(storeId, entry)),
     has: (storeId: string | undefined): boolean => entries.values().some((entry) => isOf(storeId, entry)),
     answeredBy: (runId: string): Charge[] => chosen((entry) => entry.runId === runId),
-    /** Those of its partitions that this run of a primary may lack. */
+    /** Charges of the target's partitions that this run of its primary may lack. */
     missedBy: ({ runId, storeId, has }: Pick<FlushTarget, "runId" | "storeId" | "has">): Charge[] =>
       chosen(
         (entry) =>

@@ -170,7 +170,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a key whose slots wait for unknown outcomes is told to come back soon",
     patches: [
       {
-        file: "src/gateway/generate.ts",
+        file: "src/gateway/admission-refusals.ts",
         from: "return clearedInMs === 0",
         to: "return clearedInMs >= 0",
       },

@@ -15,8 +15,8 @@ import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gatew
 import { route } from "../../../src/gateway/request-lifecycle.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
 import { readGeneration } from "../../../src/upstream/generation-answer.ts";
-import { withoutSecret } from "../../../src/upstream/json-client.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
+import { withoutSecret } from "../../../src/upstream/redact-credential.ts";
 import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-ids.ts";
 import { endpointOf } from "../../../src/upstream/task-route.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
