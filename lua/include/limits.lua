@@ -97,7 +97,7 @@ end
 
 -- What a request says of its admission to an account with limits: `limited` and the account's clock (ms).
 local function shared_mark(shared)
-  return shared.limited .. " " .. string.format("%d", shared.clock)
+  return shared.limited .. " " .. int(shared.clock)
 end
 
 -- The clock of that admission, as a text; nil if the account has had no limits since then.

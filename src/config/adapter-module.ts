@@ -49,11 +49,7 @@ export function loadAdapterModule(file: string, source: Buffer): AdapterModule {
   if (known) return known;
   const { default: adapter, answers }: Record<string, unknown> = exportsOf(file, source);
   check(adapter, source.toString("utf8"));
-  const loaded = {
-    adapter,
-    answers,
-    id,
-  };
+  const loaded = { adapter, answers, id };
   dropOldest(modules, MODULES_MAX);
   modules.set(id, loaded);
   return loaded;

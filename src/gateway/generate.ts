@@ -55,13 +55,13 @@ export async function generate(
   const price = priceOf(config.prices, endpoint, validation.body);
   exchange.price = price;
   const generation = generationOf(context, API_PREFIX + endpoint, price, validation);
+  const refusedFromMemory = refuseFromMemory(context, generation);
+  if (refusedFromMemory) return answer(context, refusedFromMemory);
   const { body, text } = validation;
   const request = gateway.upstream(config).create({ endpoint, body, text });
   if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
     return refuseEarly(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
-  const refusedFromMemory = refuseFromMemory(context, generation);
-  if (refusedFromMemory) return answer(context, refusedFromMemory);
   const calledAtMs = gateway.overLimit.now();
   let admission: Admission;
   try {
