@@ -186,13 +186,11 @@ test("the gateway shows its client certificate when it generates, polls and uplo
   const gateways = await Promise.all([started(files), started({})]);
   const [certified, anonymous] = gateways;
   try {
-    const generated = await send(certified!.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
+    const body = { prompt: "x [sandbox: duration=0s]" };
+    const generated = await send(certified!.url, "POST", TEXT_TO_VIDEO, { key, body });
     expectStatus(generated, 200);
-    const { task_id: taskId } = generated.body.data;
-    await until(async () => {
-      const { body } = await send(certified!.url, "GET", `/api/v1/tasks/${taskId}`, { key });
-      return body.data?.status === "completed";
-    });
+    const polled = await send(certified!.url, "GET", `/api/v1/tasks/${generated.body.data.task_id}`, { key });
+    expect(polled.body.data).toMatchObject({ status: "completed" });
     expectStatus(await upload(certified!.url, key), 200);
     const refused = await send(anonymous!.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
     expect([502, 503]).toContain(refused.status);
