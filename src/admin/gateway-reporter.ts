@@ -8,7 +8,7 @@ const REPORT_EVERY_MS = 5000;
 /** Every so many reports, those of gateways that ended without a word are removed. */
 const REMOVE_EVERY = 12;
 
-export type Figures = Pick<
+type Figures = Pick<
   GatewayReport,
   "requestsPerSecond" | "refusedPerSecond" | "failedPerSecond" | "inFlight" | "settlementsWaiting"
 >;

@@ -295,7 +295,7 @@ export function archivableMs(ms: string | number | undefined): number | undefine
   return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs, 0), MOMENT_MS_MAX);
 }
 
-export const jsonOf = (value: unknown): string =>
+const jsonOf = (value: unknown): string =>
   JSON.stringify(value, (_, item: unknown) => {
     if (typeof item === "string") return archivableText(item);
     if (typeof item !== "object" || item === null || Array.isArray(item)) return item;

@@ -3,7 +3,7 @@ import { command } from "./options.ts";
 import { print } from "./output.ts";
 
 /** One of these words, a file, or something that no shell can know. */
-export type Values = readonly string[] | "file" | "any";
+type Values = readonly string[] | "file" | "any";
 
 interface Flag {
   /** `-h`, `--help` */
@@ -14,7 +14,7 @@ interface Flag {
 }
 
 /** The completions after some words: `keys create`, or none for `tollgate` itself. */
-export interface Place {
+interface Place {
   words: string;
   commands: readonly { name: string; what: string }[];
   flags: readonly Flag[];

@@ -15,7 +15,7 @@ export const hasArchive = (): boolean => (process.env.ARCHIVE_URL ?? "") !== "";
 export const optionalArchiveUrl = (): string | undefined => (hasArchive() ? archiveUrl() : undefined);
 
 /** May hold a password. @throws OperatorError where there is none, or it cannot be used */
-export function archiveUrl(): string {
+function archiveUrl(): string {
   const url = process.env.ARCHIVE_URL;
   if (!url) throw new OperatorError("there is no archive: set ARCHIVE_URL in the environment");
   const problem = archiveUrlRule(url);

@@ -13,7 +13,7 @@ import { redisUrl, requireConfig } from "./local-config.ts";
 const COMMAND_TIMEOUT_MS = 10_000;
 
 /** A command's work with the store. */
-export type Work<T> = (nodes: RedisNodes) => Promise<T>;
+type Work<T> = (nodes: RedisNodes) => Promise<T>;
 
 /** Runs work against Redis. @throws Error for another layout, and for an empty Redis in the place of a store that is known here */
 export const withRedis = <T>(work: Work<T>): Promise<T> => withSession(({ run }) => run(work), requireKnown);

@@ -22,7 +22,7 @@ export const ADAPTER_FUNCTIONS = [
   "upload",
   "uploaded",
 ] as const;
-export type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
+type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 
 /** Told what an adapter does that it should not. */
 export interface AdapterObserver {

@@ -38,7 +38,7 @@ export interface PollSender {
 }
 
 /** The connections for polls of customers, or of the sweeper. */
-export interface PollChannel {
+interface PollChannel {
   client: JsonClient;
   gate: FairGate;
   /** The connections behind the gate, in words. */
