@@ -1,6 +1,5 @@
 import { hostname } from "node:os";
-import { archiveLookUps } from "../archive/archived-money.ts";
-import { lazyArchive } from "../archive/archived-reads.ts";
+import { archiveLookUps, lazyArchive } from "../archive/archived-reads.ts";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import { createOperatorSession } from "../operations/access/operator-session.ts";
