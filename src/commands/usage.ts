@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ArchiveQuery } from "../archive/tables.ts";
+import { archivedStatement, archivedUsage, hasAccount, newestEntryMs } from "../archive/usage.ts";
 import {
   type Statement,
   totalOf,
@@ -136,7 +137,6 @@ async function readUsage(selection: UsageSelection) {
   const { accountId } = selection;
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedUsage } = await import("../archive/usage.ts");
       if (accountId !== undefined) await requireArchived(query, accountId);
       const rows = await archivedUsage(query, selection);
       return { rows, source: await archiveSource(query, accountId), unread: undefined };
@@ -153,7 +153,6 @@ async function readUsage(selection: UsageSelection) {
 async function readStatement(accountId: string, month: string) {
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedStatement } = await import("../archive/usage.ts");
       await requireArchived(query, accountId);
       const statement: Statement = await archivedStatement(query, accountId, month);
       return { statement, source: await archiveSource(query, accountId), unread: undefined };
@@ -166,7 +165,6 @@ async function readStatement(accountId: string, month: string) {
 }
 
 async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
-  const { newestEntryMs } = await import("../archive/usage.ts");
   return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
 
@@ -177,7 +175,6 @@ const redisSource = ({ reach }: FromRedis<object>): Source => ({
 
 /** @throws OperatorError for an account that the archive does not know */
 async function requireArchived(query: ArchiveQuery, accountId: string): Promise<void> {
-  const { hasAccount } = await import("../archive/usage.ts");
   if (!(await hasAccount(query, accountId)))
     throw new OperatorError(`the archive has no account ${accountId}`);
 }

@@ -1,4 +1,7 @@
 import type { OpenedArchive } from "../../archive/connection.ts";
+import { identityOf, requireOwner } from "../../archive/identity.ts";
+import { pendingSteps } from "../../archive/migrations.ts";
+import { archiveReason } from "../../archive/reasons.ts";
 import type { Config } from "../../config/config.ts";
 import { redactArchiveUrl } from "../../config/redact.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
@@ -26,7 +29,6 @@ export async function archiveChecks(
   if (url === undefined) return [];
   // Without an archive, the client for PostgreSQL is not loaded.
   const { connectArchive } = await import("../../archive/connection.ts");
-  const { archiveReason } = await import("../../archive/reasons.ts");
   const archive = connectArchive(url, { statementMs: STATEMENT_MS });
   try {
     return [await archiveCheck(archive, redactArchiveUrl(url), storeId)];
@@ -43,8 +45,6 @@ async function archiveCheck(
   place: string,
   storeId: string | undefined,
 ): Promise<Check> {
-  const { identityOf, requireOwner } = await import("../../archive/identity.ts");
-  const { pendingSteps } = await import("../../archive/migrations.ts");
   const pending = await pendingSteps(query);
   if (pending.length > 0)
     return warning(
