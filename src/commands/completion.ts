@@ -6,7 +6,6 @@ import { print } from "./output.ts";
 type Values = readonly string[] | "file" | "any";
 
 interface Flag {
-  /** `-h`, `--help` */
   names: readonly string[];
   what: string;
   /** Undefined for one without a value. */
@@ -23,10 +22,6 @@ interface Place {
 
 const SHELLS: Readonly<Record<string, (places: readonly Place[]) => string>> = { bash, zsh, fish };
 
-/**
- * `tollgate completion SHELL`
- * @param program makes the tree of all commands, which is what is completed
- */
 export function completionCommand(program: () => Command): Command {
   return command("completion", "print what makes a shell complete commands and options")
     .addArgument(new Argument("<shell>", "the shell").choices(Object.keys(SHELLS)))
@@ -36,7 +31,6 @@ export function completionCommand(program: () => Command): Command {
     });
 }
 
-/** Every place in the tree below a command. */
 export function placesOf(top: Command, words = ""): Place[] {
   const helper = top.createHelp();
   // Commander's own `help` says what `--help` says.
@@ -61,7 +55,6 @@ function valuesOf(choices: readonly string[] | undefined, name: string): Values 
   return choices ?? (/\bfile\b/.test(name) ? "file" : "any");
 }
 
-/** A text as one word of a shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 const commandWords = (places: readonly Place[]): string[] =>
   places.map(({ words }) => words).filter((words) => words !== "");

@@ -7,7 +7,6 @@ const CLEAR = "\r\x1b[2K";
 interface Progress {
   /** Shows how far the work is, in place of what was shown before. */
   show(text: string): void;
-  /** Takes the line away. */
   done(): void;
 }
 

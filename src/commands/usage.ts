@@ -34,7 +34,6 @@ interface UsageFlags extends Flags {
   by: UsageGroup[];
 }
 
-/** Where figures come from, and how far that reaches. */
 interface Source {
   from: "archive" | "redis";
   /** Of the archive: when its newest entry was made. */
@@ -118,7 +117,6 @@ async function show(flags: Flags, { json, columns, lines, text }: Shown): Promis
   print({ json, text: text(inTable) }, flags);
 }
 
-/** Says on standard error where figures come from. */
 function says(source: Source, flags: Flags): void {
   if (flags.json) return;
   const { from, archived_until: until, entries_since: since, ended_since: ended } = source;

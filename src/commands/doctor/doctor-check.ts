@@ -1,11 +1,9 @@
-/** One thing that was looked at. */
 export interface Check {
   name: string;
   /** False when it must be mended: then the exit code is 1. */
   ok: boolean;
   status: "ok" | "warning" | "failed";
   message: string;
-  /** Absent when it is right. */
   advice?: string;
 }
 

@@ -49,11 +49,7 @@ function rangeOf(text: string): readonly [number, number] {
   return [first, last];
 }
 
-/**
- * Checks that the nodes cover all slots, and names those that are away.
- * @param views what each primary that answers says
- * @param partitions of the store; undefined while they cannot be read
- */
+/** @param views what each primary that answers says @param partitions undefined while they cannot be read */
 export function clusterChecks(
   views: readonly (readonly ClusterNode[])[],
   partitions: number | undefined,

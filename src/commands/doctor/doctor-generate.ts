@@ -26,13 +26,11 @@ const PAUSE_MAX_MS = 5000;
 interface TestGeneration {
   endpoint: GenerationEndpoint;
   body: Readonly<Record<string, unknown>>;
-  /** The body as JSON. */
   text: string;
   /** Credits by this machine's price file. */
   price: number;
 }
 
-/** Something that was seen. */
 export interface Step {
   /** ISO 8601, UTC. */
   at: string;
@@ -44,7 +42,6 @@ export interface Step {
   finding: string;
 }
 
-/** How the test generation ended. */
 type GenerationEnd =
   | Exclude<GenerationOutcome, { outcome: "accepted" }>
   /** The adapter does not send it. */
@@ -76,12 +73,7 @@ export function testGeneration(
   return generations.reduce((cheapest, one) => (one.price < cheapest.price ? one : cheapest));
 }
 
-/**
- * Sends one generation to the upstream as a gateway does, and polls its task until that has ended. Nothing is written to
- * Redis.
- * @param options.timeoutMs how long to poll
- * @param options.onStep called at once with each thing that is seen, so that it is known even if the process is stopped
- */
+/** As a gateway does it; nothing is written to Redis. @param options.onStep called at once, so that a step is known even if the process is stopped */
 export async function runGeneration(
   { upstream: settings }: Config,
   { endpoint, body, text }: TestGeneration,
@@ -208,7 +200,6 @@ function videoHostOf(outcome: PollOutcome): string | undefined {
   return URL.parse((JSON.parse(outcome.data) as { video_url: string }).video_url)?.host;
 }
 
-/** Collects the statuses of answers to a request. */
 function httpStatuses() {
   const statuses: number[] = [];
   return { statuses, carried: { headers: [], answered: (status: number) => void statuses.push(status) } };

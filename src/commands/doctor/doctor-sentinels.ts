@@ -58,10 +58,7 @@ const hasAnswered = (one: AskedSentinel): one is { server: string; answer: Senti
 const othersOf = (asked: readonly AskedSentinel[]): RedisHost[] =>
   asked.filter(hasAnswered).flatMap(({ answer }) => answer.others);
 
-/**
- * @param name what the Sentinels call the primary
- * @param replicas that are connected to it; undefined if that is not known
- */
+/** @param name what the Sentinels call the primary @param replicas that are connected to it; undefined if that is not known */
 export function judgeSentinels(
   name: string,
   asked: readonly AskedSentinel[],

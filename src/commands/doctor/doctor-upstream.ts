@@ -30,7 +30,6 @@ const TIMEOUTS = {
 export const upstreamCheck = (upstream: Config["upstream"]): Promise<Check> =>
   upstream.dialect.name === ENVELOPE_CHOICE.name ? envelopeCheck(upstream) : adapterCheck(upstream);
 
-/** Polls a task that does not exist through the adapter. */
 async function adapterCheck(settings: Config["upstream"]): Promise<Check> {
   const { host } = new URL(settings.url);
   const upstream = createUpstream({ ...settings, ...TIMEOUTS, idempotent: false });
@@ -177,7 +176,6 @@ function withoutEnvelope(host: string, status: number): Check {
   );
 }
 
-/** Judges the answer about a task that does not exist. */
 export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {

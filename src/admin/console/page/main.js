@@ -67,7 +67,6 @@ let turn = 0;
 /** Ends what the view before has begun. */
 let leaving = new AbortController();
 
-/** Shows what the address names. */
 async function show({ focus = true } = {}) {
   const mine = ++turn;
   box.setAttribute("aria-busy", "true");
