@@ -12,7 +12,6 @@ export interface AdapterChoice {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** The functions of an adapter that the gateway calls. */
 export const ADAPTER_FUNCTIONS = [
   "create",
   "created",

@@ -186,15 +186,12 @@ export type GenerationOutcome =
 
 type UnknownGeneration = Extract<GenerationOutcome, { outcome: "unclear" } | { outcome: "timed_out" }>;
 
-/** Whose request it is. */
 interface Sender {
   accountId: string;
   requestId: string;
-  /** The trace that the request belongs to. */
   carried?: Carried | undefined;
 }
 
-/** The connections for generations. */
 interface GenerationChannel {
   client: JsonClient;
   gate: FairGate;
