@@ -2,9 +2,11 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { archivedStatement, archivedUsage, hasAccount, newestEntryMs } from "../archive/usage.ts";
 import {
+  STATEMENT,
   type Statement,
   totalOf,
   USAGE_COLUMNS,
+  USAGE_COUNTS,
   type UsageGroup,
   type UsageSelection,
 } from "../ledger/usage.ts";
@@ -19,8 +21,6 @@ import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 const GROUPS = Object.keys(USAGE_COLUMNS) as UsageGroup[];
-const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
-const STATEMENT = ["opening", "purchases", "charges", "refunds", "adjustments", "closing"] as const;
 
 interface Flags {
   format: "table" | "csv";
@@ -61,11 +61,11 @@ export function usageCommand(): Command {
         throw new OperatorError(`--from ${flags.from} comes after --to ${flags.to}`);
       const { account: accountId, from, to, by } = flags;
       const { rows, source, unread } = await readUsage({ accountId, from, to, by });
-      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...COUNTS];
+      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...USAGE_COUNTS];
       const lines = rows.map((row) => columns.map((name) => row[name] ?? ""));
       const total = totalOf(rows);
       const words = by.length === 0 || rows.length < 2 ? [] : [by.map((_, at) => (at === 0 ? "total" : ""))];
-      const totals = words.map((cells) => [...cells, ...COUNTS.map((name) => total[name])]);
+      const totals = words.map((cells) => [...cells, ...USAGE_COUNTS.map((name) => total[name])]);
       await show(flags, {
         json: { usage: rows, total, source, unread },
         columns,
