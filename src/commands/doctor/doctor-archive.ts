@@ -4,7 +4,9 @@ import { pendingSteps } from "../../archive/migrations.ts";
 import { archiveReason } from "../../archive/reasons.ts";
 import type { Config } from "../../config/config.ts";
 import { redactArchiveUrl } from "../../config/redact.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type Check, checksOf } from "./doctor-check.ts";
+
+const { good, warning, failed } = checksOf("archive");
 
 /** A check waits no longer for one statement. */
 const STATEMENT_MS = 5000;
@@ -34,7 +36,7 @@ export async function archiveChecks(
     return [await archiveCheck(archive, redactArchiveUrl(url), storeId)];
   } catch (error) {
     const { why, advice } = archiveReason(error);
-    return [failed("archive", `${redactArchiveUrl(url)}: ${why}`, advice)];
+    return [failed(`${redactArchiveUrl(url)}: ${why}`, advice)];
   } finally {
     archive.close();
   }
@@ -48,20 +50,17 @@ async function archiveCheck(
   const pending = await pendingSteps(query);
   if (pending.length > 0)
     return warning(
-      "archive",
       `${place} answers; its schema lacks ${pending.join(", ")}`,
       "a gateway whose user owns the schema adds it at its start; else run `tollgate archive migrate` as its owner",
     );
   const missing = await query<{ name: string }>(RIGHTS);
   if (missing.length > 0)
     return failed(
-      "archive",
       `${place}: the user lacks rights on ${missing.map(({ name }) => name).join(", ")}`,
       "give it the GRANTs of docs/archive.md",
     );
   const identity = await identityOf(query);
-  if (identity === undefined)
-    return good("archive", `${place} is empty; the first gateway copies everything`);
+  if (identity === undefined) return good(`${place} is empty; the first gateway copies everything`);
   if (storeId !== undefined) requireOwner(identity, storeId);
-  return good("archive", `${place} is this store's`);
+  return good(`${place} is this store's`);
 }

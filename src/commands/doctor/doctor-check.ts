@@ -22,3 +22,10 @@ export const good = (name: string, message: string): Check => ({ name, ok: true,
 export const warning = checkOf("warning");
 /** Must be mended before the gateway can be relied on. */
 export const failed = checkOf("failed");
+
+/** Checks of one name. */
+export const checksOf = (name: string) => ({
+  good: (message: string): Check => good(name, message),
+  warning: (message: string, advice: string): Check => warning(name, message, advice),
+  failed: (message: string, advice: string): Check => failed(name, message, advice),
+});
