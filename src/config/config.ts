@@ -17,10 +17,9 @@ import { type BrokenRule, validate } from "./validate.ts";
 import type { Contents } from "./watch.ts";
 import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./yaml-file.ts";
 
-export { ConfigError, type ConfigProblem } from "./problems.ts";
+export { ConfigError } from "./problems.ts";
 export { redact } from "./redact.ts";
 export type { Config } from "./runtime-config.ts";
-export { ConfigSchema, type Settings } from "./schema.ts";
 
 const PACKAGE_ROOT = path.resolve(import.meta.dirname, "../..");
 const DEFAULT_FILE = "config/tollgate.yaml";
@@ -51,17 +50,13 @@ export interface Reading {
   readonly contents: Contents;
 }
 
-/** @throws ConfigError with all problems */
-export function loadConfig(source: ConfigSource): Config {
-  return requireLoaded(readConfig(source)).config;
-}
-
 export function defaultConfig(): Loaded {
   const file = path.join(PACKAGE_ROOT, DEFAULT_FILE);
   const read: FileReader = (name) => (name === file ? Buffer.from("{}") : fromDisk(name));
   return requireLoaded(readConfig({ env: {}, file, read }));
 }
 
+/** @throws ConfigError with all problems */
 export function requireLoaded({ loaded, problems }: Reading): Loaded {
   if (loaded === undefined) throw new ConfigError(problems);
   return loaded;

@@ -8,7 +8,7 @@ import { type InspectCall, type Inspection, inspect } from "../scripts/inspect.t
 import { type ObserveCall, type ObserveReply, observe } from "../scripts/observe.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
 
-export type Tasks = ReturnType<typeof createTasks>;
+type Tasks = ReturnType<typeof createTasks>;
 
 /** Scripts of tasks and their claims, on one server or on a cluster. */
 export function createTasks(store: TaskStore) {

@@ -48,7 +48,7 @@ export interface ListenerOptions extends Timeouts {
   onMalformedRequest(refused: Refusal, requestId: string): void;
 }
 
-export interface Listener extends Server {
+interface Listener extends Server {
   /**
    * Ends connections without pending responses. `close` ends the idle ones only, and stops the interval that enforces the
    * headers timeout: it would wait for ever for the rest of a head.

@@ -183,7 +183,7 @@ const ignore = (): void => undefined;
 type Answered = Promise<ApiAnswer | undefined> | ApiAnswer;
 
 /** Finds the route, the key and the handler of each request whose head is valid. */
-export class Dispatcher {
+class Dispatcher {
   readonly #gateway: Gateway;
   readonly #taskPolls = new TaskPolls();
   readonly #uploads: Uploads;
@@ -303,7 +303,7 @@ function preflightRefusal(to: Route): Refusal {
 }
 
 /** The target of a request. `template` is a label from a closed set, for logs and metrics. */
-export type Route = { template: string } & (
+type Route = { template: string } & (
   | { kind: "generate"; endpoint: GenerationEndpoint }
   | { kind: "task"; taskId: string }
   | { kind: "upload" }

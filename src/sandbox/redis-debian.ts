@@ -13,15 +13,7 @@ const CANDIDATES = [
 export const debianRedis = (baseDir: string): Promise<RedisBinary> =>
   debianProgram(baseDir, { candidates: CANDIDATES, dependencies: true, find: findBinary });
 
-export const debianValkey = (baseDir: string): Promise<RedisBinary> =>
-  debianProgram(baseDir, {
-    candidates: [["valkey-server", "valkey-tools"]],
-    dependencies: true,
-    backports: true,
-    find: findBinary,
-  });
-
-async function findBinary(root: string): Promise<RedisBinary | undefined> {
+export async function findBinary(root: string): Promise<RedisBinary | undefined> {
   const files = await readdir(root, { recursive: true }).catch(() => []);
   const path = files.find((file) => /(^|\/)bin\/(redis|valkey)-server$/.test(file));
   if (path === undefined) return undefined;

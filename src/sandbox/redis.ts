@@ -5,24 +5,17 @@ import {
   binaryVersion,
   mustBeOnlyUser,
   portIfFree,
-  type RedisBinary,
   type RedisOptions,
   type RunningRedis,
   startBinary,
 } from "./redis-server.ts";
 
-export {
-  freePort,
-  portIfFree,
-  type RedisBinary,
-  type RedisOptions,
-  type RunningRedis,
-} from "./redis-server.ts";
+export { freePort, portIfFree, type RunningRedis } from "./redis-server.ts";
 
 export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
 
-const ON_PATH = ["redis-server", "valkey-server"] as const;
-const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
+export const ON_PATH = ["redis-server", "valkey-server"] as const;
+export const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
 
 type Source = (options: RedisOptions) => Promise<RunningRedis>;
 
@@ -54,15 +47,6 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
       "PATH (for instance `apt install redis-server` or `brew install redis`), or start a Docker engine. " +
       `What was tried:\n${reasons.join("\n")}`,
   );
-}
-
-export async function redisBinary(): Promise<RedisBinary> {
-  for (const path of ON_PATH) {
-    const binary = { path, env: process.env };
-    const version = await binaryVersion(binary).catch(() => undefined);
-    if (version !== undefined) return binary;
-  }
-  return debianRedis(PACKAGES_DIR);
 }
 
 async function startFromPath(options: RedisOptions): Promise<RunningRedis> {

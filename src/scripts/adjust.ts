@@ -15,7 +15,7 @@ export interface AdjustCall {
   actor: Actor;
 }
 
-export type Adjusted =
+type Adjusted =
   | { outcome: "unknown_account" }
   /** `references`: how many of the account's have been forgotten; this may be one of them. */
   | { outcome: "forgotten"; balance: number; references: number }

@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loadConfig } from "../../src/config/config.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
+import { loadConfig } from "../support/load-config.ts";
 import { asking, BOAT, PRO_TEXT_TO_VIDEO, recharge, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 const IMAGE = "https://images.example.com/cat.png";

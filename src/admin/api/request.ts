@@ -10,7 +10,7 @@ import { nearest } from "../../domain/suggest.ts";
 import { readBody } from "../reply.ts";
 import { Problem } from "./problems.ts";
 
-export const BODY_BYTES_MAX = 65_536;
+const BODY_BYTES_MAX = 65_536;
 /** The longest one that is valid has a cursor of 6,000 characters, or a search of 200, which take 12 each in a URL. */
 const QUERY_CHARS_MAX = 10_000;
 const PARAMETERS_MAX = 50;

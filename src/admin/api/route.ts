@@ -15,9 +15,9 @@ export const TAGS = {
   Configuration: "Packages, prices, tiers: the configuration in force.",
   Tokens: "Tokens of this API, and what was done with them.",
 } as const;
-export type Tag = keyof typeof TAGS;
+type Tag = keyof typeof TAGS;
 
-export type Method = "GET" | "POST" | "PATCH";
+type Method = "GET" | "POST" | "PATCH";
 
 /** One call of an operation, by HTTP or by the command line. */
 export interface ApiCall<Query = unknown, Body = unknown> {

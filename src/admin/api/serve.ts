@@ -32,7 +32,7 @@ const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
 const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 
 /** Called with each answer: the route's template, or `unknown`, and the status. */
-export type Counted = (route: string, status: number) => void;
+type Counted = (route: string, status: number) => void;
 
 export type AdminApi = ReturnType<typeof createAdminApi>;
 

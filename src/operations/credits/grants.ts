@@ -16,7 +16,7 @@ import {
   requireReference,
 } from "./references.ts";
 
-export interface Grant {
+interface Grant {
   outcome: "recharged" | "duplicate";
   balance: number;
   /** Undefined where many more were made since. */

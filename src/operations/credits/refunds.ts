@@ -48,7 +48,7 @@ export interface ArchiveLookUps {
   findEntry?: FindArchivedEntry | undefined;
 }
 
-export interface Refund {
+interface Refund {
   outcome: "refunded" | "duplicate";
   accountId: string;
   requestId: string;

@@ -15,7 +15,7 @@ import {
 import type { KeyRecord } from "./keys.ts";
 
 /** Null resets a limit to the tier's, or removes a cap, label or expiry. */
-export interface KeyChanges {
+interface KeyChanges {
   tier?: string | undefined;
   label?: string | null | undefined;
   limits?: LimitChanges | undefined;

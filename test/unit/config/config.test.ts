@@ -2,8 +2,10 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
-import { ConfigSchema, configPath, loadConfig, redact } from "../../../src/config/config.ts";
+import { configPath, redact } from "../../../src/config/config.ts";
 import { processBounds, processLimits } from "../../../src/config/process-bounds.ts";
+import { ConfigSchema } from "../../../src/config/schema.ts";
+import { loadConfig } from "../../support/load-config.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
 
 const SHIPPED = path.resolve("config/tollgate.yaml");

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
-import { loadConfig } from "../../../src/config/config.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../../../src/config/price-changes.ts";
+import { loadConfig } from "../../support/load-config.ts";
 
 const reference = loadConfig({ env: {}, file: "config/tollgate.yaml" }).prices;
 
