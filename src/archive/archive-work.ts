@@ -1,12 +1,12 @@
 import type { Connection } from "../redis/connection.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { connectArchive, type OpenedArchive } from "./archive-connection.ts";
+import { archiveReason } from "./archive-reasons.ts";
 import { createArchiveSource } from "./archive-source.ts";
-import { connectArchive, type OpenedArchive } from "./connection.ts";
 import { createCopier } from "./copier.ts";
 import { identifyOrClaim } from "./identity.ts";
 import { MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
-import { archiveReason } from "./reasons.ts";
 import { type ArchiveTables, createTables } from "./tables.ts";
 
 interface ArchiveWorkOptions {

@@ -3,12 +3,12 @@ import type { ArchivedHistory } from "../operations/credits/account-history.ts";
 import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { connectArchive } from "./connection.ts";
-import { createArchivedHistory, createArchivedRequests } from "./history.ts";
+import { connectArchive } from "./archive-connection.ts";
+import { archiveReason } from "./archive-reasons.ts";
+import { createArchivedHistory, createArchivedRequests } from "./archived-history.ts";
+import { archivedUsage, copiedUntilMs } from "./archived-usage.ts";
 import { identifyFor } from "./identity.ts";
-import { archiveReason } from "./reasons.ts";
 import type { ArchiveQuery } from "./tables.ts";
-import { archivedUsage, copiedUntilMs } from "./usage.ts";
 
 const STATEMENT_MS = 5000;
 const CONNECTIONS_MAX = 2;

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { archivedStatement, archivedUsage, hasAccount, newestEntryMs } from "../archive/archived-usage.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
-import { archivedStatement, archivedUsage, hasAccount, newestEntryMs } from "../archive/usage.ts";
 import {
   STATEMENT,
   type Statement,

@@ -12,7 +12,7 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { createLedgerCheck } from "./regular-check.ts";
 import { createRollup } from "./rollup-work.ts";
-import { createSurvey } from "./survey.ts";
+import { createSurvey } from "./survey-work.ts";
 import { verifyArchiveBeside, verifyBeside } from "./verify-beside.ts";
 
 /** Added to the longest upstream poll: its time in the queue. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
-import { connectArchive } from "../../src/archive/connection.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
