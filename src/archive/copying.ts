@@ -88,14 +88,7 @@ export function createCopying(options: CopyingOptions) {
   }
 
   return {
-    keepOnly(partitions: readonly number[]): void {
-      const kept = new Set(partitions);
-      for (const partition of positions.keys()) {
-        if (kept.has(partition)) continue;
-        positions.delete(partition);
-        complete.delete(partition);
-      }
-    },
+    keepOnly: (partitions: readonly number[]): void => keepOnly(progress, partitions),
 
     look: (partitions: readonly number[], tables: ArchiveTables) => look(positions, partitions, tables),
 
@@ -120,6 +113,15 @@ export function createCopying(options: CopyingOptions) {
     showLag: (held: readonly HeldPartitions[], failingMs = 0): Promise<void> =>
       showLag(options, { held, failingMs, complete }),
   };
+}
+
+function keepOnly({ positions, complete }: Progress, partitions: readonly number[]): void {
+  const kept = new Set(partitions);
+  for (const partition of positions.keys()) {
+    if (kept.has(partition)) continue;
+    positions.delete(partition);
+    complete.delete(partition);
+  }
 }
 
 /**

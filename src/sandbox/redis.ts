@@ -1,10 +1,12 @@
-import { join, resolve } from "node:path";
-import { debianRedis } from "./redis-debian.ts";
+import { readdir } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { debianProgram } from "./debian-packages.ts";
 import { startDockerRedis } from "./redis-docker.ts";
 import {
   binaryVersion,
   mustBeOnlyUser,
   portIfFree,
+  type RedisBinary,
   type RedisOptions,
   type RunningRedis,
   startBinary,
@@ -15,7 +17,7 @@ export { freePort, portIfFree, type RunningRedis } from "./redis-server.ts";
 export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
 
 export const ON_PATH = ["redis-server", "valkey-server"] as const;
-export const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
+const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
 
 type Source = (options: RedisOptions) => Promise<RunningRedis>;
 
@@ -64,7 +66,30 @@ async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
 }
 
 async function startFromPackages(options: RedisOptions): Promise<RunningRedis> {
-  const binary = await debianRedis(PACKAGES_DIR);
+  const binary = await debianRedis();
   const source = `${await binaryVersion(binary)} unpacked from the distribution's packages`;
   return startBinary(binary, source, options);
+}
+
+/** The second package has the program, the first a link. */
+const CANDIDATES = [
+  ["redis-server", "redis-tools"],
+  ["valkey-server", "valkey-tools"],
+] as const;
+
+export const debianRedis = (): Promise<RedisBinary> =>
+  debianProgram(PACKAGES_DIR, { candidates: CANDIDATES, dependencies: true, find: findBinary });
+
+export async function findBinary(root: string): Promise<RedisBinary | undefined> {
+  const files = await readdir(root, { recursive: true }).catch(() => []);
+  const path = files.find((file) => /(^|\/)bin\/(redis|valkey)-server$/.test(file));
+  if (path === undefined) return undefined;
+  const libraries = files
+    .filter((file) => /\.so(\.\d+)*$/.test(file))
+    .map((file) => join(root, dirname(file)));
+  const inherited = process.env.LD_LIBRARY_PATH;
+  const search = [...new Set(libraries), ...(inherited ? [inherited] : [])].join(":");
+  const binary = { path: join(root, path), env: { ...process.env, LD_LIBRARY_PATH: search } };
+  await binaryVersion(binary);
+  return binary;
 }

@@ -1,6 +1,5 @@
 import { debianProgram } from "../../src/sandbox/debian-packages.ts";
-import { ON_PATH, PACKAGES_DIR } from "../../src/sandbox/redis.ts";
-import { debianRedis, findBinary } from "../../src/sandbox/redis-debian.ts";
+import { debianRedis, findBinary, ON_PATH } from "../../src/sandbox/redis.ts";
 import { binaryVersion, type RedisBinary } from "../../src/sandbox/redis-server.ts";
 
 /** From the PATH, else from the distribution's packages. */
@@ -10,7 +9,7 @@ export async function redisBinary(): Promise<RedisBinary> {
     const version = await binaryVersion(binary).catch(() => undefined);
     if (version !== undefined) return binary;
   }
-  return debianRedis(PACKAGES_DIR);
+  return debianRedis();
 }
 
 export const debianValkey = (baseDir: string): Promise<RedisBinary> =>
