@@ -279,7 +279,7 @@ export const Price = titled("Price", {
   }),
 });
 
-const Tier = titled("Tier", {
+export const Tier = titled("Tier", {
   tier: text,
   ...byLimit(TIER_LIMITS, () => count()),
   shadow: Type.Array(Type.String(), { description: "Limits that count and refuse nothing." }),
