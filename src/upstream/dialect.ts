@@ -39,7 +39,7 @@ export interface AdapterFault {
 export class AdapterMistake extends Error {}
 
 /**
- * What a function of an adapter returned. A promise that is rejected later would end the process.
+ * The result of an adapter's function. A promise that is rejected later would end the process.
  * @throws AdapterMistake for a promise
  */
 export function returned<Result>(result: Result): Result {

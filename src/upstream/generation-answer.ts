@@ -7,7 +7,7 @@ import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, newTask, taskWithId } from "./task-data.ts";
 import { shownTaskId } from "./task-ids.ts";
 
-/** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
+/** The meaning of an answer to a generation. After `unclear` the task may run; `accepted` is the only definite yes. */
 export type GenerationAnswer =
   | UpstreamRejection
   /** `taskId` as customers get it. */

@@ -20,7 +20,7 @@ export type ExchangeResult =
 /** Without Accept-Encoding an upstream may choose any. RFC 9110 12.5.3. */
 export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "identity"] as const;
 
-/** What is kept of an answer that did not come whole: it is for the log. */
+/** Kept for the log of an answer that did not come whole. */
 const RECEIVED_BYTES = 1024;
 
 /** How the upstream is connected to over TLS. PEM. */

@@ -33,9 +33,9 @@ import { taskTag, upstreamTag } from "./task-route.ts";
 export interface Upstream {
   /** Identifies this upstream, its credential and its adapter. */
   readonly tag: string;
-  /** What is stored with a task that the endpoint made. */
+  /** Stored with a task that the endpoint made. */
   tagOf(endpoint: string): string;
-  /** What is sent for a generation; nothing is sent yet. */
+  /** The request for a generation; nothing is sent yet. */
   create(generation: Generation): CheckedRequest | Unsupported | AdapterFault;
   /**
    * @param body exactly what was priced; `requestId` is sent as Idempotency-Key
