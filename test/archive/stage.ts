@@ -4,7 +4,6 @@ import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { connectArchive, type OpenedArchive } from "../../src/archive/archive-connection.ts";
-import { createArchiveSource } from "../../src/archive/archive-source.ts";
 import { type CopierOptions, createCopier } from "../../src/archive/copier.ts";
 import { identifyOrClaim } from "../../src/archive/identity.ts";
 import { migrate } from "../../src/archive/migrations.ts";
@@ -101,14 +100,13 @@ interface CopierGiven {
 /** A copier as of another gateway. It only works when asked for a round. */
 function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs, beside }: CopierGiven) {
   const faults: (Error | undefined)[] = [];
-  const source = createArchiveSource(own);
   const lines: string[] = [];
   const { round, stop } = createCopier({
-    source,
+    connection: own,
     async tables() {
       await migrate(archive);
       const tables = createTables(
-        (await identifyOrClaim(archive.query, source.storeId()!)).archiveId,
+        (await identifyOrClaim(archive.query, own.facts()!.id!)).archiveId,
         archive,
       );
       return {
