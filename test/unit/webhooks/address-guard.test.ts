@@ -61,7 +61,7 @@ test("no inner address passes as an answer of DNS or as a peer", () => {
   const forms = [(address: string) => address, ...Object.values(EMBEDDED_FORMS)];
   fc.assert(
     fc.property(innerIpv4, fc.constantFrom(...forms), (address, form) => {
-      expect(addressProblem(form(address), HTTPS, PUBLIC_ONLY)).toBe("its address is not public");
+      expect(addressProblem(form(address), HTTPS, PUBLIC_ONLY)).toBe("must lead to a public address");
     }),
     { numRuns: 2000 },
   );
@@ -69,7 +69,7 @@ test("no inner address passes as an answer of DNS or as a peer", () => {
 
 test.each(["", "127.0.0.1 ", "fe80::1%eth0", "::ffff:8.8.8.8%1", "8.8.8.8.8", "localhost", "undefined"])(
   "%j is no address of a peer",
-  (address) => expect(addressProblem(address, HTTPS, PUBLIC_ONLY)).toBe("its address is not public"),
+  (address) => expect(addressProblem(address, HTTPS, PUBLIC_ONLY)).toBe("must lead to a public address"),
 );
 
 test.each([
