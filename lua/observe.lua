@@ -22,6 +22,7 @@
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
 --@include audit
 --@include ended
+--@include events
 --@include limits
 --@include numbers
 --@include refund
@@ -31,7 +32,8 @@
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 
-local limited = call("HGET", account, "limited")
+local of_account = call("HMGET", account, "limited", "webhooks")
+local limited = of_account[1]
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
@@ -97,6 +99,8 @@ end
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
 call("ZADD", done, forget_at(now, record[10]), request_id)
+add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
+  '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}')
 note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then
