@@ -5,8 +5,8 @@
 -- BOUND  100  one delivery
 -- `actor` is the request id, a space, and who. `kind` and `data` (JSON) are of a test; both are empty to send one again.
 -- RETURNS outcome, now
---   queued    it is due now, and its schedule begins anew
---   sending   a gateway sends it now, and it is sent once more afterwards
+--   queued    it is due now, and its schedule begins anew; then the event's id
+--   sending   a gateway sends it now, and it is sent once more afterwards; then the event's id
 --   disabled  the endpoint is disabled; nothing happens
 --   full      too many wait already; nothing happens
 --   missing   the account has no such endpoint, or the endpoint no such delivery; nothing happens
@@ -25,7 +25,7 @@ if kind ~= "" then
   local id = add_event(endpoint, now, account_id, endpoint_id .. ":" .. kind, kind, event_id, data, data)
   if not id then return { "full", now } end
   write_audit(endpoint, now, actor, "webhook.test", account_id, endpoint_id, {}, { event_id = id })
-  return { "queued", now }
+  return { "queued", now, id }
 end
 local one = read_delivery(event, endpoint_id)
 if not one then return { "missing", now } end
@@ -41,4 +41,4 @@ else
 end
 write_delivery(event, endpoint_id, one)
 write_audit(endpoint, now, actor, "webhook.redeliver", account_id, endpoint_id, {}, { event_id = event_id })
-return { is_sending and "sending" or "queued", now }
+return { is_sending and "sending" or "queued", now, event_id }

@@ -3,7 +3,8 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  600  its record, and the account's endpoints
--- `action` is webhook.create, webhook.patch, webhook.rotate_secret or webhook.delete, as the audit has it; `revisions` those of the
+-- `action` is webhook.create, webhook.patch, webhook.rotate_secret, webhook.reseal or webhook.delete, as the audit has
+-- it; `revisions` those of the
 -- record that the caller has seen, with commas (empty: any). `actor` is the request id, a space, and who. `most_text` is how many an account may
 -- have, `overlap_ms` how long the secret before goes on to sign. `fields` are field, value pairs; an empty value removes
 -- the field.
@@ -53,6 +54,7 @@ if action == "webhook.create" then
   set_fields(endpoint, after)
   call("HSET", endpoint, "account_id", account_id, "status", "enabled", "created_at", int(now))
   call("ZADD", webhooks, int(now), endpoint_id)
+  call("ZADD", tag .. ":webhook-endpoints", int(now), endpoint_id)
   list_endpoints(tag, account_id)
   note({}, after)
   return { "created", now, call("HGETALL", endpoint) }
@@ -65,6 +67,7 @@ if action == "webhook.delete" then
   call("HSET", endpoint, "status", "deleted")
   call("HDEL", endpoint, "secret", "previous_secret", "previous_until")
   call("ZREM", webhooks, endpoint_id)
+  call("ZREM", tag .. ":webhook-endpoints", endpoint_id)
   call("ZADD", tag .. ":webhooks-clean", int(now), endpoint_id)
   schedule_endpoint(tag, endpoint_id, now, false, false, true)
   list_endpoints(tag, account_id)

@@ -15,7 +15,7 @@ export interface StoredDelivery {
   triedAtMs: number | undefined;
   tookMs: number;
   /** Of the latest answer; undefined where none came. */
-  status: number | undefined;
+  httpStatus: number | undefined;
   /** Text of the latest answer, or what went wrong. */
   answer: string;
 }
@@ -38,7 +38,7 @@ export function readDelivery(text: string): StoredDelivery {
     atMs: Number(at),
     triedAtMs: Number(triedAt) || undefined,
     tookMs: Number(took),
-    status: Number(status) || undefined,
+    httpStatus: Number(status) || undefined,
     answer: answer.join(" "),
   };
 }

@@ -157,6 +157,8 @@ export const webhookNames = (partition: number) => ({
   retry: `${tag(partition)}:webhooks-retry`,
   /** Endpoints by when they have deliveries to forget (sorted set). */
   clean: `${tag(partition)}:webhooks-clean`,
+  /** All endpoints, by when they were registered (sorted set). */
+  endpoints: `${tag(partition)}:webhook-endpoints`,
   /** What events take, and how many were dropped (hash). */
   totals: `${tag(partition)}:webhook-totals`,
 });

@@ -16,7 +16,7 @@ interface QueueDeliveryCall {
 /** Has an event sent to an endpoint: one that it got before, or a test. */
 export const queueDelivery: Script<
   QueueDeliveryCall,
-  "queued" | "sending" | "disabled" | "full" | "missing"
+  { outcome: "queued" | "sending" | "disabled" | "full" | "missing"; eventId: string }
 > = {
   name: "queue-delivery",
   isBatched: false,
@@ -27,5 +27,8 @@ export const queueDelivery: Script<
   args: ({ accountId, endpointId, eventId, actor, test }) => [
     ...[accountId, endpointId, eventId, actorText(actor), test?.type ?? "", test?.data ?? ""],
   ],
-  read: ([outcome]) => outcome as "queued" | "sending" | "disabled" | "full" | "missing",
+  read: ([outcome, , eventId]) => ({
+    outcome: outcome as "queued" | "sending" | "disabled" | "full" | "missing",
+    eventId: String(eventId ?? ""),
+  }),
 };

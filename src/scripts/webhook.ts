@@ -9,7 +9,7 @@ interface WebhookCall {
   partition: number;
   accountId: string;
   endpointId: string;
-  action: "webhook.create" | "webhook.patch" | "webhook.rotate_secret" | "webhook.delete";
+  action: "webhook.create" | "webhook.patch" | "webhook.rotate_secret" | "webhook.reseal" | "webhook.delete";
   /** Nothing is changed if the record has another revision. */
   ifRevisions?: readonly number[] | undefined;
   /** How many an account may have; for a new one. */
