@@ -15,7 +15,7 @@ export type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string 
 export const URL_LENGTH_MAX = 2048;
 
 /** Blanks, line breaks, control characters and backslashes, which `new URL` drops or repairs. */
-const REPAIRED = /[\u0000-\u0020\u007f\\]/;
+const REPAIRED = /[^!-[\]-~\u0080-\u{10ffff}]/u;
 const LOCALHOST = /(^|\.)localhost$/;
 /** Names that no public server answers to. */
 const INNER_NAMES = /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|home\.arpa)$/;

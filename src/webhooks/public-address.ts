@@ -45,7 +45,7 @@ export function addressProblem(address: string, target: Target, policy: AddressP
   return isPortAllowed(target.port, policy) ? undefined : portProblem(policy);
 }
 
-export const NOT_PUBLIC = "its address is not public";
+export const NOT_PUBLIC = "must lead to a public address";
 
 export const isPortAllowed = (port: number, { allowPorts }: AddressPolicy): boolean =>
   port === 443 || allowPorts.includes(port);
