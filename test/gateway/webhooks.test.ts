@@ -2,7 +2,7 @@ import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { answer, givenReceiver, givenWebhookStage, type Receiver } from "../support/webhook-stage.ts";
+import { givenReceiver, givenWebhookStage, type Receiver } from "../support/webhook-stage.ts";
 
 const GENERATE = "/api/v1/gen2/text-to-video";
 const EVENTS = ["task.completed", "task.failed"];
