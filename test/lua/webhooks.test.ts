@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readDelivery } from "../../src/records/deliveries.ts";
 import {
@@ -8,6 +9,8 @@ import {
   webhookNames,
   webhooksName,
 } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
 import { type LeasedDelivery, leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
@@ -24,6 +27,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { plant, WEBHOOK_MUTANTS } from "./mutants.ts";
 
 const DAY_MS = 86_400_000;
 const LEASE_MS = 30_000;
@@ -37,9 +41,14 @@ beforeAll(async () => {
   connection = await openConnection();
 });
 afterAll(() => connection.close());
-beforeEach(() => {
-  stage = createStage(connection);
-});
+
+/** Each holds with the scripts, and one does not hold with each mutant of them. */
+const GUARANTEES = new Map<string, () => Promise<void>>();
+const guarantee = (name: string, holds: () => Promise<void>) => GUARANTEES.set(name, holds);
+let scripts: ScriptRunner;
+const freshStage = (options: { clock?: "redis" } = {}) => {
+  stage = createStage(connection, { ...options, scripts });
+};
 
 async function run<Call, Result>(script: Script<Call, Result>, call: Call): Promise<Result> {
   return script.read(await stage.arrive({ script, item: itemOf(script, call) }), call);
@@ -95,35 +104,38 @@ const totals = () => stage.redis.hgetall(webhookNames(stage.partition).totals);
 const webhooksField = (key: KeyRef) => stage.redis.hget(key.names.account, "webhooks");
 const endpointsOf = (leased: readonly LeasedDelivery[]) => leased.map(({ endpointId }) => endpointId);
 
-test("the end of a task of an account without endpoints writes nothing of webhooks", async () => {
+guarantee("the end of a task of an account without endpoints writes nothing of webhooks", async () => {
   await finishTask(await stage.givenKey());
   const names = Object.keys(await stage.everything());
   expect(names.filter((name) => /webhook|event|deliver|tries|retries|sending/.test(name))).toEqual([]);
 });
 
-test("the script that ends a task queues one delivery for each endpoint that wants it, however often it runs", async () => {
-  const key = await stage.givenKey();
-  const [both, failures] = [await givenEndpoint(key), await givenEndpoint(key, "task.failed")];
-  const completed = await finishTask(key, "completed", '{"status":"completed"}');
-  await stage.observe(completed, "completed");
-  await stage.observe(completed, "failed");
-  const failed = await finishTask(key, "failed");
-  const leased = await lease();
-  expect(leased.map(({ endpointId, eventId }) => [endpointId, eventId]).sort()).toEqual(
-    [
-      [both, eventOf(completed)],
-      [both, eventOf(failed, "failed")],
-      [failures, eventOf(failed, "failed")],
-    ].sort(),
-  );
-  expect(leased.find(({ eventId }) => eventId === eventOf(completed))).toMatchObject({
-    ...{ url: `https://example.com/${both}`, secrets: [`sealed-${both}`], lease: 1, tries: 0 },
-    event: { type: "task.completed", data: '{"status":"completed"}', accountId: key.accountId },
-  });
-  expect((await totals())[" waiting"]).toBe("3");
-});
+guarantee(
+  "the script that ends a task queues one delivery for each endpoint that wants it, however often it runs",
+  async () => {
+    const key = await stage.givenKey();
+    const [both, failures] = [await givenEndpoint(key), await givenEndpoint(key, "task.failed")];
+    const completed = await finishTask(key, "completed", '{"status":"completed"}');
+    await stage.observe(completed, "completed");
+    await stage.observe(completed, "failed");
+    const failed = await finishTask(key, "failed");
+    const leased = await lease();
+    expect(leased.map(({ endpointId, eventId }) => [endpointId, eventId]).sort()).toEqual(
+      [
+        [both, eventOf(completed)],
+        [both, eventOf(failed, "failed")],
+        [failures, eventOf(failed, "failed")],
+      ].sort(),
+    );
+    expect(leased.find(({ eventId }) => eventId === eventOf(completed))).toMatchObject({
+      ...{ url: `https://example.com/${both}`, secrets: [`sealed-${both}`], lease: 1, tries: 0 },
+      event: { type: "task.completed", data: '{"status":"completed"}', accountId: key.accountId },
+    });
+    expect((await totals())[" waiting"]).toBe("3");
+  },
+);
 
-test("an event is queued after slot and refund: all are there at one instant", async () => {
+guarantee("an event is queued after slot and refund: all are there at one instant", async () => {
   const key = await stage.givenKey({ credits: 100 });
   await givenEndpoint(key);
   await finishTask(key, "failed");
@@ -132,7 +144,7 @@ test("an event is queued after slot and refund: all are there at one instant", a
   expect([balance, state.active]).toEqual([100, 0]);
 });
 
-test("data beyond 20,000 bytes is left out of a message, which stays below 20 KiB", async () => {
+guarantee("data beyond 20,000 bytes is left out of a message, which stays below 20 KiB", async () => {
   const key = await stage.givenKey();
   await givenEndpoint(key);
   const task = await finishTask(key, "completed", `{"text":"${"x".repeat(20_000)}"}`);
@@ -140,40 +152,46 @@ test("data beyond 20,000 bytes is left out of a message, which stays below 20 Ki
   expect(JSON.parse(event.data)).toEqual({ task_id: `task_${task.requestId}`, status: "completed" });
 });
 
-test("at most four deliveries of an endpoint are under way, and another endpoint gets its own", async () => {
-  const key = await stage.givenKey();
-  const slow = await givenEndpoint(key);
-  for (const _ of times(6, () => 0)) await finishTask(key);
-  const first = await lease();
-  expect(endpointsOf(first)).toEqual(times(4, () => slow));
-  expect(await lease()).toEqual([]);
-  const other = await stage.givenKey();
-  const quick = await givenEndpoint(other);
-  await finishTask(other);
-  expect(endpointsOf(await lease())).toEqual([quick]);
-  expect((await settle(first[0]!, "delivered")).moreIsDue).toBe(true);
-  expect(endpointsOf(await lease())).toEqual([slow]);
-});
+guarantee(
+  "at most four deliveries of an endpoint are under way, and another endpoint gets its own",
+  async () => {
+    const key = await stage.givenKey();
+    const slow = await givenEndpoint(key);
+    for (const _ of times(6, () => 0)) await finishTask(key);
+    const first = await lease();
+    expect(endpointsOf(first)).toEqual(times(4, () => slow));
+    expect(await lease()).toEqual([]);
+    const other = await stage.givenKey();
+    const quick = await givenEndpoint(other);
+    await finishTask(other);
+    expect(endpointsOf(await lease())).toEqual([quick]);
+    expect((await settle(first[0]!, "delivered")).moreIsDue).toBe(true);
+    expect(endpointsOf(await lease())).toEqual([slow]);
+  },
+);
 
-test("a leased delivery is hidden until its lease ends; the lease after it fences the first one", async () => {
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  const task = await finishTask(key);
-  const [first] = (await lease()) as [LeasedDelivery];
-  stage.clock.nowMs += LEASE_MS - 1;
-  expect(await lease()).toEqual([]);
-  stage.clock.nowMs += 1;
-  const [second] = (await lease()) as [LeasedDelivery];
-  expect(second).toMatchObject({ eventId: first.eventId, lease: first.lease + 1 });
-  expect(await outcomeOf(first, "failed", { retryMs: 0 })).toBe("fenced");
-  expect(await outcomeOf(second, "delivered")).toBe("delivered");
-  expect(await outcomeOf(second, "failed")).toBe("fenced");
-  expect(await delivery(endpointId, eventOf(task))).toMatchObject({ state: "delivered", leases: 2 });
-  expect(await lease()).toEqual([]);
-  expect((await totals())[" waiting"]).toBe("0");
-});
+guarantee(
+  "a leased delivery is hidden until its lease ends; the lease after it fences the first one",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const task = await finishTask(key);
+    const [first] = (await lease()) as [LeasedDelivery];
+    stage.clock.nowMs += LEASE_MS - 1;
+    expect(await lease()).toEqual([]);
+    stage.clock.nowMs += 1;
+    const [second] = (await lease()) as [LeasedDelivery];
+    expect(second).toMatchObject({ eventId: first.eventId, lease: first.lease + 1 });
+    expect(await outcomeOf(first, "failed", { retryMs: 0 })).toBe("fenced");
+    expect(await outcomeOf(second, "delivered")).toBe("delivered");
+    expect(await outcomeOf(second, "failed")).toBe("fenced");
+    expect(await delivery(endpointId, eventOf(task))).toMatchObject({ state: "delivered", leases: 2 });
+    expect(await lease()).toEqual([]);
+    expect((await totals())[" waiting"]).toBe("0");
+  },
+);
 
-test("a failed try is repeated when it is due, and the last one fails for good", async () => {
+guarantee("a failed try is repeated when it is due, and the last one fails for good", async () => {
   const key = await stage.givenKey();
   const endpointId = await givenEndpoint(key);
   const task = await finishTask(key);
@@ -194,7 +212,7 @@ test("a failed try is repeated when it is due, and the last one fails for good",
 });
 
 // Guarantee: what fails uses up nothing that first tries of endpoints that answer need.
-test("ten dead endpoints with retries and new events leave first tries of others alone", async () => {
+guarantee("ten dead endpoints with retries and new events leave first tries of others alone", async () => {
   const dead = await Promise.all(
     times(10, async () => {
       const key = await stage.givenKey();
@@ -216,21 +234,24 @@ test("ten dead endpoints with retries and new events leave first tries of others
   expect(new Set(retries.map(({ lane }) => lane))).toEqual(new Set(["retry"]));
 });
 
-test("an endpoint that answers slowly leaves the places of first tries, and comes back once it is quick", async () => {
-  const key = await stage.givenKey();
-  await givenEndpoint(key);
-  await finishTask(key);
-  const [slow] = (await lease()) as [LeasedDelivery];
-  await settle(slow, "delivered", { tookMs: 3001 });
-  await finishTask(key);
-  expect(await lease(16, 0)).toEqual([]);
-  const [quick] = (await lease(0, 16)) as [LeasedDelivery];
-  await settle(quick, "delivered", { tookMs: 3000 });
-  await finishTask(key);
-  expect(await lease(16, 0)).toHaveLength(1);
-});
+guarantee(
+  "an endpoint that answers slowly leaves the places of first tries, and comes back once it is quick",
+  async () => {
+    const key = await stage.givenKey();
+    await givenEndpoint(key);
+    await finishTask(key);
+    const [slow] = (await lease()) as [LeasedDelivery];
+    await settle(slow, "delivered", { tookMs: 3001 });
+    await finishTask(key);
+    expect(await lease(16, 0)).toEqual([]);
+    const [quick] = (await lease(0, 16)) as [LeasedDelivery];
+    await settle(quick, "delivered", { tookMs: 3000 });
+    await finishTask(key);
+    expect(await lease(16, 0)).toHaveLength(1);
+  },
+);
 
-test("endpoints with much to do take turns", async () => {
+guarantee("endpoints with much to do take turns", async () => {
   const keys = [await stage.givenKey(), await stage.givenKey()];
   const ids = [await givenEndpoint(keys[0]!), await givenEndpoint(keys[1]!)];
   for (const key of keys) for (const _ of times(12, () => 0)) await finishTask(key);
@@ -246,93 +267,106 @@ test("endpoints with much to do take turns", async () => {
 });
 
 // Guarantee: a dead endpoint never fills Redis; what is dropped is counted and said.
-test("beyond 10,000 waiting deliveries of an endpoint events are dropped and counted; the task ends all the same", async () => {
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  const { firstTries, retries } = endpointNames(stage.partition, endpointId);
-  const filler = (from: number) => times(5000, (at) => [stage.clock.nowMs, `evt_${from + at}`]).flat();
-  await stage.redis.zadd(firstTries, ...filler(0));
-  await stage.redis.zadd(retries, ...filler(5000));
-  const task = await finishTask(key);
-  expect(await stage.redis.exists(eventName(stage.partition, eventOf(task)))).toBe(0);
-  expect(await endpointRecord(endpointId)).toMatchObject({
-    dropped: "1",
-    dropped_at: String(stage.clock.nowMs),
-  });
-  expect(await totals()).toMatchObject({ " dropped": "1" });
-  await stage.redis.zrem(firstTries, "evt_0");
-  const next = await finishTask(key);
-  expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
-});
+guarantee(
+  "beyond 10,000 waiting deliveries of an endpoint events are dropped and counted; the task ends all the same",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const { firstTries, retries } = endpointNames(stage.partition, endpointId);
+    const filler = (from: number) => times(5000, (at) => [stage.clock.nowMs, `evt_${from + at}`]).flat();
+    await stage.redis.zadd(firstTries, ...filler(0));
+    await stage.redis.zadd(retries, ...filler(5000));
+    const task = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(task)))).toBe(0);
+    expect(await endpointRecord(endpointId)).toMatchObject({
+      dropped: "1",
+      dropped_at: String(stage.clock.nowMs),
+    });
+    expect(await totals()).toMatchObject({ " dropped": "1" });
+    await stage.redis.zrem(firstTries, "evt_0");
+    const next = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
+  },
+);
 
-test.each([
+for (const [what, mebibytes, field] of [
   ["an account", 16, (key: KeyRef) => key.accountId],
   ["a partition", 64, () => " bytes"],
-])("events of %s take %i MiB at most; ended deliveries give way", async (_, mebibytes, field) => {
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  const delivered = await finishTask(key);
-  for (const one of await lease()) await settle(one, "delivered");
-  const { totals: name } = webhookNames(stage.partition);
-  const used = Number(await stage.redis.hget(name, field(key)));
-  await stage.redis.hset(name, field(key), mebibytes * 1024 * 1024);
-  const next = await finishTask(key);
-  expect(await stage.redis.exists(eventName(stage.partition, eventOf(delivered)))).toBe(0);
-  expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
-  const dropped = await finishTask(key);
-  expect(await stage.redis.exists(eventName(stage.partition, eventOf(dropped)))).toBe(0);
-  expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
-  await stage.redis.hincrby(name, field(key), -used);
-  await finishTask(key);
-  expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
-});
+] as const)
+  guarantee(`events of ${what} take ${mebibytes} MiB at most; ended deliveries give way`, async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const delivered = await finishTask(key);
+    for (const one of await lease()) await settle(one, "delivered");
+    const { totals: name } = webhookNames(stage.partition);
+    const used = Number(await stage.redis.hget(name, field(key)));
+    await stage.redis.hset(name, field(key), mebibytes * 1024 * 1024);
+    const next = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(delivered)))).toBe(0);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
+    const dropped = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(dropped)))).toBe(0);
+    expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
+    await stage.redis.hincrby(name, field(key), -used);
+    await finishTask(key);
+    expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
+  });
 
-test("410 disables an endpoint: the audit names the system, what waits stays, and goes once it is enabled", async () => {
-  // The audit forgets by the ids of Redis.
-  stage = createStage(connection, { clock: "redis" });
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  const waiting = [await finishTask(key), await finishTask(key)];
-  const [gone, other] = (await lease()) as [LeasedDelivery, LeasedDelivery];
-  expect(await outcomeOf(gone, "gone")).toBe("disabled");
-  await settle(other, "failed", { retryMs: 0 });
-  expect(await endpointRecord(endpointId)).toMatchObject({ status: "disabled", disabled_reason: "gone" });
-  expect(await webhooksField(key)).toBeNull();
-  const unheard = await finishTask(key);
-  expect(await stage.redis.exists(eventName(stage.partition, eventOf(unheard)))).toBe(0);
-  expect(await lease()).toEqual([]);
-  const [, fields] = (
-    await stage.redis.xrevrange(`tg:{p${stage.partition}}:audit`, "+", "-", "COUNT", 1)
-  )[0]!;
-  expect(fields.join(" ")).toContain("by system action webhook.disable");
-  await change(key, endpointId, "webhook.patch", { fields: { status: "enabled" } });
-  expect((await lease()).map(({ eventId }) => eventId)).toEqual([other.eventId]);
-  expect(waiting.map((task) => eventOf(task)).sort()).toEqual([gone.eventId, other.eventId].sort());
-  expect(await endpointRecord(endpointId)).not.toHaveProperty("disabled_reason");
-});
+guarantee(
+  "410 disables an endpoint: the audit names the system, what waits stays, and goes once it is enabled",
+  async () => {
+    // The audit forgets by the ids of Redis.
+    freshStage({ clock: "redis" });
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const waiting = [await finishTask(key), await finishTask(key)];
+    const [gone, other] = (await lease()) as [LeasedDelivery, LeasedDelivery];
+    expect(await outcomeOf(gone, "gone")).toBe("disabled");
+    await settle(other, "failed", { retryMs: 0 });
+    expect(await endpointRecord(endpointId)).toMatchObject({ status: "disabled", disabled_reason: "gone" });
+    expect(await webhooksField(key)).toBeNull();
+    const unheard = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(unheard)))).toBe(0);
+    expect(await lease()).toEqual([]);
+    const [, fields] = (
+      await stage.redis.xrevrange(`tg:{p${stage.partition}}:audit`, "+", "-", "COUNT", 1)
+    )[0]!;
+    expect(fields.join(" ")).toContain("by system action webhook.disable");
+    await change(key, endpointId, "webhook.patch", { fields: { status: "enabled" } });
+    expect((await lease()).map(({ eventId }) => eventId)).toEqual([other.eventId]);
+    expect(waiting.map((task) => eventOf(task)).sort()).toEqual([gone.eventId, other.eventId].sort());
+    expect(await endpointRecord(endpointId)).not.toHaveProperty("disabled_reason");
+  },
+);
 
-test("only failures of five days, and ten of them, disable an endpoint; a success begins anew", async () => {
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  await finishTask(key);
-  const fail = async () => {
-    const [one] = (await lease()) as [LeasedDelivery];
-    return outcomeOf(one, "failed", { retryMs: 0 });
-  };
-  for (const _ of times(8, () => 0)) expect(await fail()).toBe("retried");
-  stage.clock.nowMs += DISABLE_MS;
-  expect(await fail()).toBe("retried");
-  const [good] = (await lease()) as [LeasedDelivery];
-  await settle(good, "delivered");
-  expect(await endpointRecord(endpointId)).not.toHaveProperty("failing_since");
-  await finishTask(key);
-  for (const _ of times(10, () => 0)) expect(await fail()).toBe("retried");
-  stage.clock.nowMs += DISABLE_MS - 1;
-  expect(await fail()).toBe("retried");
-  stage.clock.nowMs += 1;
-  expect(await fail()).toBe("disabled");
-  expect(await endpointRecord(endpointId)).toMatchObject({ status: "disabled", disabled_reason: "failing" });
-});
+guarantee(
+  "only failures of five days, and ten of them, disable an endpoint; a success begins anew",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    await finishTask(key);
+    const fail = async () => {
+      const [one] = (await lease()) as [LeasedDelivery];
+      return outcomeOf(one, "failed", { retryMs: 0 });
+    };
+    for (const _ of times(8, () => 0)) expect(await fail()).toBe("retried");
+    stage.clock.nowMs += DISABLE_MS;
+    expect(await fail()).toBe("retried");
+    const [good] = (await lease()) as [LeasedDelivery];
+    await settle(good, "delivered");
+    expect(await endpointRecord(endpointId)).not.toHaveProperty("failing_since");
+    await finishTask(key);
+    for (const _ of times(10, () => 0)) expect(await fail()).toBe("retried");
+    stage.clock.nowMs += DISABLE_MS - 1;
+    expect(await fail()).toBe("retried");
+    stage.clock.nowMs += 1;
+    expect(await fail()).toBe("disabled");
+    expect(await endpointRecord(endpointId)).toMatchObject({
+      status: "disabled",
+      disabled_reason: "failing",
+    });
+  },
+);
 
 const queue = (key: KeyRef, endpointId: string, eventId: string, test?: { type: string; data: string }) =>
   run(queueDelivery, {
@@ -340,28 +374,31 @@ const queue = (key: KeyRef, endpointId: string, eventId: string, test?: { type: 
     ...{ ...(test && { test }), actor: cliActor("test") },
   });
 
-test("a delivery is sent again by hand, with its schedule from the start; one that is sent now only afterwards", async () => {
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  const task = await finishTask(key);
-  const eventId = eventOf(task);
-  const [first] = (await lease()) as [LeasedDelivery];
-  expect((await queue(key, endpointId, eventId)).outcome).toBe("sending");
-  expect(await lease()).toEqual([]);
-  expect(await outcomeOf(first, "delivered")).toBe("again");
-  const [second] = (await lease()) as [LeasedDelivery];
-  expect(second).toMatchObject({ eventId, tries: 0 });
-  expect(await outcomeOf(second, "failed")).toBe("failed");
-  expect((await queue(key, endpointId, eventId)).outcome).toBe("queued");
-  expect(await delivery(endpointId, eventId)).toMatchObject({ state: "waiting", tries: 0 });
-  const [third] = (await lease()) as [LeasedDelivery];
-  expect(await outcomeOf(third, "delivered")).toBe("delivered");
-  expect((await totals())[" waiting"]).toBe("0");
-  expect((await queue(key, endpointId, "evt_unknown")).outcome).toBe("missing");
-  expect((await queue(await stage.givenKey(), endpointId, eventId)).outcome).toBe("missing");
-});
+guarantee(
+  "a delivery is sent again by hand, with its schedule from the start; one that is sent now only afterwards",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const task = await finishTask(key);
+    const eventId = eventOf(task);
+    const [first] = (await lease()) as [LeasedDelivery];
+    expect((await queue(key, endpointId, eventId)).outcome).toBe("sending");
+    expect(await lease()).toEqual([]);
+    expect(await outcomeOf(first, "delivered")).toBe("again");
+    const [second] = (await lease()) as [LeasedDelivery];
+    expect(second).toMatchObject({ eventId, tries: 0 });
+    expect(await outcomeOf(second, "failed")).toBe("failed");
+    expect((await queue(key, endpointId, eventId)).outcome).toBe("queued");
+    expect(await delivery(endpointId, eventId)).toMatchObject({ state: "waiting", tries: 0 });
+    const [third] = (await lease()) as [LeasedDelivery];
+    expect(await outcomeOf(third, "delivered")).toBe("delivered");
+    expect((await totals())[" waiting"]).toBe("0");
+    expect((await queue(key, endpointId, "evt_unknown")).outcome).toBe("missing");
+    expect((await queue(await stage.givenKey(), endpointId, eventId)).outcome).toBe("missing");
+  },
+);
 
-test("a test goes to one endpoint, whatever it has asked for; a disabled one gets none", async () => {
+guarantee("a test goes to one endpoint, whatever it has asked for; a disabled one gets none", async () => {
   const key = await stage.givenKey();
   const [one] = [await givenEndpoint(key, "task.failed"), await givenEndpoint(key)];
   const sent = await queue(key, one!, "test_1", { type: "webhook.test", data: "{}" });
@@ -370,7 +407,7 @@ test("a test goes to one endpoint, whatever it has asked for; a disabled one get
   expect((await queue(key, one!, "test_2", { type: "webhook.test", data: "{}" })).outcome).toBe("disabled");
 });
 
-test("after a rotation both secrets sign until the overlap is over", async () => {
+guarantee("after a rotation both secrets sign until the overlap is over", async () => {
   const key = await stage.givenKey();
   const endpointId = await givenEndpoint(key);
   const fields = { secret: "sealed-new" };
@@ -381,21 +418,24 @@ test("after a rotation both secrets sign until the overlap is over", async () =>
   expect(await lease()).toMatchObject([{ secrets: ["sealed-new"] }]);
 });
 
-test("an account has as many endpoints as it may; a closed one registers none, and its deliveries still go out", async () => {
-  const key = await stage.givenKey();
-  await givenEndpoint(key);
-  const create = (endpointsMax: number) =>
-    change(key, randomId("we"), "webhook.create", { endpointsMax, fields: { url: "u", events: "e" } });
-  expect((await create(1)).outcome).toBe("full");
-  await finishTask(key);
-  const { partition } = stage;
-  const call = { partition, accountId: key.accountId, status: "closed" as const, actor: cliActor("test") };
-  await run(suspend, { ...call, mayReinstate: true });
-  expect((await create(9)).outcome).toBe("closed");
-  expect(await lease()).toHaveLength(1);
-});
+guarantee(
+  "an account has as many endpoints as it may; a closed one registers none, and its deliveries still go out",
+  async () => {
+    const key = await stage.givenKey();
+    await givenEndpoint(key);
+    const create = (endpointsMax: number) =>
+      change(key, randomId("we"), "webhook.create", { endpointsMax, fields: { url: "u", events: "e" } });
+    expect((await create(1)).outcome).toBe("full");
+    await finishTask(key);
+    const { partition } = stage;
+    const call = { partition, accountId: key.accountId, status: "closed" as const, actor: cliActor("test") };
+    await run(suspend, { ...call, mayReinstate: true });
+    expect((await create(9)).outcome).toBe("closed");
+    expect(await lease()).toHaveLength(1);
+  },
+);
 
-test("another account's endpoint is missing, and a revision that was seen is compared", async () => {
+guarantee("another account's endpoint is missing, and a revision that was seen is compared", async () => {
   const [key, other] = [await stage.givenKey(), await stage.givenKey()];
   const endpointId = await givenEndpoint(key);
   const fields = { label: "new" };
@@ -412,31 +452,34 @@ test("another account's endpoint is missing, and a revision that was seen is com
 
 const clean = (most = 50) => run(cleanDeliveries, { partition: stage.partition, keepMs: 7 * DAY_MS, most });
 
-test("an endpoint is deleted with what waits for it, in slices, and nothing of it is left but the audit", async () => {
-  const key = await stage.givenKey();
-  const [deleted, kept] = [await givenEndpoint(key), await givenEndpoint(key)];
-  for (const _ of times(5, () => 0)) await finishTask(key);
-  await lease(2, 0);
-  expect((await change(key, deleted, "webhook.delete")).outcome).toBe("deleted");
-  expect(await webhooksField(key)).toBe(`${kept}:${EVENTS}`);
-  expect(endpointsOf(await lease()).includes(deleted)).toBe(false);
-  let rounds = 1;
-  while ((await clean(2)).isMore) rounds++;
-  expect(rounds).toBeGreaterThan(2);
-  const left = Object.keys(await stage.everything()).filter((name) => name.includes(deleted));
-  expect(left).toEqual([]);
-  expect(await stage.redis.zrange(webhooksName(stage.partition, key.accountId), "0", "-1")).toEqual([kept]);
-  expect((await totals())[" waiting"]).toBe("5");
-  await change(key, kept, "webhook.delete");
-  while ((await clean()).isMore);
-  expect(await totals()).toEqual({ " bytes": "0", " waiting": "0" });
-  const names = Object.keys(await stage.everything());
-  expect(names.filter((name) => /:(event|webhook|deliveries|sending|retries)[:-]?/.test(name))).toEqual([
-    webhookNames(stage.partition).totals,
-  ]);
-});
+guarantee(
+  "an endpoint is deleted with what waits for it, in slices, and nothing of it is left but the audit",
+  async () => {
+    const key = await stage.givenKey();
+    const [deleted, kept] = [await givenEndpoint(key), await givenEndpoint(key)];
+    for (const _ of times(5, () => 0)) await finishTask(key);
+    await lease(2, 0);
+    expect((await change(key, deleted, "webhook.delete")).outcome).toBe("deleted");
+    expect(await webhooksField(key)).toBe(`${kept}:${EVENTS}`);
+    expect(endpointsOf(await lease()).includes(deleted)).toBe(false);
+    let rounds = 1;
+    while ((await clean(2)).isMore) rounds++;
+    expect(rounds).toBeGreaterThan(2);
+    const left = Object.keys(await stage.everything()).filter((name) => name.includes(deleted));
+    expect(left).toEqual([]);
+    expect(await stage.redis.zrange(webhooksName(stage.partition, key.accountId), "0", "-1")).toEqual([kept]);
+    expect((await totals())[" waiting"]).toBe("5");
+    await change(key, kept, "webhook.delete");
+    while ((await clean()).isMore);
+    expect(await totals()).toEqual({ " bytes": "0", " waiting": "0" });
+    const names = Object.keys(await stage.everything());
+    expect(names.filter((name) => /:(event|webhook|deliveries|sending|retries)[:-]?/.test(name))).toEqual([
+      webhookNames(stage.partition).totals,
+    ]);
+  },
+);
 
-test("deliveries are forgotten after seven days, also those that wait", async () => {
+guarantee("deliveries are forgotten after seven days, also those that wait", async () => {
   const key = await stage.givenKey();
   await givenEndpoint(key);
   const [old] = [await finishTask(key)];
@@ -449,7 +492,7 @@ test("deliveries are forgotten after seven days, also those that wait", async ()
   expect((await totals())[" waiting"]).toBe("1");
 });
 
-test("of deliveries that have ended the last 1,000 are kept", async () => {
+guarantee("of deliveries that have ended the last 1,000 are kept", async () => {
   const key = await stage.givenKey();
   const endpointId = await givenEndpoint(key);
   const oldest = await finishTask(key);
@@ -461,4 +504,29 @@ test("of deliveries that have ended the last 1,000 are kept", async () => {
   for (const one of await lease()) await settle(one, "delivered");
   expect(await stage.redis.zcard(finished)).toBe(1000);
   expect(await stage.redis.exists(eventName(stage.partition, eventOf(oldest)))).toBe(0);
+});
+
+test.each([...GUARANTEES])("%s", async (_, holds) => {
+  scripts = scriptsOf(connection.redis);
+  freshStage();
+  await holds();
+});
+
+test.each(WEBHOOK_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  const client = createClient(inject("redisUrl"), 10_000);
+  await client.connect();
+  scripts = createScriptRunner(client, { folder });
+  let isFound = false;
+  for (const holds of GUARANTEES.values()) {
+    freshStage();
+    isFound ||= await holds().then(
+      () => false,
+      () => true,
+    );
+    if (isFound) break;
+  }
+  client.disconnect();
+  await rm(folder, { recursive: true });
+  expect(isFound).toBe(true);
 });
