@@ -149,6 +149,36 @@ export const accountNames = (partition: number, accountId: string) => ({
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });
 
+/** Names of a partition in which accounts have webhook endpoints. */
+export const webhookNames = (partition: number) => ({
+  /** What is to be done for an endpoint, by when (sorted set: `first`, `retry` or `clean`, and its id). */
+  due: `${tag(partition)}:webhooks-due`,
+  /** What events take, and how many were dropped (hash). */
+  totals: `${tag(partition)}:webhook-totals`,
+});
+
+/** Names of one webhook endpoint. */
+export const endpointNames = (partition: number, endpointId: string) => ({
+  endpoint: `${tag(partition)}:webhook:${endpointId}`,
+  /** Its deliveries, by when their event was (sorted set: event ids). */
+  deliveries: `${tag(partition)}:deliveries:${endpointId}`,
+  /** Deliveries that were not tried yet, by when they are due (sorted set). */
+  firstTries: `${tag(partition)}:first-tries:${endpointId}`,
+  /** Deliveries that failed before, by when they are due (sorted set). */
+  retries: `${tag(partition)}:retries:${endpointId}`,
+  /** Deliveries that are sent now, by when their lease ends (sorted set). */
+  sending: `${tag(partition)}:sending:${endpointId}`,
+  /** Deliveries that succeeded or failed for good, by when they did (sorted set). */
+  finished: `${tag(partition)}:finished-deliveries:${endpointId}`,
+});
+
+/** The endpoints of an account, by when they were registered (sorted set). */
+export const webhooksName = (partition: number, accountId: string): string =>
+  `${tag(partition)}:webhooks:${accountId}`;
+
+/** An event and its deliveries (hash). */
+export const eventName = (partition: number, eventId: string): string => `${tag(partition)}:event:${eventId}`;
+
 /** Names of one key's own. */
 export const keyNames = (partition: number, keyId: string) => ({
   key: `${tag(partition)}:key:${keyId}`,

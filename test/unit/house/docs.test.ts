@@ -10,6 +10,8 @@ import {
   accountNames,
   archiveNames,
   claimName,
+  endpointNames,
+  eventName,
   frozenName,
   idempotencyName,
   indexName,
@@ -27,6 +29,8 @@ import {
   tokenNames,
   totalsName,
   usageName,
+  webhookNames,
+  webhooksName,
 } from "../../../src/records/names.ts";
 import { VARIABLES } from "../../../src/sandbox/start-env.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
@@ -251,6 +255,10 @@ describe("ARCHITECTURE", () => {
       replayedName(7),
       termName(7),
       ...Object.values(tokenNames("<token id>")),
+      ...Object.values(webhookNames(7)),
+      ...Object.values(endpointNames(7, "<endpoint id>")),
+      webhooksName(7, "<account id>"),
+      eventName(7, "<event id>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync(
