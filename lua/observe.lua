@@ -96,7 +96,13 @@ end
 -- that only the removal from `polls` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
-call("ZADD", done, forget_at(now, record[10]), request_id)
+-- One that is too old may complete after all, and is then charged again: its record is kept twice as long.
+local retention_ms = record[10]
+if ended_by == "expired" and retention_ms then
+  retention_ms = int(2 * tonumber(retention_ms))
+  call("HSET", request, "retention_ms", retention_ms)
+end
+call("ZADD", done, forget_at(now, retention_ms), request_id)
 note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then

@@ -18,6 +18,7 @@ import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
+import { reclaim } from "./reclaim.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
 import { revoke } from "./revoke.ts";
@@ -69,4 +70,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   revokeToken,
   adjust,
   refund,
+  reclaim,
 ];

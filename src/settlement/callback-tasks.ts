@@ -5,8 +5,9 @@ import { idempotencyName, keyRef, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Generation } from "../scripts/admit.ts";
-import type { CallbackResult } from "../telemetry/metrics/callbacks.ts";
+import { reclaim } from "../scripts/reclaim.ts";
 import type { Logger } from "../telemetry/log.ts";
+import type { CallbackResult } from "../telemetry/metrics/callbacks.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
@@ -24,7 +25,7 @@ interface CallbackSettings {
 
 export interface CallbackTasksOptions {
   connection: Pick<Connection, "of" | "facts">;
-  store: Pick<Store, "observe"> & Pick<Holds, "bind" | "chargeAgain">;
+  store: Pick<Store, "observe"> & Pick<Holds, "bind">;
   upstream(): Upstream;
   upstreamOf(tag: string | undefined): TaskUpstream;
   settings(): CallbackSettings;
@@ -156,12 +157,19 @@ export class CallbackTasks {
       return isAnswered(outcome) ? "finished" : "unanswered";
     const { taskId } = task;
     const creatorKeyId = record.key_id ?? "";
-    return this.#options.store.chargeAgain({
-      partition,
-      accountId,
-      task: { taskId, requestId, creatorKeyId },
-      data: outcome.data,
-    });
+    const call = { partition, accountId, task: { taskId, requestId, creatorKeyId }, data: outcome.data };
+    const { connection, metrics, log } = this.#options;
+    const reclaimed = await connection.of(partition).run(reclaim, call);
+    metrics.creditsConsumed.inc(reclaimed.credits);
+    const fields = {
+      request_id: requestId,
+      account_id: accountId,
+      task_id: taskId,
+      credits: reclaimed.credits,
+    };
+    if (reclaimed.outcome !== "finished")
+      log.warn({ ...fields, outcome: reclaimed.outcome }, "a task that ended as too old has completed");
+    return reclaimed.outcome;
   }
 
   async #ask(
@@ -192,7 +200,12 @@ export class CallbackTasks {
     const { outcome } = await store.observe(
       { partition, accountId, task: { taskId, requestId, creatorKeyId: record.key_id ?? "" } },
       verdict,
-      { refundFailed, pollMs: nextPollMs(pollIntervalMs, ageMs, maxAgeMs), maxAgeMs, tiers: settings().tiers },
+      {
+        refundFailed,
+        pollMs: nextPollMs(pollIntervalMs, ageMs, maxAgeMs),
+        maxAgeMs,
+        tiers: settings().tiers,
+      },
     );
     if (outcome === "finished") reportEnd(this.#options, { requestId, taskId, accountId }, verdict);
     return outcome === "finished" ? "settled" : outcome === "already_finished" ? "finished" : "observed";
