@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** How the upstream answers a generation. It makes the task in any case, but for `refuse`. */
+/** How the upstream answers a generation. It makes the task in any case. */
 export type Create = "answer" | "hang" | "reset" | "refuse";
 
 export interface MadeTask {
@@ -33,13 +33,13 @@ export async function givenCallbackUpstream() {
     let text = "";
     for await (const chunk of request) text += String(chunk);
     const body: Record<string, unknown> = JSON.parse(text);
-    if (create === "refuse") return send(response, 422, { code: 422, msg: "No", error: "No" });
     const taskId = `task_${randomUUID()}`;
     const answer = (): void =>
       send(response, 200, { code: 200, msg: "success", data: { task_id: taskId, status: "pending" } });
     const { callBackUrl } = body;
     const address = typeof callBackUrl === "string" ? callBackUrl : undefined;
     tasks.push({ taskId, body, callBackUrl: address, status: "processing", answer });
+    if (create === "refuse") send(response, 422, { code: 422, msg: "No", error: "No" });
     if (create === "answer") answer();
     if (create === "reset") response.destroy();
   }
