@@ -13,6 +13,7 @@
 --@keys task request account ledger done key_name
 --@args now request_id account_id data
 --@include ended
+--@include events
 --@include ledger
 --@include numbers
 --@include refund
@@ -21,7 +22,7 @@
 --@include task
 --@unless_frozen request
 local record = call("HMGET", request, "state", "status", "ended_by", "price", "endpoint", "task_id", "key_id", "bound_at",
-  "uncollected", "refunded", "admitted_at", "due_at", "retention_ms")
+  "uncollected", "refunded", "admitted_at", "due_at", "retention_ms", "callback")
 local kept = read_task(task)
 local is_too_old = record[1] == "finished" and record[2] == "failed" and record[3] == "expired"
 if not is_too_old or record[9] or not kept or kept.is_disputed or kept.request_id ~= request_id then
@@ -38,6 +39,8 @@ end
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay: what can run
 -- twice comes before the charge. After that only the text of the task can fail, which the next poll mends.
 call("ZADD", done, forget_at(now, record[13]), request_id)
+add_event(account, now, account_id, call("HGET", account, "webhooks"), "task.completed", request_id, data,
+  '{"task_id":"' .. (record[6] or "") .. '","status":"completed"}', record[14])
 note_ended(request, now, request_id, account_id, record[7], record[5], "completed", record[8])
 -- The archive gets this end, too.
 call("HDEL", request, "archived")

@@ -151,8 +151,14 @@ export const accountNames = (partition: number, accountId: string) => ({
 
 /** Names of a partition in which accounts have webhook endpoints. */
 export const webhookNames = (partition: number) => ({
-  /** What is to be done for an endpoint, by when (sorted set: `first`, `retry` or `clean`, and its id). */
-  due: `${tag(partition)}:webhooks-due`,
+  /** Endpoints by when they have a first try to make (sorted set). */
+  first: `${tag(partition)}:webhooks-first`,
+  /** Endpoints by when they have a retry to make, or a first try after one that failed (sorted set). */
+  retry: `${tag(partition)}:webhooks-retry`,
+  /** Endpoints by when they have deliveries to forget (sorted set). */
+  clean: `${tag(partition)}:webhooks-clean`,
+  /** All endpoints, by when they were registered (sorted set). */
+  endpoints: `${tag(partition)}:webhook-endpoints`,
   /** What events take, and how many were dropped (hash). */
   totals: `${tag(partition)}:webhook-totals`,
 });

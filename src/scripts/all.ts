@@ -4,6 +4,7 @@ import { admit } from "./admit.ts";
 import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
 import { change } from "./change.ts";
+import { cleanDeliveries } from "./clean-deliveries.ts";
 import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
@@ -14,9 +15,11 @@ import { holding } from "./holding.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
+import { leaseDeliveries } from "./lease-deliveries.ts";
 import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
+import { queueDelivery } from "./queue-delivery.ts";
 import { recharge } from "./recharge.ts";
 import { reclaim } from "./reclaim.ts";
 import { refund } from "./refund.ts";
@@ -25,7 +28,7 @@ import { revoke } from "./revoke.ts";
 import { revokeToken } from "./revoke-token.ts";
 import { rollup } from "./rollup.ts";
 import type { ScriptFile } from "./script-definition.ts";
-
+import { settleDelivery } from "./settle-delivery.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { suspend } from "./suspend.ts";
@@ -34,6 +37,7 @@ import { trim } from "./trim.ts";
 import { turn } from "./turn.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
+import { webhook } from "./webhook.ts";
 
 /** All scripts; each is `lua/<name>.lua`. */
 export const SCRIPTS: readonly ScriptFile[] = [
@@ -71,4 +75,9 @@ export const SCRIPTS: readonly ScriptFile[] = [
   adjust,
   refund,
   reclaim,
+  webhook,
+  leaseDeliveries,
+  settleDelivery,
+  queueDelivery,
+  cleanDeliveries,
 ];

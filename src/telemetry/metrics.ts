@@ -7,6 +7,7 @@ import { requestMetrics } from "./metrics/requests.ts";
 import { settlementMetrics } from "./metrics/settlement.ts";
 import { redisMetrics, sharedStoreMetrics, storeMetrics } from "./metrics/store.ts";
 import { upstreamMetrics } from "./metrics/upstream.ts";
+import { webhookMetrics } from "./metrics/webhooks.ts";
 
 /**
  * All metrics of one gateway process, in a registry of its own. They have base units and closed label sets (route
@@ -28,6 +29,7 @@ export function createMetrics() {
     ...redisMetrics(define),
     ...sharedStoreMetrics(define),
     ...archiveMetrics(define),
+    ...webhookMetrics(define),
     ...processMetrics(define),
   };
 }

@@ -53,20 +53,13 @@ export const webhooksSchema = section(
     disable_after: duration("5d", "1s", "30d", "An endpoint that has only failed for this long is disabled."),
     keep: duration("7d", "1s", "30d", "How long events and deliveries are kept."),
     endpoints_per_account: integer(10, 1, 100, "Endpoints of one account, at most."),
-    in_flight: integer(64, 1, 10_000, "Messages that one process sends at a time."),
-    in_flight_per_endpoint: integer(4, 1, 100, "Messages that one endpoint gets at a time."),
-    deliveries_per_endpoint: integer(
+    in_flight: integer(
+      256,
+      1,
       10_000,
-      10,
-      1_000_000,
-      "Deliveries that one endpoint has, waiting or kept, at most. Above it new ones are dropped and counted.",
+      "First tries that one process makes at a time; retries have a quarter as many beside them.",
     ),
-    deliveries_per_partition: integer(
-      50_000,
-      100,
-      10_000_000,
-      "Deliveries that wait in one partition, at most. Above it new ones are dropped and counted.",
-    ),
+    in_flight_per_endpoint: integer(4, 1, 100, "Messages that one endpoint gets at a time."),
   },
 );
 
@@ -91,6 +84,4 @@ export const toWebhooksConfig = (
   endpointsPerAccount: webhooks.endpoints_per_account,
   inFlight: webhooks.in_flight,
   inFlightPerEndpoint: webhooks.in_flight_per_endpoint,
-  deliveriesPerEndpoint: webhooks.deliveries_per_endpoint,
-  deliveriesPerPartition: webhooks.deliveries_per_partition,
 });
