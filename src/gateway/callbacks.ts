@@ -30,8 +30,8 @@ const REMEMBERED_MAX = 20_000;
 
 /** What the rooms behind this one know of customers' addresses. */
 export interface CallbackGuard {
-  /** Why an address must not be called, in words that follow its name; undefined if it may. */
-  addressProblem(url: string, config: Config): string | undefined;
+  /** @returns the address as it is called, or why it must not be, in words that follow its name */
+  check(text: string, policy: Config["webhooks"]): { ok: true; url: string } | { ok: false; reason: string };
   /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
   hasOrigin(key: KeyRef, origin: string): Promise<boolean>;
 }

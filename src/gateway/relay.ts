@@ -9,8 +9,6 @@ import type { RequestContext } from "./http-exchange.ts";
 
 /** The one endpoint whose `callBackUrl` is in the API without further settings. */
 const STORYBOARD: GenerationEndpoint = "gen2-pro/storyboard";
-/** As of other addresses that are kept in Redis. */
-const URL_CHARS_MAX = 2048;
 
 type Validated = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
 
@@ -59,35 +57,32 @@ export async function relay(
   const { callbacks } = gateway;
   if (!callbacks || !isRelaying(config)) return undefined;
   if (callBackUrl === undefined && config.webhooks.relay !== "all") return undefined;
-  if (callBackUrl !== undefined) {
-    const message = await problemOf(context, endpoint, callBackUrl);
-    if (message !== undefined) return { problem: { path: "/callBackUrl", message } };
-  }
+  const checked = callBackUrl === undefined ? undefined : await check(context, endpoint, callBackUrl);
+  if (checked?.ok === false)
+    return { problem: { path: "/callBackUrl", message: `callBackUrl ${checked.reason}` } };
   const takesCallbacks = gateway.upstream(config).takesCallbacks;
   if (callBackUrl === undefined && !takesCallbacks) return undefined;
   const token = callbacks
     .addresses(config)
     .tokenOf({ partition: key.partition, requestId: exchange.requestId });
   return {
-    callBackUrl,
+    callBackUrl: checked?.url,
     // An upstream that calls nobody back is polled, and the customer is told all the same.
     sent: withAddress(valid, takesCallbacks ? `${config.webhooks.publicUrl}${CALLBACKS}${token}` : undefined),
     sentUnmetered: endpoint === STORYBOARD ? valid : withAddress(valid, undefined),
   };
 }
 
-async function problemOf(
+async function check(
   { gateway, config, key }: RequestContext,
   endpoint: GenerationEndpoint,
   callBackUrl: string,
-): Promise<string | undefined> {
-  if (callBackUrl.length > URL_CHARS_MAX) return `callBackUrl must have at most ${URL_CHARS_MAX} characters`;
+): Promise<{ ok: true; url: string } | { ok: false; reason: string }> {
   const { guard } = gateway.callbacks!;
-  const reason = guard.addressProblem(callBackUrl, config);
-  if (reason !== undefined) return `callBackUrl ${reason}`;
-  if (endpoint === STORYBOARD || config.webhooks.anyOrigin) return undefined;
-  if (await guard.hasOrigin(key, new URL(callBackUrl).origin)) return undefined;
-  return "callBackUrl must have the origin of a webhook endpoint of this account";
+  const checked = guard.check(callBackUrl, config.webhooks);
+  if (!checked.ok || endpoint === STORYBOARD || config.webhooks.anyOrigin) return checked;
+  if (await guard.hasOrigin(key, new URL(checked.url).origin)) return checked;
+  return { ok: false, reason: "must have the origin of a webhook endpoint of this account" };
 }
 
 /** `callBackUrl` stays where the schema has it; a new one comes last. */

@@ -5,6 +5,7 @@ import type { Connection } from "../redis/connection.ts";
 import { CallbackTasks, type CallbackTasksOptions } from "../settlement/callback-tasks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { createCallbackGuard } from "../webhooks/callback-guard.ts";
 
 /** The relay of `callBackUrl`, of the present configuration. */
 export function createCallbackRelay(options: {
@@ -25,5 +26,5 @@ export function createCallbackRelay(options: {
     metrics,
     log,
   });
-  return createCallbacks({ tasks, guard: { addressProblem: () => undefined, hasOrigin: async () => true } });
+  return createCallbacks({ tasks, guard: createCallbackGuard(connection) });
 }

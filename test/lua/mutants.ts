@@ -118,9 +118,8 @@ export const MUTANTS: readonly Mutant[] = [
     "cjson.encode(answer) or answer\n  if not ok then replies[#replies] = nil end\nend",
   ),
   // reclaim
-  mutant("what the upstream ended is charged again", "reclaim", 'record[3] == "expired"', "true"),
-  mutant("a completed task is charged again", "reclaim", 'record[2] == "failed"', "true"),
-  mutant("an uncollected task is charged again", "reclaim", "or record[9] or", "or"),
+  mutant("what the upstream ended is charged again", "reclaim", 'record[3] ~= "expired" or', ""),
+  mutant("an uncollected task is charged again", "reclaim", "or record[2] or", "or"),
   mutant("a disputed task is charged again", "reclaim", "or kept.is_disputed", ""),
   mutant("an operator's refund is taken back", "reclaim", "is_refunded(account, request_id, nil)", "false"),
   mutant("held credits are charged again", "reclaim", "- tonumber(money[2] or 0) < price", "< price"),
@@ -128,7 +127,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "what was not refunded is charged again",
     "reclaim",
-    "if record[10] then\n  post",
+    "if record[1] then\n  post",
     "if true then\n  post",
   ),
   mutant("charging again is no use", "reclaim", "-price, 0, price, record[5]", "-price, 0, 0, record[5]"),
@@ -141,7 +140,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "what is charged again is not spent",
     "reclaim",
-    "add_spent(spent, record[11] or record[12], price)",
+    "add_spent(spent, record[9] or record[10], price)",
     "",
   ),
   mutant("charged again, but failed", "reclaim", '"status", "completed", "ended_by", "upstream", ', ""),
