@@ -164,13 +164,6 @@ export const EVENT_FIELDS = {
   url: "where the delivery of the pseudo endpoint `callback` goes",
 } as const;
 
-/** `tg:{pNN}:webhook-totals`: what the webhooks of a partition take. Beside these, the bytes of each account by its id. */
-export const WEBHOOK_TOTALS_FIELDS = {
-  " bytes": "of all events",
-  " waiting": "deliveries that wait for a try",
-  " dropped": "deliveries that were dropped since too many waited",
-} as const;
-
 /** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */
 export const IDEMPOTENCY_FIELDS = {
   request_id: "the first request with this key; missing while the key is free again",
