@@ -117,6 +117,47 @@ export const MUTANTS: readonly Mutant[] = [
     "cjson.encode(answer) or answer\nend",
     "cjson.encode(answer) or answer\n  if not ok then replies[#replies] = nil end\nend",
   ),
+  // reclaim
+  mutant("what the upstream ended is charged again", "reclaim", 'record[3] ~= "expired" or', ""),
+  mutant("an uncollected task is charged again", "reclaim", "or record[2] or", "or"),
+  mutant("a disputed task is charged again", "reclaim", "or kept.is_disputed", ""),
+  mutant("an operator's refund is taken back", "reclaim", "is_refunded(account, request_id, nil)", "false"),
+  mutant("held credits are charged again", "reclaim", "- tonumber(money[2] or 0) < price", "< price"),
+  mutant("more than there is is charged again", "reclaim", 'return { "uncovered", now }', ""),
+  mutant(
+    "what was not refunded is charged again",
+    "reclaim",
+    "if record[1] then\n  post",
+    "if true then\n  post",
+  ),
+  mutant("charging again is no use", "reclaim", "-price, 0, price, record[5]", "-price, 0, 0, record[5]"),
+  mutant(
+    "charging again frees a hold",
+    "reclaim",
+    "-price, 0, price, record[5]",
+    "-price, -price, price, record[5]",
+  ),
+  mutant(
+    "what is charged again is not spent",
+    "reclaim",
+    "add_spent(spent, record[9] or record[10], price)",
+    "",
+  ),
+  mutant("charged again, but failed", "reclaim", '"status", "completed", "ended_by", "upstream", ', ""),
+  mutant("charged again, but answered as before", "reclaim", 'call("SET", task,', "local _ = string.format("),
+  mutant("charged again, it is kept as before", "reclaim", 'call("ZADD", done,', 'call("ZADD", done, "NX",'),
+  mutant(
+    "a task that is too old is kept as others",
+    "observe",
+    "int(2 * tonumber(retention_ms))",
+    "retention_ms",
+  ),
+  mutant(
+    "every task is kept twice as long",
+    "observe",
+    'if ended_by == "expired" and retention_ms then',
+    "if retention_ms then",
+  ),
   // admit
   mutant("limit plus one", "include/limits", "if live >= key.rate_limit", "if live > key.rate_limit"),
   mutant(
@@ -713,7 +754,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a request forgets which record VOID has left",
     "void",
-    '      call("HSET", request, "first_void_id", first_void_id)\n',
+    '      call("HSET", request, "first_void_id", first_void_id, "fingerprint", first[4] or "")\n',
   ),
   // unclear
   mutant("a bound request's outcome is unknown", "unclear", 'if record[1] ~= "held"', "if not record[1]"),
