@@ -38,7 +38,7 @@ local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at", "refunded")
+  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at", "refunded", "callback")
 local state = record[1]
 
 local function keep()
@@ -98,9 +98,16 @@ end
 -- that only the removal from `polls` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
-call("ZADD", done, forget_at(now, record[10]), request_id)
+-- One that is too old may complete after all, and is then charged again: its record is kept twice as long.
+local retention_ms = record[10]
+if ended_by == "expired" and retention_ms then
+  retention_ms = int(2 * tonumber(retention_ms))
+  call("HSET", request, "retention_ms", retention_ms)
+end
+call("ZADD", done, forget_at(now, retention_ms), request_id)
+-- A task that was not charged is told to no address that its request named: there is no video for nothing.
 add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
-  '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}')
+  '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}', not record[5] and record[15])
 note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then

@@ -1,10 +1,9 @@
 /** Types of events that an endpoint can ask for, and what each tells. */
-export const WEBHOOK_EVENTS = {
+const WEBHOOK_EVENTS = {
   "task.completed": "a task has completed; its slot is free",
   "task.failed": "a task has failed; its slot is free, and a refund is booked",
 } as const;
-export type WebhookEvent = keyof typeof WEBHOOK_EVENTS;
-export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_EVENTS) as WebhookEvent[];
+export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_EVENTS) as (keyof typeof WEBHOOK_EVENTS)[];
 
 /** The type of the message that an operator sends to try an endpoint. */
 export const TEST_EVENT = "webhook.test";

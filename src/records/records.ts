@@ -40,6 +40,10 @@ export const REQUEST_FIELDS = {
   void_at: "when it was void",
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
+  fingerprint: "of path and body, if it had an Idempotency-Key, once it was void with an unknown outcome",
+  callback: "the customer's callBackUrl, if the gateway relays it",
+  charged_again:
+    "1 once its refund was taken back: it had ended as too old, and its task completed after all",
   archived: "generation of the archive that has it, and the state in which it was copied",
   trimmed_charge: "id of its charge, if that has left the ledger",
   trimmed_refund: "id of its refund, if that has left the ledger",
@@ -158,13 +162,6 @@ export type EndpointRecord = RecordOf<typeof ENDPOINT_FIELDS>;
 export const EVENT_FIELDS = {
   event: "its type, when it was, the account id, and the data (JSON)",
   url: "where the delivery of the pseudo endpoint `callback` goes",
-} as const;
-
-/** `tg:{pNN}:webhook-totals`: what the webhooks of a partition take. Beside these, the bytes of each account by its id. */
-export const WEBHOOK_TOTALS_FIELDS = {
-  " bytes": "of all events",
-  " waiting": "deliveries that wait for a try",
-  " dropped": "deliveries that were dropped since too many waited",
 } as const;
 
 /** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */

@@ -6,7 +6,7 @@ import { storeNowMs } from "./server-clock.ts";
 import { createWriteWatch } from "./write-watch.ts";
 
 /** A sorted set of a partition, whose scores say when something is due (Unix ms). */
-export interface PartitionList<List extends string> {
+interface PartitionList<List extends string> {
   list: List;
   name: string;
   partition: number;

@@ -21,6 +21,7 @@ import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { queueDelivery } from "./queue-delivery.ts";
 import { recharge } from "./recharge.ts";
+import { reclaim } from "./reclaim.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
 import { revoke } from "./revoke.ts";
@@ -73,6 +74,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   revokeToken,
   adjust,
   refund,
+  reclaim,
   webhook,
   leaseDeliveries,
   settleDelivery,

@@ -16,7 +16,7 @@ interface SettleDeliveryCall {
   disableMs: number;
 }
 
-export type SettledDelivery = "delivered" | "again" | "retried" | "failed" | "disabled" | "fenced";
+type SettledDelivery = "delivered" | "again" | "retried" | "failed" | "disabled" | "fenced";
 
 /** An endpoint that answers slower shares the budget of retries. */
 const SLOW_MS = 3000;

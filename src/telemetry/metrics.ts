@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Registry } from "prom-client";
 import { archiveMetrics } from "./metrics/archive.ts";
+import { callbackMetrics } from "./metrics/callbacks.ts";
 import { metricsIn } from "./metrics/factory.ts";
 import { processMetrics } from "./metrics/process.ts";
 import { requestMetrics } from "./metrics/requests.ts";
@@ -22,6 +23,7 @@ export function createMetrics() {
     registry,
     ...requestMetrics(define),
     ...upstreamMetrics(define),
+    ...callbackMetrics(define),
     ...settlementMetrics(define),
     ...storeMetrics(define),
     ...redisMetrics(define),

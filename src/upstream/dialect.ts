@@ -21,6 +21,7 @@ export const ADAPTER_FUNCTIONS = [
   "result",
   "upload",
   "uploaded",
+  "callback",
 ] as const;
 export type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 

@@ -5,7 +5,7 @@ import type { Message } from "./sender.ts";
 import { signHeaders } from "./signature.ts";
 
 /** The envelope of `GET /api/v1/tasks/{id}` with type and time of the event beside it; the same for all tries. */
-export const messageBody = ({ type, atMs, data }: StoredEvent): string =>
+const messageBody = ({ type, atMs, data }: StoredEvent): string =>
   `{"type":"${type}","timestamp":"${new Date(atMs).toISOString()}","code":200,"msg":"success","data":${data}}`;
 
 /**

@@ -50,7 +50,7 @@ interface WorkerOptions {
  */
 export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => new DeliveryWorker(options);
 
-export class DeliveryWorker {
+class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
   readonly #underWay: Record<Lane, Set<Promise<void>>> = { first: new Set(), retry: new Set() };

@@ -5,7 +5,7 @@ import type { Primary } from "../redis/primary.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 
 /** What waits in the store, whoever sends it. Unix ms. */
-export interface QueueFigures {
+interface QueueFigures {
   /** When the delivery that is due longest was due; undefined if none waits. */
   firstDueMs: number | undefined;
   waiting: number;

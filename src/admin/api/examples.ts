@@ -269,6 +269,7 @@ export const OBJECT_EXAMPLES = {
     dropped: 0,
     dropped_at: null,
   },
+  Reseal: { looked: 211, resealed: 211, failed: [] },
   Delivery: {
     id: "evt_req_mh8p2k0a1b2c3d4e000001_task_completed",
     webhook_id: "we_9yKq2m4vTz0aRx0d",

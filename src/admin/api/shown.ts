@@ -7,7 +7,7 @@ import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import type { Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
-import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
+import { kindOf, type LedgerEntry, shownType, transactionId } from "../../records/ledger-entries.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
 
@@ -59,11 +59,11 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
 /** @param balance credits that can be spent, in the answer that makes it */
 export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   id: transactionId(entry),
-  type: entry.type,
+  type: shownType(entry),
   kind: kindOf(entry),
   amount: entry.amount,
   balance_after: entry.balanceAfter,
-  ...(entry.type === "consume" && entry.endpoint !== "" && { endpoint: entry.endpoint }),
+  ...(shownType(entry) === "consume" && entry.endpoint !== "" && { endpoint: entry.endpoint }),
   created_at: isoTime(entry.atMs),
   task_id: textOrNull(entry.taskId),
   request_id: textOrNull(entry.requestId),

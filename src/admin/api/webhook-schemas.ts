@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { OVERLAP } from "../../domain/operator-texts.ts";
 import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
 import { DELIVERY_STATUSES } from "../../operations/webhooks/deliveries.ts";
-import { DISABLED_REASONS, ENDPOINT_STATUSES } from "../../operations/webhooks/endpoints.ts";
+import { ENDPOINT_STATUSES } from "../../operations/webhooks/endpoints.ts";
 import { DELIVERY_STATES } from "../../records/deliveries.ts";
 import {
   accountId,
@@ -40,7 +40,7 @@ export const Webhook = titled("Webhook", {
   label: nullable<string>(label),
   status: endpointStatus,
   disabled_reason: nullable<string>(
-    Type.Enum([...DISABLED_REASONS], {
+    Type.String({
       description:
         "gone: it answered 410. failing: all tries of five days have failed. null while it is enabled.",
     }),
@@ -67,7 +67,10 @@ export const WebhookChanges = object(
   { minProperties: 1 },
 );
 
-export const DeletedWebhook = object({ id: text, deleted: Type.Boolean({ examples: [true] }) });
+export const DeletedWebhook = object({
+  id: Type.String({ examples: ["we_9yKq2m4vTz0aRx0d"] }),
+  deleted: Type.Boolean({ examples: [true] }),
+});
 
 export const SecretRotation = object({
   overlap: Type.Optional(
@@ -98,7 +101,7 @@ export const Delivery = titled("Delivery", {
   response_ms: countOrNull("How long the last try took."),
 });
 
-export const Reseal = object({
+export const Reseal = titled("Reseal", {
   looked: count("Endpoints."),
   resealed: count("Endpoints whose secret was sealed anew."),
   failed: Type.Array(words(), { description: "Endpoints whose secret no key at hand opens." }),

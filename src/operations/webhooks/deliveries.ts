@@ -58,11 +58,7 @@ export async function listDeliveries(
 }
 
 /** @throws OperatorError `not_found` */
-export async function readOneDelivery(
-  nodes: RedisNodes,
-  endpoint: Endpoint,
-  eventId: string,
-): Promise<Delivery> {
+async function readOneDelivery(nodes: RedisNodes, endpoint: Endpoint, eventId: string): Promise<Delivery> {
   const [delivery] = await readDeliveries(nodes, endpoint, [eventId]);
   if (!delivery) throw noDelivery(endpoint, eventId);
   return delivery;

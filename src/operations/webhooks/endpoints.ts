@@ -13,7 +13,7 @@ import { requireLabel } from "../access/operator-values.ts";
 import type { WebhookRules } from "./webhook-rules.ts";
 
 export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;
-export const DISABLED_REASONS = ["gone", "failing", "operator"] as const;
+type DisabledReason = "gone" | "failing" | "operator";
 
 /** Times are Unix ms. */
 export interface Endpoint {
@@ -24,7 +24,7 @@ export interface Endpoint {
   events: string[];
   label: string | undefined;
   status: (typeof ENDPOINT_STATUSES)[number];
-  disabledReason: (typeof DISABLED_REASONS)[number] | undefined;
+  disabledReason: DisabledReason | undefined;
   /** Until when the secret before signs, too. */
   previousUntilMs: number | undefined;
   createdAtMs: number;
@@ -39,7 +39,7 @@ export interface Endpoint {
 }
 
 /** Null removes; undefined keeps. */
-export interface EndpointChanges {
+interface EndpointChanges {
   url?: string | undefined;
   events?: readonly string[] | undefined;
   label?: string | null | undefined;
@@ -153,7 +153,7 @@ async function changeWith(nodes: RedisNodes, call: Parameters<typeof webhook.key
   if (outcome === "missing") throw noEndpoint(call.accountId, call.endpointId);
 }
 
-export const noEndpoint = (accountId: string, endpointId: string): OperatorError =>
+const noEndpoint = (accountId: string, endpointId: string): OperatorError =>
   new OperatorError(`account ${accountId} has no webhook endpoint ${endpointId}`, "not_found");
 
 /** @throws OperatorError */

@@ -9,7 +9,7 @@ import { webhook } from "../../scripts/webhook.ts";
 import type { WebhookRules } from "./webhook-rules.ts";
 
 /** `failed`: endpoints whose secret neither key opens. They are left as they are. */
-export interface Resealed {
+interface Resealed {
   looked: number;
   resealed: number;
   failed: string[];
