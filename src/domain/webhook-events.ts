@@ -1,5 +1,5 @@
 /** Types of events that an endpoint can ask for, and what each tells. */
-const WEBHOOK_EVENTS = {
+export const WEBHOOK_EVENTS = {
   "task.completed": "a task has completed; its slot is free",
   "task.failed": "a task has failed; its slot is free, and a refund is booked",
 } as const;
