@@ -167,6 +167,8 @@ guarantee(
     expect(endpointsOf(await lease())).toEqual([quick]);
     expect((await settle(first[0]!, "delivered")).moreIsDue).toBe(true);
     expect(endpointsOf(await lease())).toEqual([slow]);
+    stage.clock.nowMs += LEASE_MS;
+    expect(endpointsOf(await lease()).filter((one) => one === slow)).toHaveLength(4);
   },
 );
 
@@ -221,8 +223,11 @@ guarantee("ten dead endpoints with retries and new events leave first tries of o
       return { key, endpointId };
     }),
   );
+  let tried = 0;
   for (let leased = await lease(100, 100); leased.length > 0; leased = await lease(100, 100))
-    for (const one of leased) await settle(one, "failed", { retryMs: 1000 });
+    for (const one of leased)
+      tried += (await outcomeOf(one, "failed", { retryMs: 1000 })) === "retried" ? 1 : 0;
+  expect(tried).toBe(60);
   stage.clock.nowMs += 1000;
   for (const { key } of dead) await finishTask(key);
   const fresh = await stage.givenKey();
@@ -328,6 +333,8 @@ guarantee(
     const unheard = await finishTask(key);
     expect(await stage.redis.exists(eventName(stage.partition, eventOf(unheard)))).toBe(0);
     expect(await lease()).toEqual([]);
+    const { first, retry } = webhookNames(stage.partition);
+    expect([await stage.redis.zcard(first), await stage.redis.zcard(retry)]).toEqual([0, 0]);
     const [, fields] = (
       await stage.redis.xrevrange(`tg:{p${stage.partition}}:audit`, "+", "-", "COUNT", 1)
     )[0]!;
@@ -402,7 +409,12 @@ guarantee("a test goes to one endpoint, whatever it has asked for; a disabled on
   const key = await stage.givenKey();
   const [one] = [await givenEndpoint(key, "task.failed"), await givenEndpoint(key)];
   const sent = await queue(key, one!, "test_1", { type: "webhook.test", data: "{}" });
-  expect(await lease()).toMatchObject([{ endpointId: one, eventId: sent.eventId, event: { data: "{}" } }]);
+  const [leased, ...others] = await lease();
+  expect(leased).toMatchObject({ endpointId: one, eventId: sent.eventId, event: { data: "{}" } });
+  expect(others).toEqual([]);
+  await settle(leased!, "delivered");
+  await queue(key, one!, "test_1", { type: "webhook.test", data: "{}" });
+  expect(await lease()).toEqual([]);
   await change(key, one!, "webhook.patch", { fields: { status: "disabled" } });
   expect((await queue(key, one!, "test_2", { type: "webhook.test", data: "{}" })).outcome).toBe("disabled");
 });
@@ -469,6 +481,8 @@ guarantee(
     expect(left).toEqual([]);
     expect(await stage.redis.zrange(webhooksName(stage.partition, key.accountId), "0", "-1")).toEqual([kept]);
     expect((await totals())[" waiting"]).toBe("5");
+    stage.clock.nowMs += LEASE_MS;
+    expect((await lease()).map(({ event }) => event.type)).toEqual(times(4, () => "task.completed"));
     await change(key, kept, "webhook.delete");
     while ((await clean()).isMore);
     expect(await totals()).toEqual({ " bytes": "0", " waiting": "0" });
