@@ -10,6 +10,7 @@ import { SCRIPTS } from "../src/scripts/all.ts";
 import { AGES, OPEN_STATES } from "../src/scripts/survey.ts";
 import type { Observed } from "../src/settlement/store.ts";
 import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
+import { CALLBACK_REFUSALS, CALLBACK_RESULTS } from "../src/telemetry/metrics/callbacks.ts";
 import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
@@ -132,6 +133,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
       ...ERROR_NAMES,
     ],
   },
+  "tollgate_callbacks_total{outcome}": { values: [...CALLBACK_RESULTS, ...CALLBACK_REFUSALS] },
   "tollgate_upstream_adapter_faults_total{call}": { values: ADAPTER_FUNCTIONS },
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,

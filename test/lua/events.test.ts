@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
-import { expiringName, keyRef } from "../../src/records/names.ts";
+import { keyRef, partitionNames } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { change } from "../../src/scripts/change.ts";
@@ -202,5 +202,5 @@ test("a key that ends is told of seven days ahead, once, unless its end was move
   expect(await look()).toEqual([told]);
   stage.clock.nowMs = endMs + 20 * DAY_MS;
   expect(await look(), "it has ended unnoticed").toEqual([told]);
-  expect(await stage.redis.zcard(expiringName(partition))).toBe(0);
+  expect(await stage.redis.zcard(partitionNames(partition).expiring)).toBe(0);
 });
