@@ -147,6 +147,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   "tollgate_store_replayed_charges_total{outcome}": { values: REPLAY_OUTCOMES },
   "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },
   "tollgate_archive_rows_total{kind}": { values: ARCHIVED_KINDS },
+  "tollgate_callbacks_total{outcome}": { values: [...CALLBACK_RESULTS, ...CALLBACK_REFUSALS] },
   "tollgate_webhook_deliveries_total{outcome}": { values: DELIVERY_OUTCOMES },
   "tollgate_ledger_credits{type}": { values: ["recharged", "consumed", "refunded"] },
   "tollgate_sweeper_items_total{kind}": { values: ["hold", "task", "record"] },

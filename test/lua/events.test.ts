@@ -197,7 +197,7 @@ test("a key that ends is told of seven days ahead, once, unless its end was move
   };
   expect(await look(), "too early").toEqual([]);
   stage.clock.nowMs = endMs - 7 * DAY_MS;
-  const told = { key_id: plain, expires_at: String(endMs) };
+  const told = { key_id: plain, expires_at: new Date(endMs).toISOString() };
   expect(await look()).toEqual([told]);
   expect(await look()).toEqual([told]);
   stage.clock.nowMs = endMs + 20 * DAY_MS;
