@@ -5,7 +5,7 @@ import { givenManageStage } from "../gateway/manage-stage.ts";
 import { expectStatus, type givenGateway, type TestGateway, until } from "./gateway.ts";
 import { TEXT_TO_VIDEO } from "./store-stage.ts";
 
-export const WEBHOOK_SECRET_KEY = "a key of webhook secrets for tests only";
+export const WEBHOOK_SECRET_KEY = "a-key-of-webhook-secrets-for-tests-only";
 
 /** A message as a receiver got it. */
 export interface Received {
