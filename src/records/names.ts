@@ -111,6 +111,9 @@ export const usageName = (partition: number, accountId: string, month: string): 
 /** What all accounts of a partition have used in a UTC month, as 2030-01 (hash). */
 export const totalsName = (partition: number, month: string): string => `${tag(partition)}:totals:${month}`;
 
+/** Keys that end, by when their accounts are told (sorted set: key id). */
+export const expiringName = (partition: number): string => `${tag(partition)}:expiring`;
+
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {

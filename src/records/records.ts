@@ -82,6 +82,8 @@ export const ACCOUNT_FIELDS = {
     "its revision when it got limits over all its keys; missing while it has none, as are the fields below",
   clock_ms: "the latest moment of an admission; never goes back",
   ...PERIODS,
+  alerts: "credits below which it is told, the highest first, with spaces",
+  alerted: "`alerts` as they were, `/`, and the lowest that was told since the latest recharge",
   webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;

@@ -9,6 +9,7 @@ import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
+import { expiring } from "./expiring.ts";
 import { gather } from "./gather.ts";
 import { history } from "./history.ts";
 import { holding } from "./holding.ts";
@@ -75,6 +76,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   adjust,
   refund,
   reclaim,
+  expiring,
   webhook,
   leaseDeliveries,
   settleDelivery,

@@ -10,7 +10,7 @@ import {
 
 export type { AddressPolicy } from "./public-address.ts";
 
-export type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string };
+type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string };
 
 export const URL_LENGTH_MAX = 2048;
 

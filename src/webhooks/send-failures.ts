@@ -24,6 +24,7 @@ export function failureReason(error: Error & { code?: string }): string {
   if (CLOSED.has(code)) return "the connection was closed before an answer";
   if (CERTIFICATE.test(code)) return `its certificate is not valid (${code})`;
   if (/^(ERR_SSL|EPROTO)/.test(code)) return "TLS could not be agreed on";
+  if (code === "UND_ERR_HEADERS_TIMEOUT") return "no answer in time";
   if (code === "UND_ERR_HEADERS_OVERFLOW") return "the headers of the answer are too large";
   if (error.name === "HTTPParserError" || /^HPE_/.test(code)) return "the answer is not HTTP/1.1";
   if (code === "UND_ERR_ABORTED" && /^Proxy response/.test(error.message))

@@ -46,6 +46,7 @@ const OWN_HEADERS = {
 export function createSender(settings: () => EgressPolicy, network?: Network): Sender {
   let current: { policy: string; agent: Dispatcher } | undefined;
   const closing = new Set<Promise<void>>();
+  let isClosed = false;
 
   function close(agent: Dispatcher): void {
     const closed = agent.destroy().finally(() => closing.delete(closed));
@@ -64,6 +65,7 @@ export function createSender(settings: () => EgressPolicy, network?: Network): S
 
   return {
     async send({ url: text, headers, body }) {
+      if (isClosed) return { outcome: "failed", reason: "the gateway stops" };
       const policy = settings();
       const checked = checkAddress(text, policy);
       if (!checked.ok) return { outcome: "failed", reason: `the address ${checked.reason}` };
@@ -75,6 +77,7 @@ export function createSender(settings: () => EgressPolicy, network?: Network): S
       });
     },
     async close() {
+      isClosed = true;
       if (current) close(current.agent);
       current = undefined;
       await Promise.all(closing);

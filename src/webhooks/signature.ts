@@ -6,7 +6,7 @@ const SECRET_BYTES = 32;
 /** `whsec_` and 32 random bytes in base64. */
 export const newSecret = (): string => `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
 
-export interface SignedMessage {
+interface SignedMessage {
   /** The same for all tries of a message. */
   readonly id: string;
   /** Unix seconds of the try: receivers refuse what is older than five minutes. */
@@ -16,7 +16,7 @@ export interface SignedMessage {
   readonly secrets: readonly string[];
 }
 
-export interface SignatureHeaders {
+interface SignatureHeaders {
   "webhook-id": string;
   "webhook-timestamp": string;
   "webhook-signature": string;

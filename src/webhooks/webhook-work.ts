@@ -2,6 +2,7 @@ import type { Connection } from "../redis/connection.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createDeliveryWorker, type DeliverySettings } from "./delivery-worker.ts";
+import { createExpiringKeys } from "./expiring-keys.ts";
 import type { EgressPolicy } from "./guarded-agent.ts";
 import { createQueueFigures } from "./queue-figures.ts";
 import { openSecretBox, type SecretKeys } from "./sealed-secrets.ts";
@@ -28,6 +29,7 @@ export function createWebhookWork(options: {
   const sender = createSender(settings);
   const worker = createDeliveryWorker({ connection, sender, box, settings, metrics, log });
   const figures = createQueueFigures(connection);
+  const expiringKeys = createExpiringKeys(connection, log);
   let timer: NodeJS.Timeout | undefined;
 
   async function show(): Promise<void> {
@@ -42,13 +44,14 @@ export function createWebhookWork(options: {
   return {
     start(): void {
       worker.start();
+      expiringKeys.start();
       timer = setInterval(() => {
         show().catch((error: unknown) => log.debug({ err: error }, "no figures of webhooks"));
       }, FIGURES_EVERY_MS);
     },
     async stop(): Promise<void> {
       clearInterval(timer);
-      await worker.stop();
+      await Promise.all([worker.stop(), expiringKeys.stop()]);
     },
   };
 }

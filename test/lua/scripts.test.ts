@@ -121,6 +121,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "change_counts",
         "period_limits",
         "mark_limited",
+        "alert_credits",
         "post",
         "date_of",
         "month_of",

@@ -173,7 +173,7 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
     await dialog().getByLabel("Label").fill("failures only");
     await press("Save");
     await page.getByText("failures only").waitFor();
-    await page.locator("dd", { hasText: /^task\.failed/ }).waitFor();
+    await page.locator("dd", { hasText: /key\.revoked, task\.failed$/ }).waitFor();
     await press("Edit …");
     const id = /webhook\/[^/]+\/(\w+)/.exec(page.url())![1];
     const path = `${gateway.adminUrl}/manage/v1/accounts/${accountId}/webhooks/${id}`;

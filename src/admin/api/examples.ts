@@ -142,6 +142,7 @@ export const OBJECT_EXAMPLES = {
     metadata: { crm_id: "4711" },
     status: "active",
     limits: limitsWith(0),
+    alerts: { credits_below: [100, 10] },
     balance: 450,
     held: 50,
     total_used: 1000,

@@ -159,6 +159,14 @@ test("allowed networks are taken with plain http and any port, and nothing besid
   ).toEqual([]);
 });
 
+test.each(["localhost", "api.localhost", "localhost."])(
+  "with other networks allowed, %s is still refused",
+  (name) => {
+    const policy = { allowNetworks: ["10.0.0.0/8"], allowPorts: [] };
+    expect(checkAddress(`http://${name}/`, policy)).toMatchObject({ ok: false });
+  },
+);
+
 test("no setting opens the metadata addresses of a cloud", () => {
   const policy = {
     allowNetworks: ["169.254.0.0/16", "100.64.0.0/10", "fd00::/8", "168.63.129.16", "127.0.0.0/8"],

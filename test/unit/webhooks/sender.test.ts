@@ -235,5 +235,10 @@ test("a sender that is closed ends what is in flight, and leaves no connection",
   await soon(() => expect(receiver.requests).toHaveLength(1));
   await sender.close();
   expect(await sent).toMatchObject({ outcome: "failed" });
+  expect(await sender.send(messageTo(receiver.url))).toEqual({
+    outcome: "failed",
+    reason: "the gateway stops",
+  });
+  expect(receiver.connections()).toBe(1);
   await soon(() => expect(receiver.sockets.size).toBe(0));
 });

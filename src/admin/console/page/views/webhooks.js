@@ -32,6 +32,7 @@ import {
 } from "./webhook-actions.js";
 
 const SHOWN_URL_CHARS = 80;
+const SHOWN_ANSWER_CHARS = 120;
 
 const DELIVERY_STATUSES = /** @type {const} */ ([
   ["", "all"],
@@ -164,9 +165,11 @@ async function deliveriesPage(endpoint, query, again) {
   ];
 }
 
-/** @param {Delivery} delivery */
+/** A long answer is folded. @param {Delivery} delivery */
 function answerCell({ response_status: status, response, response_ms: tookMs }) {
-  const parts = [status ? String(status) : "", response ?? ""].filter(Boolean).join(": ");
-  if (!parts && tookMs === null) return "–";
-  return [parts, tookMs !== null && html`<div class="hint">after ${count(tookMs)} ms</div>`];
+  const said = [status ? String(status) : "", response ?? ""].filter(Boolean).join(": ");
+  if (!said && tookMs === null) return "–";
+  const whole = html`<details><summary>${said.slice(0, SHOWN_ANSWER_CHARS)}…</summary>${said}</details>`;
+  const shown = said.length > SHOWN_ANSWER_CHARS ? whole : said;
+  return [shown, tookMs !== null && html`<div class="hint">after ${count(tookMs)} ms</div>`];
 }
