@@ -8,6 +8,7 @@
 -- RETURNS now, how many keys were taken off the list
 --@keys list
 --@args now most
+--@include clock
 --@include date
 --@include events
 --@include numbers
