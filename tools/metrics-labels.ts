@@ -134,7 +134,6 @@ const SETS: Readonly<Record<string, LabelSet>> = {
       ...ERROR_NAMES,
     ],
   },
-  "tollgate_callbacks_total{outcome}": { values: [...CALLBACK_RESULTS, ...CALLBACK_REFUSALS] },
   "tollgate_upstream_adapter_faults_total{call}": { values: ADAPTER_FUNCTIONS },
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,
