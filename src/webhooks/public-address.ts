@@ -1,4 +1,5 @@
 import ipaddr from "ipaddr.js";
+import { dropOldest } from "../domain/bounded.ts";
 
 /** Which addresses messages may go to beside public ones. */
 export interface AddressPolicy {
@@ -85,7 +86,20 @@ function isIn(address: Address, networks: readonly string[]): boolean {
   });
 }
 
+/** The networks of the settings as they were parsed; there are few. */
+const RANGES = new Map<string, [Address, number]>();
+const RANGES_MAX = 256;
+
 function rangeOf(network: string): [Address, number] {
+  const known = RANGES.get(network);
+  if (known) return known;
+  const range = parseRange(network);
+  dropOldest(RANGES, RANGES_MAX);
+  RANGES.set(network, range);
+  return range;
+}
+
+function parseRange(network: string): [Address, number] {
   if (network.includes("/")) return ipaddr.parseCIDR(network);
   const address = ipaddr.parse(network);
   return [address, address.kind() === "ipv4" ? 32 : 128];

@@ -175,10 +175,11 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
     await page.getByText("failures only").waitFor();
     await page.locator("dd", { hasText: /key\.revoked, task\.failed$/ }).waitFor();
     await press("Edit …");
-    const id = /webhook\/[^/]+\/(\w+)/.exec(page.url())![1];
+    const id = /webhook\/[^/]+\/([\w-]+)/.exec(page.url())![1];
     const path = `${gateway.adminUrl}/manage/v1/accounts/${accountId}/webhooks/${id}`;
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, "content-type": "application/json" };
-    await fetch(path, { method: "PATCH", headers, body: JSON.stringify({ label: "theirs" }) });
+    const theirs = { method: "PATCH", headers, body: JSON.stringify({ label: "theirs" }) };
+    expect((await fetch(path, theirs)).status).toBe(200);
     await dialog().getByLabel("Label").fill("mine");
     await press("Save");
     await dialog()
