@@ -5,7 +5,8 @@
 -- BOUND  200  one request; the window is searched by halves
 -- `window` is a list of stamps (ms), newest first. `price_text` is in credits, `endpoint` a path, `not_after` a time (ms).
 -- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
--- are empty. `retention_ms`: how long the record is kept after its end.
+-- are empty. `retention_ms`: how long the record is kept after its end. `callback`: the customer's callBackUrl (empty: none, or
+-- it is not relayed).
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
 --                          when this request id was admitted before)
@@ -24,7 +25,7 @@
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
 --   insufficient_credits   credits that can be spent
 --@keys key_name account window slots request holds idempotency?
---@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms
+--@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms callback
 --@include limits
 --@include month
 --@include numbers
@@ -101,6 +102,7 @@ call("SADD", slots, request_id)
 call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
 call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", key_id, "price", price_text,
   "endpoint", endpoint, "admitted_at", clock, "due_at", due_at, "retention_ms", retention_ms)
+if callback ~= "" then call("HSET", request, "callback", callback) end
 call("ZADD", holds, due_at, request_id)
 if shared then
   call("HSET", account, "clock_ms", int(shared.clock), counted_request(shared))

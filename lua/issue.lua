@@ -15,6 +15,7 @@
 --@args now key_id account_id credits_text reference actor must_exist keys_max fields...
 --@include audit
 --@include changed
+--@include expiry
 --@include ledger
 --@include numbers
 --@include references
@@ -52,5 +53,6 @@ for at = 1, #fields, 2 do
     after[fields[at]] = fields[at + 1]
   end
 end
+if after.expires_at then list_expiry(key, key_id, after.expires_at) end
 write_audit(key, now, actor, "key.create", account_id, key_id, {}, after)
 return { "issued", int(available + credits) }

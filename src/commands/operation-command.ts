@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
+import { requireWebhooks } from "../admin/api/webhook-rules.ts";
 import { archiveLookUps } from "../archive/archived-reads.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
@@ -204,6 +205,7 @@ const SETTINGS: OperationSettings = {
   get lookUps() {
     return archiveLookUps(optionalArchiveUrl());
   },
+  webhooks: () => requireWebhooks(requireConfig().webhooks),
 };
 
 async function runOperation<Result, Done>(

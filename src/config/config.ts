@@ -5,7 +5,7 @@ import { Value } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { readAdapters } from "./adapters.ts";
 import { readAuthorities } from "./ca-files.ts";
-import { crossChecks, fileSecrets } from "./cross-checks.ts";
+import { crossChecks, fileSecrets, webhookKeyProblem } from "./cross-checks.ts";
 import { applyOverrides, type Environment, NO_OVERRIDES, readSecrets, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
@@ -99,10 +99,13 @@ function readSettings(
   const tls = settings && readTlsFiles(settings, path.dirname(file), read);
   const own = settings && readClientCertificate(settings, path.dirname(file), read);
   const inFile = (rule: BrokenRule): ConfigProblem => placed(rule, yaml);
+  const needsKey = webhookKeyProblem(given, environment.secrets.webhookSecretKey);
   const problems = [
     ...yaml.problems,
     ...secretsInFile.map(inFile),
-    ...[...broken, ...crossChecks(given), ...adapters.problems].map((rule) => blamed(rule, yaml, origins)),
+    ...[...broken, ...crossChecks(given), ...needsKey, ...adapters.problems].map((rule) =>
+      blamed(rule, yaml, origins),
+    ),
     ...environment.problems,
     ...ca.problems.map(inFile),
     ...prices.problems,

@@ -80,6 +80,15 @@ function upstreamHeaders(data: unknown): BrokenRule[] {
   });
 }
 
+/** Callbacks are known by tokens that only the key can make. */
+export function webhookKeyProblem(data: unknown, key: string | undefined): BrokenRule[] {
+  const keys = ["webhooks", "public_url"];
+  if (key !== undefined || !at(data, keys)) return [];
+  return [
+    { keys, message: "needs WEBHOOK_SECRET_KEY in the environment; `openssl rand -base64 32` makes one" },
+  ];
+}
+
 export function fileSecrets(data: unknown): BrokenRule[] {
   const url = at(data, ["store", "redis_url"]);
   if (typeof url !== "string" || !holdsPassword(url)) return [];

@@ -12,6 +12,7 @@ import { toTasksConfig } from "./sections/tasks.ts";
 import { toLogConfig, toTracingConfig } from "./sections/telemetry.ts";
 import { toTiers } from "./sections/tiers.ts";
 import { toUpstreamConfig } from "./sections/upstream.ts";
+import { toWebhooksConfig } from "./sections/webhooks.ts";
 import { withoutSlash } from "./setting-rules.ts";
 import type { TlsFiles } from "./tls.ts";
 
@@ -61,6 +62,10 @@ export function toConfig(settings: Settings, extras: Extras) {
     packages: toPackages(settings.packages),
     tiers: toTiers(settings.tiers),
     tasks: toTasksConfig(settings.tasks),
+    webhooks: toWebhooksConfig(settings.webhooks, {
+      key: extras.webhookSecretKey,
+      previousKey: extras.previousWebhookSecretKey,
+    }),
     log: toLogConfig(settings.log),
     tracing: toTracingConfig(settings.tracing),
     reload: settings.reload,

@@ -8,6 +8,7 @@ import { tasksSchema } from "./sections/tasks.ts";
 import { logSchema, tracingSchema } from "./sections/telemetry.ts";
 import { tiersSchema } from "./sections/tiers.ts";
 import { upstreamSchema } from "./sections/upstream.ts";
+import { webhooksSchema } from "./sections/webhooks.ts";
 import { originRule } from "./setting-rules.ts";
 import { section, text } from "./setting-types.ts";
 
@@ -34,6 +35,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   packages: packagesSchema,
   tiers: tiersSchema,
   tasks: tasksSchema,
+  webhooks: webhooksSchema,
   log: logSchema,
   tracing: tracingSchema,
   reload: reloadSchema,

@@ -3,7 +3,7 @@ import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
+import type { ValidBody } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
 import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
 import { nextPollMs } from "../domain/task-states.ts";
@@ -25,6 +25,7 @@ import {
   showKnownLimits,
 } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
+import { relay, validateBody } from "./relay.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
 /**
@@ -49,16 +50,19 @@ export async function generate(
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return refuseEarly(context, read.refusal);
-  const validation = validateGeneration(endpoint, read.value, config.sourceVideoHost);
+  const validation = validateBody(config, endpoint, read.value);
   if (!validation.ok) return refuseEarly(context, invalid(validation.problems));
+  const relayed = gateway.callbacks && (await relay(context, endpoint, validation));
+  if (relayed && "problem" in relayed) return refuseEarly(context, invalid([relayed.problem]));
 
   const price = priceOf(config.prices, endpoint, validation.body);
   exchange.price = price;
   const generation = generationOf(context, API_PREFIX + endpoint, price, validation);
+  if (relayed?.callBackUrl !== undefined) generation.callback = relayed.callBackUrl;
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
-  const { body, text } = validation;
-  const request = gateway.upstream(config).create({ endpoint, body, text });
+  const create = ({ body, text }: ValidBody) => gateway.upstream(config).create({ endpoint, body, text });
+  const request = create(relayed?.sent ?? validation);
   if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
     return refuseEarly(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
@@ -68,7 +72,8 @@ export async function generate(
     admission = await storeStep(context, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
     if (!(await passUnmetered(context, error, true))) throw error;
-    return forwardUnmetered(context, generation, request);
+    const unmetered = relayed && create(relayed.sentUnmetered);
+    return forwardUnmetered(context, generation, unmetered && "path" in unmetered ? unmetered : request);
   }
   const refused = refuseAdmission(context, admission, price, calledAtMs);
   if (refused) return answer(context, refused);

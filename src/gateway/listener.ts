@@ -248,6 +248,7 @@ export function createPublicPort(options: {
   store: Store & Holds;
   upstreams: Upstreams;
   unmeteredElsewhere: UnmeteredElsewhere;
+  callbacks: Gateway["callbacks"];
   countRefusal: Gateway["countRefusal"];
   metrics: Metrics;
   tracing: Tracing;
@@ -338,6 +339,7 @@ function gatewayOf(
     keyUsages: createKeyUsages(),
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
+    callbacks: options.callbacks,
     metrics,
     holds: metrics.holds.series(),
     upstreamSeconds: madeOnce((kind, outcome) => metrics.upstreamSeconds.of({ kind, outcome })),

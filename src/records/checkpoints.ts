@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
+import { COMPLETED_LATE, LEDGER_START, type LedgerEntry, RECLAIM } from "./ledger-entries.ts";
 import { accountNames, partitionNames } from "./names.ts";
 
 /** What the numbers of a checkpoint are, in the order in which they are written. */
@@ -27,7 +27,7 @@ const CHECKPOINT_NUMBERS = {
  *
  * The numbers are in `CHECKPOINT_NUMBERS`; those of 0 are left out. The other lines are entries, most recent first: the id,
  * without `-0`; behind `@` when it was made (Unix ms), if that is not the id's time; `c`onsume or `r`echarge; the amount; then
- * the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an adjustment. `"`: as in the line above.
+ * the endpoint of a charge, reason and task id of a refund or of one that is taken back, or `=` and the reason of an adjustment. `"`: as in the line above.
  * The balance after each follows from the account's `balance` and the amounts of the lines above it.
  */
 export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, number> {
@@ -85,7 +85,7 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
   return {
     streamId: `${ms}-${sequence}`,
     atMs: Number(at ?? ms),
-    type,
+    type: first === COMPLETED_LATE && !isCharge ? RECLAIM : type,
     endpoint: isCharge ? what : "",
     reason: isAdjustment ? rest.join(" ") : isCharge ? "" : first,
     taskId: isCharge || isAdjustment ? "" : rest.join(" "),

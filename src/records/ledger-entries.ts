@@ -12,6 +12,11 @@ export const LEDGER_START = "0-0";
 /** The reason of a charge of 0: its request passed while the store was away. */
 export const UNMETERED = "unmetered";
 
+/** The type of an entry that takes a refund back: its task had ended as too old, and completed after all. */
+export const RECLAIM = "reclaim";
+/** The reason of such an entry. */
+export const COMPLETED_LATE = "completed_late";
+
 /** One ledger entry; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
 export interface LedgerEntry {
   partition: number;
@@ -19,7 +24,7 @@ export interface LedgerEntry {
   streamId: string;
   accountId: string;
   type: string;
-  /** Whole credits; negative for consume. */
+  /** Whole credits; negative for consume and reclaim. */
   amount: number;
   balanceAfter: number;
   endpoint: string;
@@ -96,7 +101,7 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
   };
 }
 
-/** What an entry is to an accountant; lua/include/kind.lua and the view `tollgate.ledger_entries` of the archive say the same. */
+/** What an entry is to an accountant; a refund that is taken back is one below zero. lua/include/kind.lua and the view `tollgate.ledger_entries` of the archive say the same. */
 export const ENTRY_KINDS = ["charge", "refund", "purchase", "adjustment"] as const;
 export type EntryKind = (typeof ENTRY_KINDS)[number];
 
@@ -119,12 +124,17 @@ export function standsFor(entry: LedgerEntry): string {
   }
 }
 
+/** The type of an entry as customers and operators see it. */
+export const shownType = ({ type }: LedgerEntry): Transaction["type"] =>
+  type === "consume" || type === RECLAIM ? "consume" : "recharge";
+
 /** A ledger entry as customers see it. */
 export function transactionOf(entry: LedgerEntry): Transaction {
-  const { type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
+  const { amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
+  const type = shownType(entry);
   return {
     id: transactionId(entry),
-    type: type === "consume" ? "consume" : "recharge",
+    type,
     amount,
     balance_after: balanceAfter,
     // A refund is a recharge, and the API has `endpoint` on consume transactions only, on all of them.

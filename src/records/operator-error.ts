@@ -1,5 +1,15 @@
 /** What kind of mistake it is: the management API answers 400, 403, 404, 409, 412 and 503. */
-type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
+type OperatorErrorCode =
+  | "invalid"
+  | "forbidden"
+  | "not_found"
+  | "conflict"
+  | "stale"
+  | "unavailable"
+  | "account_closed"
+  | "too_many_webhooks"
+  | "webhook_disabled"
+  | "webhooks_off";
 
 /** A mistake of an operator; the message says how to mend it, as the management API and the command line both can. */
 export class OperatorError extends Error {

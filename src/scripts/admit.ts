@@ -21,6 +21,8 @@ export interface Generation {
   /** When it was admitted, Unix ms by the store's clock, set there. */
   admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
+  /** The customer's `callBackUrl`, if the gateway relays it. */
+  callback?: string;
 }
 
 interface AdmitCall {
@@ -75,7 +77,7 @@ export const admit: Script<AdmitCall, Admission> = {
   },
   tiers: ({ tiers }) => tiers,
   args({ generation, notAfterMs }) {
-    const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency } = generation;
+    const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency, callback = "" } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
       requestId,
@@ -87,6 +89,7 @@ export const admit: Script<AdmitCall, Admission> = {
       fingerprint,
       digest,
       Math.round(retentionMs),
+      callback,
     ];
   },
   read(reply) {

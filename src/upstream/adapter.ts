@@ -160,7 +160,7 @@ export type Uploaded =
   | { outcome: "failed"; why?: string };
 
 /** A callback of the upstream, of which nothing is believed but which task it names. */
-interface CallbackRequest {
+export interface CallbackRequest {
   headers: Readonly<Record<string, string | string[] | undefined>>;
   body: string;
   json: Readonly<Record<string, unknown>> | undefined;

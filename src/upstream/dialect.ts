@@ -20,6 +20,7 @@ export const ADAPTER_FUNCTIONS = [
   "result",
   "upload",
   "uploaded",
+  "callback",
 ] as const;
 type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 

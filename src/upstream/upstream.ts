@@ -3,7 +3,7 @@ import { FairGate, type GateObserver } from "../domain/fair-gate.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
 import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import type { Generation, Unsupported } from "./adapter.ts";
+import type { CallbackRequest, Generation, Unsupported } from "./adapter.ts";
 import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
 import { describeAnswer } from "./answer.ts";
 import {
@@ -28,6 +28,7 @@ import {
 } from "./json-client.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
 import { SpacedWork } from "./spaced-work.ts";
+import { shownTaskId } from "./task-ids.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {
@@ -48,6 +49,10 @@ export interface Upstream {
     headers?: readonly string[],
   ): Promise<GenerationOutcome>;
   poll(taskId: string, sender: PollSender): Promise<PollOutcome>;
+  /** Whether generations may have a `callBackUrl`: the adapter reads callbacks. */
+  readonly takesCallbacks: boolean;
+  /** The task that a callback names, as customers know it; undefined if it names none. Nothing else of it is read. */
+  taskOfCallback(request: CallbackRequest): string | undefined;
   /** A generation got another request's response: the connections for generations are not used again. */
   resetConnectionPool(): void;
   close(): Promise<void>;
@@ -138,6 +143,8 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     create: (generation) => createRequest(dialect, generation),
     generate: (path, body, sender, headers) => sendGeneration(generations, path, body, sender, headers),
     poll: (taskId, sender) => sendPoll(sender.accountId === undefined ? sweeps : polls, taskId, sender),
+    takesCallbacks: dialect.adapter.callback !== undefined,
+    taskOfCallback: (request) => taskOfCallback(dialect, request),
     resetConnectionPool: generations.client.reset,
     async close() {
       for (const { gate } of [generations, polls, sweeps]) gate.close();
@@ -158,6 +165,15 @@ export function createRequest(
     if (request.method === "POST") return request;
     throw new AdapterMistake("returned a request that is no POST");
   });
+}
+
+function taskOfCallback(dialect: Dialect, request: CallbackRequest): string | undefined {
+  const named = dialect.call("callback", request.body, () => {
+    const taskId: unknown = returned(dialect.adapter.callback?.(request, dialect.options));
+    if (taskId === undefined || typeof taskId === "string") return { taskId };
+    throw new AdapterMistake("returned an id that is no text");
+  });
+  return "taskId" in named && named.taskId !== undefined ? shownTaskId(named.taskId) : undefined;
 }
 
 /** @throws AdapterMistake */

@@ -40,6 +40,8 @@ export type Command =
   | { kind: "adjust"; key: number; amount: number; reference: number }
   /** By an operator. `lost`: if the store does not know the request, it has lost its charge, which the archive has. */
   | { kind: "refund"; request: number; tasks: boolean; reference: number; lost: boolean }
+  /** A callback comes about a task that has ended, and it has completed. */
+  | { kind: "reclaim"; request: number; tasks: boolean }
   | { kind: "credits"; key: number }
   | { kind: "lease"; key: number; list: "holds" | "polls"; most: number }
   /** `retentionMs` is that of the gateway that collects, which must not matter. */
@@ -193,6 +195,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       lost: fc.boolean(),
     }),
   },
+  { weight: 5, arbitrary: fc.record({ kind: kind("reclaim"), request, tasks: fc.constant(true) }) },
   { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
   {
     weight: 4,

@@ -197,6 +197,26 @@ export function bind(
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
 }
 
+/** A task that had ended as too old has completed: charges again what was refunded. */
+export function reclaim(world: World, request: ModelRequest, data: string): Reply {
+  const { key, generation } = request;
+  const { nowMs } = world;
+  const isTooOld = request.tooOld === true && request.state === "ended" && request.seen?.status === "failed";
+  const isKnown = world.requests.includes(request) && !request.disputed;
+  const isByOperator = key.account.refunds.has(generation.requestId);
+  if (!isTooOld || !isKnown || !request.charged || isByOperator) return ["finished", nowMs];
+  const { price } = generation;
+  if (request.refunded && spendableOf(world, key.account) < price) return ["uncovered", nowMs];
+  request.seen = { status: "completed", data, atMs: nowMs };
+  request.endedAtMs = nowMs;
+  if (!request.refunded) return ["charged_again", nowMs, "0"];
+  const { chargedTurn = 0 } = request;
+  post(world, request, -price, { type: "reclaim", reason: "completed_late" });
+  request.chargedTurn = chargedTurn;
+  spend(world, request, request.admission?.clockMs ?? request.admittedAtMs, price);
+  return ["charged_again", nowMs, String(price)];
+}
+
 /** Counts what a request holds or was charged in the month of its admission, unless that is a month which is to come. */
 function spend(world: World, request: ModelRequest, atMs: number, credits: number): void {
   if (!request.spending) {
@@ -337,6 +357,7 @@ export function observe(
   }
   request.state = "ended";
   request.endedAtMs = nowMs;
+  if (isOurs) request.tooOld = true;
   if (status !== "failed" || !options.refundFailed || !request.charged) return answer("finished");
   if (request.lost) return answer("finished");
   post(world, request, request.generation.price);

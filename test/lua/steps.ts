@@ -41,6 +41,8 @@ export async function step(run: Run, command: Command, where: string): Promise<v
     case "adjust":
     case "refund":
       return byHand(run, command, where);
+    case "reclaim":
+      return chargeAgain(run, command, where);
     case "credits":
       return credits(run, world.keys[command.key]!, refs[command.key]!, where);
     case "lease":
@@ -83,6 +85,21 @@ async function byHand(
   const charge = isLost ? chargeOf(target.request) : undefined;
   const reply = await stage.refund({ ...call, charge });
   same(reply, model.refund(world, target.request, reference, charge?.taskId), where);
+}
+
+async function chargeAgain(
+  run: Run,
+  command: Extract<Command, { kind: "reclaim" }>,
+  where: string,
+): Promise<void> {
+  const target = targetOf(run, command)?.request;
+  if (!target) return;
+  const { key, generation } = target;
+  const { requestId } = generation;
+  const task = { taskId: target.taskId ?? "", requestId, creatorKeyId: key.keyId };
+  const data = `{"status":"completed","at":${run.world.nowMs}}`;
+  const call = { partition: key.partition, accountId: key.account.id, task, data };
+  same(await run.stage.reclaim(call), model.reclaim(run.world, target, data), where);
 }
 
 /** A charge as the archive has it. Its time does not tell the month of the request, so no month gets room again. */

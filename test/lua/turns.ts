@@ -26,6 +26,7 @@ const refundOf = (request: number, reference: number, lost = false): Command => 
   reference,
   lost,
 });
+const reclaim: Command = { kind: "reclaim", request: 0, tasks: true };
 const refund = (reference: number): Command => refundOf(0, reference);
 const lostRefund = (reference: number): Command => refundOf(0, reference, true);
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
@@ -107,6 +108,69 @@ const RARE_TURNS: Command[][] = [
     { kind: "admit", request: 0 },
   ],
   [planned, voided("unsent"), { kind: "admit", request: 0 }, submit(0), bound],
+  // A task that ended as too old has completed: charged again once, and not what the upstream or nobody had ended.
+  [
+    submit(0),
+    bound,
+    said("expired"),
+    reclaim,
+    reclaim,
+    refund(0),
+    said("completed"),
+    wait(61 * SECOND),
+    submit(0),
+  ],
+  [submit(0), bound, said("failed"), reclaim],
+  [submit(0), bound, reclaim, said("completed"), reclaim],
+  [submit(0), reclaim, voided("refused"), reclaim],
+  // Without the credits it stays as it is, also if only a hold takes them; with them again it is charged.
+  [
+    submit(2, 40),
+    bound,
+    said("expired"),
+    submit(2, 40),
+    submit(2, 20),
+    { ...reclaim, request: 2 },
+    voided("refused"),
+    { ...reclaim, request: 1 },
+    { ...reclaim, request: 2 },
+  ],
+  // What was not refunded costs nothing again, and what was not charged stays so.
+  [submit(0), bound, { ...saidOf(0, "expired"), refundFailed: false } as Command, reclaim, refund(0)],
+  [
+    submit(0, 40),
+    voided("refused"),
+    submit(0, 40),
+    submit(1, 40),
+    { kind: "bind", request: 2, task: "own" },
+    { ...saidOf(2, "expired") } as Command,
+    { ...reclaim, request: 2 },
+  ],
+  // Another request's BIND disputes the task.
+  [
+    submit(0),
+    bound,
+    said("expired"),
+    submit(1),
+    { kind: "bind", request: 0, task: "another's" },
+    { ...reclaim, request: 1 },
+  ],
+  // An operator refunded the charge that the store had lost.
+  [planned, lostRefund(0), { kind: "admit", request: 0 }, bound, said("expired"), reclaim],
+  // Its record is kept for twice as long, from its last end on.
+  [
+    { ...submit(0), retentionMs: DAY } as Asking,
+    bound,
+    said("expired"),
+    wait(30 * HOUR),
+    collect,
+    reclaim,
+    wait(30 * HOUR),
+    collect,
+    wait(30 * HOUR),
+    collect,
+    reclaim,
+  ],
   // A customer's retries: in progress, another body, replayed; after a refusal the key is free.
   [
     admitted(0),

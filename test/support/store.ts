@@ -22,6 +22,7 @@ import { packTiers } from "../../src/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/scripts/inspect.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
+import { type ReclaimCall, reclaim } from "../../src/scripts/reclaim.ts";
 import { type RefundCall, refund } from "../../src/scripts/refund.ts";
 import {
   type Item,
@@ -346,6 +347,7 @@ function stageOperations(
     adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),
     /** Answers REFUND's reply as it is. */
     refund: (call: RefundCall): Promise<Reply> => send(refund, itemOf(refund, call, now())),
+    reclaim: (call: ReclaimCall): Promise<Reply> => send(reclaim, itemOf(reclaim, call, now())),
     credits: (key: KeyRef) => store.credits(key, tiers),
     /** The same for a key that must be known. */
     async account(key: KeyRef) {

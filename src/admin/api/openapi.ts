@@ -7,10 +7,11 @@ import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
 import * as views from "./view-schemas.ts";
+import * as webhooks from "./webhook-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ ...objects, ...views })
+  Object.entries({ ...objects, ...views, ...webhooks })
     .filter(([name, schema]) => (schema as { title?: string }).title === name)
     .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;
@@ -147,7 +148,7 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
 const TEXT = { schema: { type: "string" } };
 
 function headersOf({ takesIfMatch, path }: Route): object {
-  const hasRevision = takesIfMatch || path.endsWith("/{account}") || path.endsWith("/{key}");
+  const hasRevision = takesIfMatch || /\{(account|key|webhook)\}$/.test(path);
   return {
     "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT },
     ...(hasRevision && { ETag: { description: "Its state, for `If-Match`.", ...TEXT } }),

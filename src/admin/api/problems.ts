@@ -15,6 +15,13 @@ export const PROBLEMS = {
     status: 409,
     when: "It is there already, was done with other values, or would go below what is held.",
   },
+  account_closed: { status: 409, when: "The account is closed. Open it first." },
+  too_many_webhooks: { status: 409, when: "The account has as many endpoints as it may. Delete one first." },
+  webhook_disabled: { status: 409, when: "The endpoint is disabled. Enable it first." },
+  webhooks_off: {
+    status: 409,
+    when: "The gateway has no `WEBHOOK_SECRET_KEY`. Set it to at least 32 random characters, and start it again.",
+  },
   stale: {
     status: 412,
     when: "The object was changed since it was read; `If-Match` names an earlier state.",

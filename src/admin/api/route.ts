@@ -12,12 +12,13 @@ export const TAGS = {
   Credits: "Grants, adjustments, and the ledger.",
   Tasks: "Generations, and what can be done about one.",
   Usage: "What was used, and what goes on.",
+  Webhooks: "Where an account is told of events, and what it was told.",
   Configuration: "Packages, prices, tiers: the configuration in force.",
   Tokens: "Tokens of this API, and what was done with them.",
 } as const;
 type Tag = keyof typeof TAGS;
 
-type Method = "GET" | "POST" | "PATCH";
+export type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
 /** One call of an operation, by HTTP or by the command line. */
 export interface ApiCall<Query = unknown, Body = unknown> {
@@ -54,7 +55,7 @@ interface DescribedAnswer {
 /** A path and method of the API: what it takes, what it answers, who may call it, and what it does. */
 export interface Route {
   method: Method;
-  /** With `{account}`, `{key}`, `{task}` or `{token}` for what is named. */
+  /** With `{account}`, `{key}` and the like for what is named. */
   path: string;
   /** `any`: every token may. */
   scope: Scope | "any";
@@ -91,6 +92,7 @@ const TAG_OF: Readonly<Record<string, Tag>> = {
   credits: "Credits",
   tasks: "Tasks",
   usage: "Usage",
+  webhooks: "Webhooks",
   tokens: "Tokens",
   audit: "Tokens",
 };

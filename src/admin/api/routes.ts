@@ -13,6 +13,7 @@ import { tokenRoutes } from "./routes/tokens.ts";
 import { transactionRoutes } from "./routes/transactions.ts";
 import { usageRoutes } from "./routes/usage.ts";
 import { viewRoutes } from "./routes/views.ts";
+import { webhookRoutes } from "./routes/webhooks.ts";
 
 /** Reads the description of all routes, itself among them. */
 const openApiRoute = route("GET /openapi.json", {
@@ -42,6 +43,7 @@ export const ROUTES: readonly Route[] = [
   ...creditRoutes,
   ...taskRoutes,
   ...usageRoutes,
+  ...webhookRoutes,
   ...catalogRoutes,
   ...tokenRoutes,
   ...auditRoutes,

@@ -3,7 +3,7 @@ import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
-import { ACCOUNT_STATUSES } from "../../operations/accounts/operator-accounts.ts";
+import { ACCOUNT_STATUSES, ALERTS_MAX } from "../../operations/accounts/operator-accounts.ts";
 import { KEY_STATUSES } from "../../operations/keys/keys.ts";
 import { LISTED_STATUSES } from "../../operations/tasks/task-view.ts";
 import {
@@ -41,12 +41,21 @@ const accountStatus = Type.Enum([...ACCOUNT_STATUSES], {
     "suspended: polls and credits work, generations and uploads are 403. closed: everything is 403.",
 });
 
+const alerts = object({
+  credits_below: Type.Array(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), {
+    maxItems: ALERTS_MAX,
+    description:
+      "Numbers of credits. When a charge leaves less to spend than one of them, the event `credits.low` tells the account's endpoints, once until a recharge leaves it above again.",
+  }),
+});
+
 export const Account = titled("Account", {
   account_id: accountId,
   label: nullable<string>(label),
   metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
   status: accountStatus,
   limits: limits(OF_ACCOUNT),
+  alerts: Type.Optional(alerts),
   balance: count("Credits that can be spent: without those that are held."),
   held: credits,
   total_used: count("Credits charged, without those that were refunded."),
@@ -65,6 +74,7 @@ export const AccountChanges = object(
     label: Type.Optional(nullable<string>(label)),
     metadata: Type.Optional(nullable<Readonly<Record<string, unknown>>>(metadata)),
     status: Type.Optional(accountStatus),
+    alerts: Type.Optional(alerts),
     limits: Type.Optional(newLimits(OF_ACCOUNT)),
   },
   { minProperties: 1 },

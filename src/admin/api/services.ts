@@ -7,6 +7,7 @@ import type { OperatorSession } from "../../operations/access/operator-session.t
 import type { ArchiveLookUps } from "../../operations/credits/refunds.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
+import type { WebhookRules } from "../../operations/webhooks/webhook-rules.ts";
 import type { createLive } from "../live-figures.ts";
 
 /** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
@@ -28,6 +29,8 @@ export interface OperationSettings {
   archive: LazyArchive | undefined;
   /** For records that Redis has forgotten. */
   lookUps: ArchiveLookUps;
+  /** @throws OperatorError `webhooks_off` */
+  webhooks(): Promise<WebhookRules>;
 }
 
 export interface Services extends OperationSettings {

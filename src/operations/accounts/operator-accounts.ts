@@ -28,6 +28,8 @@ export interface AccountObject {
   label: string | null;
   metadata: Metadata | null;
   status: AccountStatus;
+  /** Credits below which it is told, the highest first. */
+  creditsBelow: number[];
   limits: AccountLimits;
   balance: number;
   held: number;
@@ -42,6 +44,7 @@ export interface AccountChanges {
   label?: string | null | undefined;
   metadata?: Metadata | null | undefined;
   status?: AccountStatus | undefined;
+  creditsBelow?: readonly number[] | undefined;
   limits?: Pick<LimitChanges, keyof Limits> | undefined;
 }
 
@@ -51,6 +54,7 @@ export function accountObject(accountId: string, record: AccountRecord): Account
     label: record.label ?? null,
     metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
     status: statusOf(record.status),
+    creditsBelow: record.alerts === undefined ? [] : record.alerts.split(" ").map(Number),
     limits: byLimit(TIER_LIMITS, ({ name }) => (record[name] === undefined ? null : Number(record[name]))),
     createdAtMs: Number(record.created_at ?? 0),
     revision: Number(record.revision ?? 0),
@@ -144,8 +148,14 @@ async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> 
     await gatherAll(scriptsOf(nodes.of(partition)).run, { partition, accountId, keyIds });
 }
 
+export const ALERTS_MAX = 10;
+
+/** As the record has them; null for none. */
+const alertsOf = (creditsBelow: readonly number[]): string | null =>
+  [...new Set(creditsBelow)].sort((a, b) => b - a).join(" ") || null;
+
 /** Null removes. @throws OperatorError */
-function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
+function fieldsOf({ label, metadata, status, creditsBelow, limits = {} }: AccountChanges) {
   requireLabel(label ?? undefined);
   const problem = metadata ? metadataProblem(metadata) : undefined;
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
@@ -157,6 +167,7 @@ function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
     label,
     metadata: metadata ? JSON.stringify(metadata) : metadata,
     status: status === "active" ? null : status,
+    alerts: creditsBelow && alertsOf(creditsBelow),
     ...byLimit(TIER_LIMITS, ({ name }) => limits[name]),
   };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);

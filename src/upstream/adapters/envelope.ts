@@ -23,6 +23,7 @@ export const ENVELOPE: Adapter = {
   polled,
   upload: () => ({ path: `${API_PREFIX}upload` }),
   uploaded,
+  callback: ({ json }) => taskIdIn(json),
 };
 
 /** The id of a task of any form, also where the answer as a whole cannot be read. */

@@ -74,7 +74,7 @@ export const isAdminPath = (path: string): boolean =>
     readFileSync(join(ROUTES, file), "utf8").includes(`"${path}"`),
   );
 
-const RUNBOOKS = ["gateway", "redis", "ledger", "upstream"].map(
+const RUNBOOKS = ["gateway", "redis", "ledger", "webhooks", "upstream"].map(
   (subject) => `docs/operations/alerts-${subject}.md`,
 );
 
