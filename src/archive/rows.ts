@@ -1,7 +1,8 @@
 import { byLimit, LIMITS, type LimitName, TIER_LIMITS } from "../domain/limits.ts";
 import { MOMENT_MS_MAX } from "../domain/moments.ts";
 import type { AuditRecord } from "../operations/access/audit.ts";
-import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
+import { detailsOf } from "../records/entry-details.ts";
+import { isStoredKind, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../records/records.ts";
 import type { ArchivePage } from "./archive-pages.ts";
 import type { ChangedRecord } from "./changed-records.ts";
@@ -38,6 +39,9 @@ export interface EntryRow {
   reference: string | null;
   by: string | null;
   note: string | null;
+  /** What it is to an accountant. */
+  kind: string;
+  details: string | null;
   previous: string | null;
   at: Date;
 }
@@ -57,6 +61,8 @@ export const entryOf = (row: EntryRow): LedgerEntry => ({
   reference: row.reference ?? "",
   by: row.by ?? "",
   note: row.note ?? "",
+  kind: isStoredKind(row.kind) ? row.kind : "",
+  details: row.details ?? "",
   previous: row.previous ?? "",
   atMs: row.at.getTime(),
 });
@@ -104,6 +110,14 @@ const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
   ["reference", "text", (entry) => text(entry.reference)],
   ["by", "text", (entry) => text(entry.by)],
   ["note", "text", (entry) => text(entry.note)],
+  ["kind", "text", (entry) => text(entry.kind)],
+  ["details", "text", (entry) => text(entry.details)],
+  ["package", "text", (entry) => text(detailsOf(entry).package)],
+  ["package_price", "numeric", (entry) => text(detailsOf(entry).package_price)],
+  ["package_currency", "text", (entry) => text(detailsOf(entry).package_currency)],
+  ["amount_paid", "numeric", (entry) => text(detailsOf(entry).amount_paid)],
+  ["currency", "text", (entry) => text(detailsOf(entry).currency)],
+  ["of_reference", "text", (entry) => text(detailsOf(entry).of)],
   ["previous", "text", (entry) => text(entry.previous)],
   ["at", "timestamptz", (entry) => moment(entry.atMs)],
 ];

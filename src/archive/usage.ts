@@ -1,10 +1,5 @@
-import {
-  monthBounds,
-  type Statement,
-  USAGE_COLUMNS,
-  type UsageRow,
-  type UsageSelection,
-} from "../ledger/usage.ts";
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
+import { monthBounds, USAGE_COLUMNS, type UsageRow, type UsageSelection } from "../ledger/usage.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 export async function archivedUsage(
@@ -39,29 +34,30 @@ const SUMS = ["requests", "credits", "refunds", "completed", "failed", "seconds"
   (name) => `sum(${name}) AS ${name}`,
 );
 
-export async function archivedStatement(
+type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {
+  account_id: string;
+  amounts_paid: Record<string, string>;
+  is_this: boolean;
+};
+
+/** By account, of those that had entries by then. */
+export async function archivedStatements(
   query: ArchiveQuery,
-  accountId: string,
+  accountIds: readonly string[],
   month: string,
-): Promise<Statement> {
-  const { first } = monthBounds(month);
-  const [row] = await query<Record<keyof Statement, string> & { is_this: boolean }>(
-    `SELECT *, month = $2::date AS is_this FROM tollgate.statements
-     WHERE account_id = $1 AND month <= $2::date ORDER BY month DESC LIMIT 1`,
-    [accountId, first],
+): Promise<Map<string, Statement>> {
+  const rows = await query<StatementRow>(
+    `SELECT DISTINCT ON (account_id) *, month = $2::date AS is_this FROM tollgate.statements
+     WHERE account_id = ANY ($1::text[]) AND month <= $2::date ORDER BY account_id, month DESC`,
+    [accountIds, monthBounds(month).first],
   );
-  const closing = Number(row?.closing ?? 0);
-  if (!row?.is_this)
-    return { opening: closing, purchases: 0, charges: 0, refunds: 0, adjustments: 0, closing };
-  const { opening, purchases, charges, refunds, adjustments } = row;
-  return {
-    opening: Number(opening),
-    purchases: Number(purchases),
-    charges: Number(charges),
-    refunds: Number(refunds),
-    adjustments: Number(adjustments),
-    closing,
-  };
+  return new Map(rows.map((row) => [row.account_id, statementOf(row)]));
+}
+
+function statementOf(row: StatementRow): Statement {
+  if (!row.is_this) return emptyStatement(Number(row.closing));
+  const numbers = Object.fromEntries(STATEMENT_NUMBERS.map((name) => [name, Number(row[name])]));
+  return { ...(numbers as Omit<Statement, "amounts_paid">), amounts_paid: row.amounts_paid };
 }
 
 export async function hasAccount(query: ArchiveQuery, accountId: string): Promise<boolean> {

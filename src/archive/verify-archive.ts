@@ -177,6 +177,7 @@ const COUNTED = [
   "consumed",
   "refunded",
   "adjusted",
+  "reversed",
   "references",
   "referenced",
 ] as const;
@@ -254,6 +255,8 @@ const FIELDS = [
   "reference",
   "by",
   "note",
+  "kind",
+  "details",
   "previous",
   "atMs",
 ] as const satisfies readonly (keyof LedgerEntry)[];

@@ -1,12 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ArchiveQuery } from "../archive/tables.ts";
-import {
-  type Statement,
-  totalOf,
-  USAGE_COLUMNS,
-  type UsageGroup,
-  type UsageSelection,
-} from "../ledger/usage.ts";
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
+import { totalOf, USAGE_COLUMNS, type UsageGroup, type UsageSelection } from "../ledger/usage.ts";
 import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -19,7 +14,6 @@ import { iso, table } from "./terminal.ts";
 
 const GROUPS = Object.keys(USAGE_COLUMNS) as UsageGroup[];
 const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
-const STATEMENT = ["opening", "purchases", "charges", "refunds", "adjustments", "closing"] as const;
 
 interface Flags {
   format: "table" | "csv";
@@ -80,15 +74,17 @@ export function usageCommand(): Command {
 export function statementCommand(): Command {
   return command(
     "statement",
-    "an account's month: opening, purchases, charges, refunds, adjustments, closing",
+    "an account's month: opening, what was sold and given, charges, refunds, adjustments, reversals, closing",
   )
     .argument("<account>", "account id")
     .argument("<month>", "a UTC month, such as 2026-10", monthOf)
     .addOption(formatOption())
     .action(async (accountId: string, month: string, flags: Flags) => {
       const { statement, source, unread } = await readStatement(accountId, month);
-      const columns = ["account_id", "month", ...STATEMENT];
-      const lines = [[accountId, month, ...STATEMENT.map((name) => statement[name])]];
+      const columns = ["account_id", "month", ...STATEMENT_NUMBERS, "amounts_paid"];
+      const lines = [
+        [accountId, month, ...STATEMENT_NUMBERS.map((name) => statement[name]), paidText(statement)],
+      ];
       await show(flags, {
         json: { account_id: accountId, month, ...statement, source, unread },
         columns,
@@ -99,6 +95,9 @@ export function statementCommand(): Command {
       if (unread) noteUnread(unread);
     });
 }
+
+/** Such as `USD 99.90 EUR 9.90`. */
+const paidText = ({ amounts_paid: paid }: Statement): string => Object.entries(paid).flat().join(" ");
 
 interface Shown {
   json: Record<string, unknown>;
@@ -153,9 +152,10 @@ async function readUsage(selection: UsageSelection) {
 async function readStatement(accountId: string, month: string) {
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedStatement } = await import("../archive/usage.ts");
+      const { archivedStatements } = await import("../archive/usage.ts");
       await requireArchived(query, accountId);
-      const statement: Statement = await archivedStatement(query, accountId, month);
+      const found = await archivedStatements(query, [accountId], month);
+      const statement = found.get(accountId) ?? emptyStatement(0);
       return { statement, source: await archiveSource(query, accountId), unread: undefined };
     });
   const found = await withRedis(async (nodes) => {

@@ -30,16 +30,6 @@ export interface UsageRow extends UsageCounts {
   key_id?: string;
 }
 
-/** opening + purchases - charges + refunds + adjustments = closing. */
-export interface Statement {
-  opening: number;
-  purchases: number;
-  charges: number;
-  refunds: number;
-  adjustments: number;
-  closing: number;
-}
-
 /** Rounded half up. */
 export const runSeconds = (boundAtMs: number, endedAtMs: number): number =>
   Math.round(Math.max(0, endedAtMs - boundAtMs) / 1000);

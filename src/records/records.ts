@@ -180,11 +180,14 @@ export const USAGE_NUMBERS = {
   refunded: "credits refunded",
   completed: "tasks that ended as completed",
   failed: "tasks that ended as failed",
-  purchased: "credits of grants",
+  purchased: "credits of purchases",
   adjusted: "credits of adjustments, negative downwards",
   uncollected: "tasks that were made and not charged",
   uncollected_credits: "what they would have cost",
   seconds: "how long the completed tasks ran",
+  trials: "credits of trial grants",
+  goodwill: "credits of goodwill grants",
+  reversed: "credits of reversals, positive",
 } as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */

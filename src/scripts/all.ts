@@ -20,6 +20,7 @@ import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
+import { reverse } from "./reverse.ts";
 import { revoke } from "./revoke.ts";
 import { revokeToken } from "./revoke-token.ts";
 import { rollup } from "./rollup.ts";
@@ -69,4 +70,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   revokeToken,
   adjust,
   refund,
+  reverse,
 ];

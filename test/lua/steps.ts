@@ -93,7 +93,18 @@ function chargeOf(request: ModelRequest): ChargeEntry {
   const money = { type: "consume", amount: -price, balanceAfter: 0 } as const;
   const place = { partition: key.partition, streamId: "0-1", previous: "" };
   const ids = { ...place, accountId: account.id, keyId, requestId, taskId: ownTask(request) };
-  return { ...money, ...ids, atMs: 0, endpoint, reason: "", reference: "", by: "", note: "" };
+  return {
+    ...money,
+    ...ids,
+    atMs: 0,
+    endpoint,
+    reason: "",
+    reference: "",
+    by: "",
+    note: "",
+    kind: "",
+    details: "",
+  };
 }
 
 async function arrive({ stage }: Run, { call, make, expected }: Ask, where: string): Promise<void> {

@@ -62,6 +62,7 @@ const fieldsOf = (entry: GivenEntry, balanceAfter: number, previous: string): st
   packedEntry({
     type: entry.amount < 0 ? "consume" : "recharge",
     ...{ endpoint: "", reason: "", reference: "", taskId: "", requestId: "", keyId: "", by: "", note: "" },
+    ...{ kind: "", details: "" },
     ...entry,
     ...{ balanceAfter, previous, partition: 0, streamId: "" },
   });

@@ -9,6 +9,7 @@ import {
 import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
 import { createTasks } from "../../src/durability/tasks.ts";
 import { cliActor } from "../../src/records/actor.ts";
+import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
@@ -336,11 +337,10 @@ function stageOperations(
       amount: number,
       reference: string,
       lookedUp = 0,
+      kind: GrantKind = "purchase",
     ): Promise<Reply> {
-      return send(
-        recharge,
-        itemOf(recharge, { actor: cliActor(), partition, accountId, amount, reference, lookedUp }, now()),
-      );
+      const call = { actor: cliActor(), partition, accountId, amount, reference, kind, lookedUp };
+      return send(recharge, itemOf(recharge, call, now()));
     },
     /** Answers ADJUST's reply as it is. */
     adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),

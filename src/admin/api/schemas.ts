@@ -1,11 +1,12 @@
 import { Type } from "typebox";
 import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS } from "../../domain/limits.ts";
-import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
+import { CURRENCY, NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { ACCOUNT_STATUSES } from "../../operations/accounts/operator-accounts.ts";
 import { KEY_STATUSES } from "../../operations/keys/keys.ts";
 import { LISTED_STATUSES } from "../../operations/tasks/task-view.ts";
+import { ENTRY_KINDS, GRANT_KINDS } from "../../records/ledger-entries.ts";
 import {
   accountId,
   caps,
@@ -129,7 +130,7 @@ const reference = Type.String({
     "Your own name of this, such as an invoice; 1 to 200 printable ASCII characters. The same reference of an account has effect once.",
 });
 
-export const TransactionKind = Type.Enum(["charge", "refund", "purchase", "adjustment"], {
+export const TransactionKind = Type.Enum([...ENTRY_KINDS], {
   description: "What it is to an accountant.",
 });
 
@@ -148,6 +149,15 @@ export const Transaction = titled("Transaction", {
     "Why; `refund` of a refund that nobody ordered, `unmetered` of a task that passed while Redis was away.",
   ),
   reference: textOrNull(),
+  package: Type.Optional(words("Of a grant by package: its name.")),
+  package_price: Type.Optional(words("What the package cost then, in `package_currency`.")),
+  package_currency: Type.Optional(text),
+  amount_paid: Type.Optional(words("Of a purchase: what the customer paid, in `currency`. A decimal.")),
+  currency: Type.Optional(text),
+  metadata: Type.Optional(metadata),
+  of: Type.Optional(words("Of a reversal: the reference of the grant.")),
+  requested: Type.Optional(count("Of a reversal: the credits that were asked for.")),
+  reversed: Type.Optional(count("Of a reversal: the credits that were taken back.")),
   by: textOrNull(
     "Who did it: a token's id and label, `admin_token`, `console`, or `cli` and a name. null for what the gateway did.",
   ),
@@ -162,6 +172,37 @@ export const NewGrant = described("Either `credits` or `package`.", {
     Type.String({ minLength: 1, maxLength: 64, description: "A name of GET /packages." }),
   ),
   reference,
+  kind: Type.Optional(
+    Type.Enum([...GRANT_KINDS], { default: "purchase", description: "What it is to an accountant." }),
+  ),
+  amount_paid: Type.Optional(
+    Type.String({
+      maxLength: 32,
+      description: "Of a purchase: what the customer paid, a decimal. The package's price when left out.",
+      examples: ["9.90"],
+    }),
+  ),
+  currency: Type.Optional(
+    Type.String({
+      pattern: CURRENCY.source,
+      description: "Of `amount_paid`, by ISO 4217.",
+      examples: ["USD"],
+    }),
+  ),
+  metadata: Type.Optional(metadata),
+});
+
+export const NewReversal = object({
+  of: Type.String({ minLength: 1, maxLength: 200, description: "The reference of the grant." }),
+  reference,
+  reason,
+  amount: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: CREDITS_MAX,
+      description: "Credits; all that is left when left out.",
+    }),
+  ),
 });
 
 export const NewAdjustment = object({
@@ -270,7 +311,12 @@ export const Usage = titled("Usage", {
   ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
 });
 
-export const Package = titled("Package", { package: text, credits });
+export const Package = titled("Package", {
+  package: text,
+  credits,
+  price: textOrNull("What it costs, a decimal such as 9.90. null where none is set."),
+  currency: textOrNull("Of the price, by ISO 4217."),
+});
 
 export const Price = titled("Price", {
   endpoint: text,

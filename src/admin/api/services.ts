@@ -1,6 +1,7 @@
 import type { LazyArchive } from "../../archive/archived-reads.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
+import type { CreditPackage } from "../../domain/credit-packages.ts";
 import type { Tiers } from "../../domain/limits.ts";
 import type { PriceTable } from "../../domain/prices.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
@@ -23,7 +24,7 @@ export interface OperationSettings {
   tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
-  packages(): Readonly<Record<string, number>>;
+  packages(): Readonly<Record<string, CreditPackage>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
   /** For records that Redis has forgotten. */

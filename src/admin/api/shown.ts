@@ -5,6 +5,7 @@ import type { AccountObject } from "../../operations/accounts/operator-accounts.
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
+import { detailsOf } from "../../records/entry-details.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
@@ -54,6 +55,11 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   ...(secret !== undefined && { key: secret }),
 });
 
+function detailsShown(entry: LedgerEntry) {
+  const { all: _, ...details } = detailsOf(entry);
+  return kindOf(entry) === "reversal" ? { ...details, reversed: -entry.amount } : details;
+}
+
 /** @param balance credits that can be spent, in the answer that makes it */
 export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   id: transactionId(entry),
@@ -68,6 +74,7 @@ export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   key_id: textOrNull(entry.keyId),
   reason: textOrNull(entry.note || entry.reason),
   reference: textOrNull(entry.reference),
+  ...detailsShown(entry),
   by: textOrNull(entry.by),
   ...(balance !== undefined && { balance }),
 });

@@ -71,7 +71,7 @@ export async function createAccount(
   const call = { partition, accountId, action: "account.create", actor, fields } as const;
   const reply = await scriptsOf(nodes.of(partition)).run(account, call);
   if (reply.outcome === "created") return accountObject(accountId, reply.record);
-  throw new OperatorError(`there is an account ${accountId} already`, "conflict", "account_id");
+  throw new OperatorError(`there is an account ${accountId} already`, "account_exists", "account_id");
 }
 
 export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {

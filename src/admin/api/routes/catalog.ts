@@ -19,7 +19,11 @@ export const catalogRoutes = [
     description: "Names for `package` of a grant.",
     answers: { 200: { description: "Packages.", schema: listOf(Package) } },
     run: async (_call, { packages }) =>
-      page(Object.entries(packages()).map(([name, credits]) => ({ package: name, credits }))),
+      page(
+        Object.entries(packages()).map(([name, { credits, price = null, currency = null }]) => ({
+          ...{ package: name, credits, price, currency },
+        })),
+      ),
   }),
   route("GET /prices", {
     tag: "Configuration",
