@@ -2,7 +2,7 @@ import { type Actor, actorText } from "../records/actor.ts";
 import { accountNames, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
-interface ReverseCall {
+export interface ReverseCall {
   partition: number;
   accountId: string;
   /** The reference of the grant. */

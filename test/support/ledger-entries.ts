@@ -16,6 +16,8 @@ export interface GivenEntry {
   requestId?: string;
   keyId?: string;
   endpoint?: string;
+  kind?: string;
+  details?: string;
 }
 
 /** Entries written at a time. */

@@ -24,6 +24,7 @@ import type { KnownTask } from "../../src/scripts/inspect.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
 import { type RefundCall, refund } from "../../src/scripts/refund.ts";
+import { type ReverseCall, reverse } from "../../src/scripts/reverse.ts";
 import {
   type Item,
   itemOf,
@@ -344,6 +345,8 @@ function stageOperations(
     },
     /** Answers ADJUST's reply as it is. */
     adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),
+    /** Answers REVERSE's reply as it is. */
+    reverse: (call: ReverseCall): Promise<Reply> => send(reverse, itemOf(reverse, call, now())),
     /** Answers REFUND's reply as it is. */
     refund: (call: RefundCall): Promise<Reply> => send(refund, itemOf(refund, call, now())),
     credits: (key: KeyRef) => store.credits(key, tiers),
