@@ -1,3 +1,4 @@
+import type { ArchivedStatements } from "../ledger/account-statements.ts";
 import type { AccountUsageQuery, ArchivedUsage } from "../ledger/account-usage.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
 import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
@@ -8,13 +9,13 @@ import { createArchivedHistory, createArchivedRequests } from "./history.ts";
 import { identifyFor } from "./identity.ts";
 import { archiveReason } from "./reasons.ts";
 import type { ArchiveQuery } from "./tables.ts";
-import { archivedUsage, copiedUntilMs } from "./usage.ts";
+import { archivedStatements, archivedUsage, copiedUntilMs } from "./usage.ts";
 
 const STATEMENT_MS = 5000;
 const CONNECTIONS_MAX = 2;
 
 /** Reads of lists. @throws OperatorError `unavailable` while the archive cannot be used */
-export interface ArchiveReads extends ArchivedUsage {
+export interface ArchiveReads extends ArchivedUsage, ArchivedStatements {
   history: ArchivedHistory;
   requests: ArchivedRequests;
 }
@@ -39,6 +40,7 @@ export function openArchiveReads(url: string) {
         history: createArchivedHistory(query),
         requests: createArchivedRequests(query),
         usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
+        statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),
       };
     },

@@ -1,5 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ArchiveQuery } from "../archive/tables.ts";
+import { csvLine } from "../domain/csv.ts";
+import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
 import { totalOf, USAGE_COLUMNS, type UsageGroup, type UsageSelection } from "../ledger/usage.ts";
 import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
@@ -8,7 +10,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, dayOption } from "./options.ts";
-import { csvLine, note, noteUnread, print, writeOut } from "./output.ts";
+import { note, noteUnread, print, writeOut } from "./output.ts";
 import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
@@ -190,6 +192,7 @@ function groupsOf(text: string): UsageGroup[] {
 }
 
 function monthOf(text: string): string {
-  if (/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) return text;
-  throw new InvalidArgumentError("It must be a month such as 2026-10.");
+  if (isMonth(text)) return text;
+  const problem = calendarProblem(text);
+  throw new InvalidArgumentError(`It must be a month such as 2026-10${problem ? `; ${problem}` : ""}.`);
 }

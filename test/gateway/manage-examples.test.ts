@@ -31,9 +31,13 @@ const LAST = ["refundTask", "rotateKey", "revokeKey", "revokeToken", "changeAcco
 const named = (name: string): Route => ROUTES.find((route) => route.name === name)!;
 const others = ROUTES.filter(({ name }) => !FIRST.includes(name) && !LAST.includes(name));
 
+/** Query parameters that a call must have. */
+const QUERIES = { q: "acme", month: "2026-10" };
+
 async function run({ name, method, path, answers, needsIdempotencyKey, query }: Route) {
   const target = path.replaceAll(/\{(\w+)\}/g, (_, part: string) => ids[part] ?? "");
-  const search = query.required?.includes("q") ? "?q=acme" : "";
+  const required = query.required?.map((part) => `${part}=${QUERIES[part as "q"]}`) ?? [];
+  const search = required.length === 0 ? "" : `?${required.join("&")}`;
   const reply = await stage.manage(method, target + search, {
     ...(BODY_EXAMPLES[name] && { body: BODY_EXAMPLES[name] }),
     headers: needsIdempotencyKey ? { "Idempotency-Key": name } : {},

@@ -39,6 +39,8 @@ export interface Answer {
   revision?: number;
   /** Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
+  /** For `Accept: text/csv`. `next`: the cursor of the next page. */
+  csv?: { text: string; next?: string | undefined };
 }
 
 export const page = (data: readonly object[], next?: string, more: object = {}): Answer => ({
@@ -49,12 +51,14 @@ export const page = (data: readonly object[], next?: string, more: object = {}):
 interface DescribedAnswer {
   description: string;
   schema: TSchema;
+  /** Also as CSV. */
+  csv?: boolean;
 }
 
 /** A path and method of the API: what it takes, what it answers, who may call it, and what it does. */
 export interface Route {
   method: Method;
-  /** With `{account}`, `{key}`, `{task}` or `{token}` for what is named. */
+  /** With `{account}`, `{key}`, `{task}`, `{token}` or `{month}` for what is named. */
   path: string;
   /** `any`: every token may. */
   scope: Scope | "any";

@@ -7,6 +7,7 @@ import { catalogRoutes } from "./routes/catalog.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
 import { searchRoutes } from "./routes/search.ts";
+import { statementRoutes } from "./routes/statements.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { todayRoutes } from "./routes/today.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
@@ -42,6 +43,7 @@ export const ROUTES: readonly Route[] = [
   ...creditRoutes,
   ...taskRoutes,
   ...usageRoutes,
+  ...statementRoutes,
   ...catalogRoutes,
   ...tokenRoutes,
   ...auditRoutes,

@@ -311,6 +311,35 @@ export const Usage = titled("Usage", {
   ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
 });
 
+export const Statement = titled("Statement", {
+  account_id: accountId,
+  month: Type.String({ examples: ["2026-10"] }),
+  opening: count("Credits at the first moment of the month."),
+  purchases: count("Grants that were sold."),
+  trials: count("Trial grants."),
+  goodwill: count("Goodwill grants."),
+  charges: count("Credits charged for generations."),
+  refunds: count("What went back of charges."),
+  adjustments: count("Corrections by hand; negative where more was taken than given."),
+  reversals: count("What was taken back of grants."),
+  closing: count("Credits at the last moment of the month."),
+  amounts_paid: Type.Unsafe<Record<string, string>>({
+    type: "object",
+    additionalProperties: { type: "string" },
+    description: "What was paid for purchases, a decimal by currency.",
+  }),
+  source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+  since: nullable<string>({
+    ...time,
+    description:
+      "Entries of the month before this moment have left Redis and are in `opening`; null if it is whole.",
+  }),
+  until: nullable<string>({
+    ...time,
+    description: "The archive has all entries up to this moment; null from Redis, which has the latest.",
+  }),
+});
+
 export const Package = titled("Package", {
   package: text,
   credits,

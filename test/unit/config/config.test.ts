@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { ConfigSchema, configPath, loadConfig, redact } from "../../../src/config/config.ts";
 import { processBounds, processLimits } from "../../../src/config/process-bounds.ts";
+import { CREDIT_PACKAGES } from "../../../src/domain/credit-packages.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
 
 const SHIPPED = path.resolve("config/tollgate.yaml");
@@ -24,7 +25,7 @@ test("config/tollgate.yaml shows every setting", () => {
 
 test("the defaults are those of the design", () => {
   const { prices, pricesFile, tiers, packages, ...rest } = configOf("{}");
-  expect({ ...packages }).toEqual({ basic: 100, standard: 200, premium: 500, enterprise: 1000 });
+  expect({ ...packages }).toEqual(CREDIT_PACKAGES);
   expect({ ...tiers }).toEqual({
     standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
     enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
@@ -247,10 +248,23 @@ test("redact leaves no secret in what is printed", () => {
 
 test("packages replace the defaults, and only names and whole credits are packages", () => {
   const config = configOf("packages: { starter: 50, big-2: 5000 }");
-  expect({ ...config.packages }).toEqual({ starter: 50, "big-2": 5000 });
+  expect({ ...config.packages }).toEqual({ starter: { credits: 50 }, "big-2": { credits: 5000 } });
+  const priced = configOf(
+    'packages: { a: { credits: 5, price: "9.9" }, b: { credits: 6, price: "900", currency: JPY } }',
+  );
+  expect({ ...priced.packages }).toEqual({
+    a: { credits: 5, price: "9.90", currency: "USD" },
+    b: { credits: 6, price: "900", currency: "JPY" },
+  });
   expect(config.packages.constructor).toBeUndefined();
   expect({ ...configOf("packages: {}").packages }).toEqual({});
   const wrong = ["{ starter: 0 }", "{ starter: 1.5 }", "{ Starter: 5 }", "{ starter: many }", "[]"];
+  wrong.push(
+    "{ a: { price: '9.90' } }",
+    "{ a: { credits: 5, price: 9.90 } }",
+    "{ a: { credits: 5, price: '9.901' } }",
+  );
+  wrong.push("{ a: { credits: 5, price: '-1' } }", "{ a: { credits: 5, price: '1', currency: usd } }");
   for (const packages of wrong) {
     const { problems } = errorOf(() => configOf(`packages: ${packages}`));
     expect(
