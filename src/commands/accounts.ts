@@ -69,5 +69,6 @@ const setCommand = (): Command =>
       "--metadata <json>": "a JSON object that is kept with it; empty takes it away",
       "--status <name>": "suspended: no generations and uploads; closed: nothing; active: everything",
       ...limitOptions(TIER_LIMITS, { word: "none", after: ", of all its keys together" }),
+      "--price-multiplier <n|none>": "its requests cost the list price times this, such as 0.8, rounded up",
     },
   });

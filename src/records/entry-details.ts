@@ -13,6 +13,10 @@ export interface EntryDetails {
   of?: string | undefined;
   requested?: number | undefined;
   all?: boolean | undefined;
+  /** Of a charge that did not cost a list price that is always in force: that price, and what made another of it. */
+  list_price?: number | undefined;
+  multiplier?: string | undefined;
+  price_list?: string | undefined;
 }
 
 export const detailsOf = ({ details }: { details: string }): EntryDetails =>

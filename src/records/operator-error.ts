@@ -21,6 +21,7 @@ const KINDS = {
   idempotency_mismatch: "conflict",
   grant_not_found: "not_found",
   unknown_package: "invalid",
+  unknown_endpoint: "invalid",
   invalid_money: "invalid",
   invalid_month: "invalid",
 } as const;

@@ -14,7 +14,13 @@ describe("credits", () => {
   test("one reference credits once, and another amount under it is an error", async () => {
     const { accountId } = await givenCliAccount(connection);
     const grant = (...more: string[]) => ["credits", "grant", accountId, ...more];
-    const first = { account_id: accountId, kind: "purchase", amount: 50, reference: "order-1", balance: 1050 };
+    const first = {
+      account_id: accountId,
+      kind: "purchase",
+      amount: 50,
+      reference: "order-1",
+      balance: 1050,
+    };
     expect(await json(...grant("50", "--reference", "order-1"))).toEqual({ outcome: "recharged", ...first });
     expect(await json(...grant("50", "--reference", "order-1"))).toEqual({ outcome: "duplicate", ...first });
     expect((await runHere(grant("50", "--reference", "order-1"))).stdout).toContain("nothing is changed");

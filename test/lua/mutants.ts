@@ -1663,6 +1663,47 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in what a request costs, which the model does not know. */
+export const PRICE_MUTANTS: readonly Mutant[] = [
+  mutant("a price is rounded down", "include/price", "hundredths + 99)", "hundredths)"),
+  mutant("a multiplier is cut", "include/price", "multiplier * 100 + 0.5", "multiplier * 100"),
+  mutant(
+    "a list begins a millisecond late",
+    "include/price",
+    "tonumber(from) <= now",
+    "tonumber(from) < now",
+  ),
+  mutant(
+    "a list that begins later is in force",
+    "include/price",
+    "if tonumber(from) <= now then",
+    "if true then",
+  ),
+  mutant(
+    "an entry does not say the list price",
+    "include/price",
+    '"list_price":\' .. int(price)',
+    '"list_price":\' .. 0',
+  ),
+  mutant("a request holds the list price", "admit", "details and int(price) or price_text", "price_text"),
+  mutant("a request does not keep why", "admit", 'call("HSET", request, "details", details)', ""),
+  mutant("an entry does not say why", "bind", "if record[5] then more", "if false then more"),
+  mutant("an admission does not say the price", "admit", 'key.noted or "", int(price))', 'key.noted or "")'),
+  mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
+  mutant(
+    "a repeat does not say the price",
+    "admit",
+    'details and { "", call("HGET", request, "price") } or {}',
+    "{}",
+  ),
+  mutant(
+    "a cap is of the list price",
+    "admit",
+    "spent + price > tonumber(key.monthly_credits)",
+    "spent + tonumber(price_text) > tonumber(key.monthly_credits)",
+  ),
+];
+
 /** Mistakes in grants of several kinds and in taking them back, some of which the model does not know. */
 export const REVERSAL_MUTANTS: readonly Mutant[] = [
   mutant(

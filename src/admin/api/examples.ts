@@ -160,6 +160,7 @@ export const OBJECT_EXAMPLES = {
     metadata: { crm_id: "4711" },
     status: "active",
     limits: limitsWith(0),
+    price_multiplier: 1,
     balance: 450,
     held: 50,
     total_used: 1000,
@@ -240,6 +241,7 @@ export const OBJECT_EXAMPLES = {
     after: { status: "suspended" },
     request_id: "req_mh8p2k0a1b2c3d4e000002",
   },
+  Quote: { price: 8, list_price: 10, file: "reference.yaml", multiplier: 0.8 },
   Statement: {
     account_id: "acme",
     month: "2026-10",
@@ -307,7 +309,11 @@ export const OBJECT_EXAMPLES = {
 /** Bodies of requests, by `operationId`. */
 export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
   createAccount: { account_id: "acme", label: "Acme Films", metadata: { crm_id: "4711" } },
-  changeAccount: { status: "suspended", limits: { [FIRST!.name]: FIRST!.example.limit } },
+  changeAccount: {
+    price_multiplier: 0.8,
+    status: "suspended",
+    limits: { [FIRST!.name]: FIRST!.example.limit },
+  },
   createKey: {
     tier: "standard",
     label: "backend",
@@ -317,6 +323,7 @@ export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
   changeKey: { ...byLimit(CAPS, () => null), expires_at: "2099-12-31T00:00:00Z" },
   rotateKey: { overlap: "24h" },
   createToken: { label: "shop", scopes: ["accounts:write", "keys:write", "credits:write"] },
+  quotePrice: { endpoint: "gen2/text-to-video", body: { prompt: "A boat on a lake" }, account_id: "acme" },
   reverseGrant: { of: "order-1001", reference: "ticket-4712", reason: "money back" },
   grantCredits: { package: "premium", reference: "order-1001" },
   adjustCredits: { amount: -200, reason: "granted twice", reference: "ticket-17" },

@@ -11,6 +11,11 @@ export const PROBLEMS = {
     status: 400,
     when: "The configuration has no such package. `GET /packages` lists them.",
   },
+  unknown_endpoint: { status: 400, when: "There is no such generation endpoint." },
+  invalid_generation: {
+    status: 400,
+    when: "A gateway would refuse this body of a generation; `errors` says why.",
+  },
   invalid_money: {
     status: 400,
     when: "An amount of money is a decimal text such as `9.90`, not negative, in a currency of ISO 4217, and of a purchase only.",

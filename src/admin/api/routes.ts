@@ -6,6 +6,7 @@ import { auditRoutes } from "./routes/audit.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { quoteOfPrice } from "./routes/quotes.ts";
 import { searchRoutes } from "./routes/search.ts";
 import { statementRoutes } from "./routes/statements.ts";
 import { taskRoutes } from "./routes/tasks.ts";
@@ -45,6 +46,7 @@ export const ROUTES: readonly Route[] = [
   ...usageRoutes,
   ...statementRoutes,
   ...catalogRoutes,
+  quoteOfPrice,
   ...tokenRoutes,
   ...auditRoutes,
   ...viewRoutes,

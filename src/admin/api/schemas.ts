@@ -48,6 +48,10 @@ export const Account = titled("Account", {
   metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
   status: accountStatus,
   limits: limits(OF_ACCOUNT),
+  price_multiplier: Type.Number({
+    description: "Its requests cost the list price times this, rounded up.",
+    examples: [1],
+  }),
   balance: count("Credits that can be spent: without those that are held."),
   held: credits,
   total_used: count("Credits charged, without those that were refunded."),
@@ -67,6 +71,16 @@ export const AccountChanges = object(
     metadata: Type.Optional(nullable<Readonly<Record<string, unknown>>>(metadata)),
     status: Type.Optional(accountStatus),
     limits: Type.Optional(newLimits(OF_ACCOUNT)),
+    price_multiplier: Type.Optional(
+      nullable<number>(
+        Type.Number({
+          minimum: 0.01,
+          maximum: 10,
+          description:
+            "From 0.01 to 10, two decimals at most: requests from then on cost the list price times this, rounded up to a whole credit. null: 1.",
+        }),
+      ),
+    ),
   },
   { minProperties: 1 },
 );
@@ -158,6 +172,13 @@ export const Transaction = titled("Transaction", {
   of: Type.Optional(words("Of a reversal: the reference of the grant.")),
   requested: Type.Optional(count("Of a reversal: the credits that were asked for.")),
   reversed: Type.Optional(count("Of a reversal: the credits that were taken back.")),
+  list_price: Type.Optional(
+    count(
+      "Of a charge with a `multiplier` or by a `price_list` that begins at a time: the price in the list.",
+    ),
+  ),
+  multiplier: Type.Optional(words("Of a charge: the account's `price_multiplier` then. A decimal.")),
+  price_list: Type.Optional(words("Of a charge: the price file, where the configuration has several.")),
   by: textOrNull(
     "Who did it: a token's id and label, `admin_token`, `console`, or `cli` and a name. null for what the gateway did.",
   ),
@@ -352,6 +373,33 @@ export const Price = titled("Price", {
   price: Type.Unsafe<number | object>({
     description: "Credits, or credits by quality and seconds, as in the price file.",
   }),
+});
+
+export const NewQuote = object({
+  endpoint: Type.String({
+    maxLength: 100,
+    description: "In the short form, such as gen2/text-to-video, or as a path.",
+  }),
+  body: Type.Unsafe<Readonly<Record<string, unknown>>>({
+    type: "object",
+    additionalProperties: true,
+    description: "The body of the generation.",
+  }),
+  account_id: Type.Optional(accountId),
+  at: Type.Optional(
+    Type.String({
+      maxLength: 40,
+      description: "A time; now when left out.",
+      examples: ["2026-12-01T00:00:00Z"],
+    }),
+  ),
+});
+
+export const Quote = titled("Quote", {
+  price: count("Credits: the list price times the multiplier, rounded up."),
+  list_price: credits,
+  file: words("The price file in force then."),
+  multiplier: Type.Number({ examples: [0.8] }),
 });
 
 export const Tier = titled("Tier", {

@@ -63,7 +63,7 @@ export function createAdminApi(options: {
     seen.route = route;
     const call = await callOf(req, route, params, query, seen);
     const { root, by } = call.grantee;
-    if (route.method !== "GET") {
+    if (route.method !== "GET" && !route.onlyReads) {
       budget.take(root, route.ends?.(call.body) ? "ends" : "adds", JSON.stringify(call.body).length);
     }
     const { status, body, revision, confirmed, csv } = await callLimit.run(root ?? by, () =>

@@ -31,6 +31,7 @@ export const accountShown = (account: AccountObject) => ({
   metadata: account.metadata,
   status: account.status,
   limits: limitsShown(account.limits),
+  price_multiplier: Number(account.priceMultiplier),
   balance: account.balance,
   held: account.held,
   total_used: account.totalUsed,

@@ -1,5 +1,6 @@
 import { byLimit, type LimitChanges, type Limits, TIER_LIMITS } from "../../domain/limits.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
+import { MULTIPLIER_RULE, multiplierText } from "../../domain/price-multiplier.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
@@ -29,6 +30,8 @@ export interface AccountObject {
   metadata: Metadata | null;
   status: AccountStatus;
   limits: AccountLimits;
+  /** A decimal; 1 by default. */
+  priceMultiplier: string;
   balance: number;
   held: number;
   totalUsed: number;
@@ -43,6 +46,7 @@ export interface AccountChanges {
   metadata?: Metadata | null | undefined;
   status?: AccountStatus | undefined;
   limits?: Pick<LimitChanges, keyof Limits> | undefined;
+  priceMultiplier?: number | null | undefined;
 }
 
 export function accountObject(accountId: string, record: AccountRecord): AccountObject {
@@ -52,6 +56,7 @@ export function accountObject(accountId: string, record: AccountRecord): Account
     metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
     status: statusOf(record.status),
     limits: byLimit(TIER_LIMITS, ({ name }) => (record[name] === undefined ? null : Number(record[name]))),
+    priceMultiplier: record.price_multiplier ?? "1",
     createdAtMs: Number(record.created_at ?? 0),
     revision: Number(record.revision ?? 0),
   };
@@ -145,7 +150,7 @@ async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> 
 }
 
 /** Null removes. @throws OperatorError */
-function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
+function fieldsOf({ label, metadata, status, limits = {}, priceMultiplier }: AccountChanges) {
   requireLabel(label ?? undefined);
   const problem = metadata ? metadataProblem(metadata) : undefined;
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
@@ -153,10 +158,15 @@ function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
     throw new OperatorError(`status is one of ${ACCOUNT_STATUSES.join(", ")}`, "invalid", "status");
   }
   requireLimits(limits);
+  const multiplier = priceMultiplier == null ? priceMultiplier : multiplierText(priceMultiplier);
+  if (priceMultiplier != null && multiplier === undefined)
+    throw new OperatorError(MULTIPLIER_RULE, "invalid", "price_multiplier");
   const fields = {
     label,
     metadata: metadata ? JSON.stringify(metadata) : metadata,
     status: status === "active" ? null : status,
+    // Nothing is stored for 1, so that it costs nothing.
+    price_multiplier: multiplier === "1" ? null : multiplier,
     ...byLimit(TIER_LIMITS, ({ name }) => limits[name]),
   };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);

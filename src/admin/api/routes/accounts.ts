@@ -92,7 +92,9 @@ export const changeOfAccount = operation("PATCH /accounts/{account}", {
   refusals: [404, 412],
   operate(nodes, { params, body, ifRevisions, grantee, actor }) {
     const mayReinstate = grantee.scopes.includes("accounts:reinstate");
-    return patchAccount(nodes, params.account!, body, actor, { ifRevisions, mayReinstate });
+    const { price_multiplier: priceMultiplier, ...changes } = body;
+    const wanted = { ...changes, priceMultiplier };
+    return patchAccount(nodes, params.account!, wanted, actor, { ifRevisions, mayReinstate });
   },
   answer: (account) => answer(account),
 });
