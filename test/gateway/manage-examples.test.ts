@@ -14,7 +14,7 @@ import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 let redis: TestRedis;
 let stage: ManageStage;
 /** Ids in the examples' paths. */
-const ids: Record<string, string> = { account: "acme" };
+const ids: Record<string, string> = { account: "acme", month: "2026-10" };
 beforeAll(async () => {
   // The examples' names must be free.
   redis = await givenRedis();
