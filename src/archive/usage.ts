@@ -1,5 +1,12 @@
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
-import { monthBounds, USAGE_COLUMNS, type UsageRow, type UsageSelection } from "../ledger/usage.ts";
+import {
+  monthBounds,
+  numbersOf,
+  USAGE_COLUMNS,
+  USAGE_COUNTS,
+  type UsageRow,
+  type UsageSelection,
+} from "../ledger/usage.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 export async function archivedUsage(
@@ -21,18 +28,11 @@ export async function archivedUsage(
   );
   return rows.map((row) => ({
     ...Object.fromEntries(columns.map((name) => [name, row[name] ?? ""])),
-    requests: Number(row.requests),
-    credits: Number(row.credits),
-    refunds: Number(row.refunds),
-    completed: Number(row.completed),
-    failed: Number(row.failed),
-    seconds: Number(row.seconds),
+    ...numbersOf(USAGE_COUNTS, row),
   }));
 }
 
-const SUMS = ["requests", "credits", "refunds", "completed", "failed", "seconds"].map(
-  (name) => `sum(${name}) AS ${name}`,
-);
+const SUMS = USAGE_COUNTS.map((name) => `sum(${name}) AS ${name}`);
 
 type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {
   account_id: string;
@@ -56,8 +56,7 @@ export async function archivedStatements(
 
 function statementOf(row: StatementRow): Statement {
   if (!row.is_this) return emptyStatement(Number(row.closing));
-  const numbers = Object.fromEntries(STATEMENT_NUMBERS.map((name) => [name, Number(row[name])]));
-  return { ...(numbers as Omit<Statement, "amounts_paid">), amounts_paid: row.amounts_paid };
+  return { ...numbersOf(STATEMENT_NUMBERS, row), amounts_paid: row.amounts_paid };
 }
 
 export async function hasAccount(query: ArchiveQuery, accountId: string): Promise<boolean> {

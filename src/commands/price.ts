@@ -21,7 +21,6 @@ interface Flags {
   at?: number;
 }
 
-/** `tollgate price ENDPOINT [BODY]` */
 export function priceCommand(): Command {
   return command("price", "what a generation would cost by this machine's configuration")
     .argument("<endpoint>", `such as ${GENERATION_ENDPOINTS[0]}`)
@@ -69,7 +68,6 @@ function readBody(name: string): Buffer {
   }
 }
 
-/** Validates the body as the gateway does, and prices what would be sent. */
 function priced(endpoint: GenerationEndpoint, bytes: Buffer, asked: Asked): CommandOutput {
   const refused = (problems: readonly { path: string; message: string }[]): CommandOutput => ({
     ok: false,
@@ -99,7 +97,6 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer, asked: Asked): Comm
   };
 }
 
-/** The endpoint's prices as the price file has them. */
 function listed(endpoint: GenerationEndpoint, { atMs, multiplier }: Asked): CommandOutput {
   const { table: prices, file } = priceListAt(requireConfig().priceLists, atMs);
   const price = prices[endpoint];

@@ -1,9 +1,16 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ArchiveQuery } from "../archive/tables.ts";
+import { archivedStatements, archivedUsage, hasAccount, newestEntryMs } from "../archive/usage.ts";
 import { csvLine } from "../domain/csv.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
-import { totalOf, USAGE_COLUMNS, type UsageGroup, type UsageSelection } from "../ledger/usage.ts";
+import {
+  totalOf,
+  USAGE_COLUMNS,
+  USAGE_COUNTS,
+  type UsageGroup,
+  type UsageSelection,
+} from "../ledger/usage.ts";
 import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -15,7 +22,6 @@ import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 const GROUPS = Object.keys(USAGE_COLUMNS) as UsageGroup[];
-const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
 
 interface Flags {
   format: "table" | "csv";
@@ -29,7 +35,6 @@ interface UsageFlags extends Flags {
   by: UsageGroup[];
 }
 
-/** Where figures come from, and how far that reaches. */
 interface Source {
   from: "archive" | "redis";
   /** Of the archive: when its newest entry was made. */
@@ -57,11 +62,11 @@ export function usageCommand(): Command {
         throw new OperatorError(`--from ${flags.from} comes after --to ${flags.to}`);
       const { account: accountId, from, to, by } = flags;
       const { rows, source, unread } = await readUsage({ accountId, from, to, by });
-      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...COUNTS];
+      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...USAGE_COUNTS];
       const lines = rows.map((row) => columns.map((name) => row[name] ?? ""));
       const total = totalOf(rows);
       const words = by.length === 0 || rows.length < 2 ? [] : [by.map((_, at) => (at === 0 ? "total" : ""))];
-      const totals = words.map((cells) => [...cells, ...COUNTS.map((name) => total[name])]);
+      const totals = words.map((cells) => [...cells, ...USAGE_COUNTS.map((name) => total[name])]);
       await show(flags, {
         json: { usage: rows, total, source, unread },
         columns,
@@ -118,7 +123,6 @@ async function show(flags: Flags, { json, columns, lines, text }: Shown): Promis
   print({ json, text: text(inTable) }, flags);
 }
 
-/** Says on standard error where figures come from. */
 function says(source: Source, flags: Flags): void {
   if (flags.json) return;
   const { from, archived_until: until, entries_since: since, ended_since: ended } = source;
@@ -137,7 +141,6 @@ async function readUsage(selection: UsageSelection) {
   const { accountId } = selection;
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedUsage } = await import("../archive/usage.ts");
       if (accountId !== undefined) await requireArchived(query, accountId);
       const rows = await archivedUsage(query, selection);
       return { rows, source: await archiveSource(query, accountId), unread: undefined };
@@ -154,7 +157,6 @@ async function readUsage(selection: UsageSelection) {
 async function readStatement(accountId: string, month: string) {
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedStatements } = await import("../archive/usage.ts");
       await requireArchived(query, accountId);
       const found = await archivedStatements(query, [accountId], month);
       const statement = found.get(accountId) ?? emptyStatement(0);
@@ -168,7 +170,6 @@ async function readStatement(accountId: string, month: string) {
 }
 
 async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
-  const { newestEntryMs } = await import("../archive/usage.ts");
   return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
 
@@ -179,7 +180,6 @@ const redisSource = ({ reach }: FromRedis<object>): Source => ({
 
 /** @throws OperatorError for an account that the archive does not know */
 async function requireArchived(query: ArchiveQuery, accountId: string): Promise<void> {
-  const { hasAccount } = await import("../archive/usage.ts");
   if (!(await hasAccount(query, accountId)))
     throw new OperatorError(`the archive has no account ${accountId}`);
 }
