@@ -94,7 +94,10 @@ export async function restoreReferences(nodes: RedisNodes, entries: readonly Led
     await manyByNode(reversals, ofPartition(nodes), (pipe, entry) =>
       pipe.hincrby(accountNames(entry.partition, entry.accountId).reversed, fieldOf(entry), -entry.amount),
     );
-  const refunds = entries.filter((entry) => kindOf(entry) === "refund");
+  const refunds = entries.flatMap((entry) => {
+    const requestId = kindOf(entry) === "refund" ? entry.requestId : detailsOf(entry).corrects;
+    return requestId === undefined ? [] : [{ ...entry, requestId }];
+  });
   await manyByNode(refunds, ofPartition(nodes), (pipe, { partition, accountId, requestId, reference }) =>
     pipe.hset(accountNames(partition, accountId).refunds, requestId, reference),
   );

@@ -13,6 +13,8 @@ export interface EntryDetails {
   of?: string | undefined;
   requested?: number | undefined;
   all?: boolean | undefined;
+  /** Of an adjustment: the request whose charge it corrects. */
+  corrects?: string | undefined;
   /** Of a charge that did not cost a list price that is always in force: that price, and what made another of it. */
   list_price?: number | undefined;
   multiplier?: string | undefined;

@@ -5,6 +5,7 @@ import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
 import { change } from "./change.ts";
 import { collect } from "./collect.ts";
+import { correct } from "./correct.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
@@ -71,4 +72,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   adjust,
   refund,
   reverse,
+  correct,
 ];

@@ -1663,6 +1663,22 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in giving back what was charged too much. */
+export const CORRECTION_MUTANTS: readonly Mutant[] = [
+  mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
+  mutant("a refunded charge is corrected", "correct", "if is_before then", "if false then"),
+  mutant("a running task is corrected", "correct", 'record[1] == "bound"', "false"),
+  without("a correction may be refunded", "correct", 'call("HSET", refunds, request_id, reference)\n'),
+  without(
+    "a correction's reference is not kept",
+    "correct",
+    'call("HSET", references, reference, stands_for)\n',
+  ),
+  mutant("a correction counts as not used", "correct", "credits, 0, 0,", "credits, 0, -credits,"),
+  mutant("a correction is nobody's", "correct", '"by", by_of(actor)', '"by", ""'),
+  mutant("a correction forgets its request", "correct", "cjson.encode(request_id) ..", "'\"\"' .."),
+];
+
 /** Mistakes in what a request costs, which the model does not know. */
 export const PRICE_MUTANTS: readonly Mutant[] = [
   mutant("a price is rounded down", "include/price", "hundredths + 99)", "hundredths)"),

@@ -241,6 +241,20 @@ export const OBJECT_EXAMPLES = {
     after: { status: "suspended" },
     request_id: "req_mh8p2k0a1b2c3d4e000002",
   },
+  Correction: {
+    ...{ charges: 2, corrected: 1, repeated: 0, refunded: 1, running: 1, credits: 90 },
+    data: [
+      {
+        account_id: "acme",
+        request_id: "req_mh8p2k0a1b2c3d4e000001",
+        endpoint: "/api/v1/gen2/text-to-video",
+        charged: 100,
+        credits: 90,
+        at: "2026-11-01T10:02:00.000Z",
+      },
+    ],
+    next_cursor: null,
+  },
   Quote: { price: 8, list_price: 10, file: "reference.yaml", multiplier: 0.8 },
   Statement: {
     account_id: "acme",
@@ -323,6 +337,13 @@ export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
   changeKey: { ...byLimit(CAPS, () => null), expires_at: "2099-12-31T00:00:00Z" },
   rotateKey: { overlap: "24h" },
   createToken: { label: "shop", scopes: ["accounts:write", "keys:write", "credits:write"] },
+  correctCharges: {
+    from: "2026-11-01T10:00:00Z",
+    to: "2026-11-01T10:30:00Z",
+    prices: [{ endpoint: "gen2/text-to-video", charged: 100, correct: 10 }],
+    reference: "wrong-prices-1-November",
+    reason: "wrong price",
+  },
   quotePrice: { endpoint: "gen2/text-to-video", body: { prompt: "A boat on a lake" }, account_id: "acme" },
   reverseGrant: { of: "order-1001", reference: "ticket-4712", reason: "money back" },
   grantCredits: { package: "premium", reference: "order-1001" },

@@ -4,6 +4,7 @@ import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { auditRoutes } from "./routes/audit.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
+import { correctionOfCharges } from "./routes/corrections.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
 import { quoteOfPrice } from "./routes/quotes.ts";
@@ -42,6 +43,7 @@ export const ROUTES: readonly Route[] = [
   ...keyRoutes,
   ...transactionRoutes,
   ...creditRoutes,
+  correctionOfCharges,
   ...taskRoutes,
   ...usageRoutes,
   ...statementRoutes,

@@ -236,6 +236,69 @@ export const NewAdjustment = object({
   reference,
 });
 
+export const NewCorrection = object({
+  from: Type.String({
+    maxLength: 40,
+    description: "A time, itself included.",
+    examples: ["2026-11-01T10:00:00Z"],
+  }),
+  to: Type.String({
+    maxLength: 40,
+    description: "A time, itself not included.",
+    examples: ["2026-11-01T10:30:00Z"],
+  }),
+  prices: Type.Array(
+    object({
+      endpoint: Type.String({ maxLength: 100, description: "In the short form, or as a path." }),
+      charged: Type.Integer({
+        minimum: 1,
+        maximum: CREDITS_MAX,
+        description: "What was charged by mistake.",
+      }),
+      correct: Type.Integer({
+        minimum: 0,
+        maximum: CREDITS_MAX,
+        description: "What it should have been: less.",
+      }),
+    }),
+    { minItems: 1, maxItems: 100 },
+  ),
+  price_list: Type.Optional(
+    Type.String({ maxLength: 200, description: "Only charges by this price file, as transactions name it." }),
+  ),
+  reference: Type.String({
+    minLength: 1,
+    maxLength: 150,
+    description: "Your own name of the correction. However often it is sent, each charge is corrected once.",
+  }),
+  reason,
+  dry_run: Type.Optional(
+    Type.Boolean({ default: false, description: "Changes nothing, and lists the charges." }),
+  ),
+  cursor: Type.Optional(Type.String({ maxLength: 6000, description: "`next_cursor` of the call before." })),
+});
+
+export const Correction = titled("Correction", {
+  charges: count("Charges by a wrong price that were not refunded."),
+  corrected: count("Of these, corrected by this call."),
+  repeated: count("Corrected by an earlier call with this reference."),
+  refunded: count("Refunded, or corrected under another reference: nothing is given back."),
+  running: count("Their tasks have not ended. Repeat the call later."),
+  credits: count("Given back by this call; in a dry run, what would be."),
+  data: Type.Array(
+    object({
+      account_id: accountId,
+      request_id: text,
+      endpoint: text,
+      charged: credits,
+      credits: count("What goes back."),
+      at: time,
+    }),
+    { description: "The first 100 of these charges." },
+  ),
+  next_cursor: textOrNull("For `cursor` of the next call; null after the last one."),
+});
+
 export const NewRefund = object({ reason, reference });
 
 export const Task = titled("Task", {
