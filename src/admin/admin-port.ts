@@ -117,7 +117,7 @@ const servicesOf = ({
   notReady,
 }: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
   tiers: () => live.config().tiers,
-  prices: () => live.config().prices,
+  config: () => live.config(),
   packages: () => live.config().packages,
   bounds: () => live.config().admin.bounds,
   webhooks: () => requireWebhooks(live.config().webhooks),

@@ -54,6 +54,13 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "credits grant": [
     ["once per invoice, however often it is said", "tollgate credits grant acme 500 --reference invoice-17"],
     ["a package of the price list", "tollgate credits grant acme --package premium --reference order-9"],
+    ["for nothing", "tollgate credits grant acme 50 --kind goodwill --reference ticket-7"],
+  ],
+  "credits reverse": [
+    [
+      "the money of order-9 went back to the customer",
+      "tollgate credits reverse acme order-9 --reason money-back --reference t-83",
+    ],
   ],
   "credits adjust": [
     ["for a customer's trouble", "tollgate credits adjust acme 50 --reason outage-3-May --reference t-81"],

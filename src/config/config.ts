@@ -7,7 +7,7 @@ import { readAdapters } from "./adapters.ts";
 import { readAuthorities } from "./ca-files.ts";
 import { crossChecks, fileSecrets, webhookKeyProblem } from "./cross-checks.ts";
 import { applyOverrides, type Environment, NO_OVERRIDES, readSecrets, variable } from "./environment.ts";
-import { loadPrices } from "./prices.ts";
+import { readPriceLists } from "./price-lists.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
 import { type Config, type Extras, toConfig } from "./runtime-config.ts";
@@ -94,7 +94,8 @@ function readSettings(
   const { value: settings, problems: broken } = validate(ConfigSchema, given);
   const environment = readSecrets(env);
   const ca = readAuthorities(given, file, read);
-  const prices = readPrices(given, file, yaml, read);
+  const paths = { configFile: file, defaultFile: DEFAULT_PRICES };
+  const prices = readPriceLists(given, paths, yaml, read);
   const adapters = readAdapters(given, path.dirname(file), read);
   const tls = settings && readTlsFiles(settings, path.dirname(file), read);
   const own = settings && readClientCertificate(settings, path.dirname(file), read);
@@ -112,13 +113,12 @@ function readSettings(
     ...[...(tls?.problems ?? []), ...(own?.problems ?? [])].map(inFile),
     ...adapters.inModules,
   ];
-  if (!settings || !tls || !prices.table || !adapters.choices || problems.length > 0) {
+  if (!settings || !tls || !prices.lists || !adapters.choices || problems.length > 0) {
     return { problems: new ConfigError(problems).problems };
   }
   const extras = {
     ...environment.secrets,
-    prices: prices.table,
-    pricesFile: prices.file,
+    priceLists: prices.lists,
     authorities: ca.authorities,
     tls: tls.files,
     upstreamCertificate: own?.certificate,
@@ -163,18 +163,4 @@ function blamed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, s
   const variableName = origins.get(rule.keys.join("."));
   if (variableName === undefined) return placed(rule, yaml);
   return { file: ENVIRONMENT, path: variableName, message: rule.message };
-}
-
-/** Only the default comes from the package: another file's prices must not replace missing ones. */
-function readPrices(settings: unknown, configFile: string, yaml: YamlFile, read: FileReader) {
-  const named = isObject(settings) ? settings.prices : undefined;
-  const file = typeof named === "string" ? path.resolve(path.dirname(configFile), named) : DEFAULT_PRICES;
-  try {
-    return { file, table: loadPrices(file, read), problems: [] };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const message = "there is no such price file; a relative path begins at the config file's folder";
-    const problem = placed({ keys: ["prices"], message }, yaml);
-    return { file, table: undefined, problems: existsSync(file) ? error.problems : [problem] };
-  }
 }

@@ -2,6 +2,7 @@ import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { holdsPassword } from "../domain/redis-address.ts";
 import { headerProblem } from "../upstream/gateway-headers.ts";
+import { packageProblems } from "./sections/packages.ts";
 import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";
 
@@ -16,6 +17,7 @@ export function crossChecks(data: unknown): BrokenRule[] {
     ...uploadShare(data),
     ...unreplaced(data),
     ...upstreamHeaders(data),
+    ...packageProblems(at(data, ["packages"])),
   ];
 }
 

@@ -4,7 +4,7 @@ import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import type { ValidBody } from "../domain/generation-body.ts";
-import { priceOf } from "../domain/prices.ts";
+import { pricesAround } from "../domain/prices.ts";
 import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
 import { nextPollMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
@@ -55,9 +55,10 @@ export async function generate(
   const relayed = gateway.callbacks && (await relay(context, endpoint, validation));
   if (relayed && "problem" in relayed) return refuseEarly(context, invalid([relayed.problem]));
 
-  const price = priceOf(config.prices, endpoint, validation.body);
-  exchange.price = price;
-  const generation = generationOf(context, API_PREFIX + endpoint, price, validation);
+  const nowMs = gateway.store.nowMs(context.key.partition);
+  const priced = pricesAround(config.priceLists, endpoint, validation.body, nowMs);
+  exchange.price = priced.price;
+  const generation = generationOf(context, API_PREFIX + endpoint, priced, validation);
   if (relayed?.callBackUrl !== undefined) generation.callback = relayed.callBackUrl;
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
@@ -75,7 +76,8 @@ export async function generate(
     const unmetered = relayed && create(relayed.sentUnmetered);
     return forwardUnmetered(context, generation, unmetered && "path" in unmetered ? unmetered : request);
   }
-  const refused = refuseAdmission(context, admission, price, calledAtMs);
+  const refused = refuseAdmission(context, admission, priced.price, calledAtMs);
+  if ("price" in admission) exchange.price = generation.price = admission.price;
   if (refused) return answer(context, refused);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
@@ -267,14 +269,14 @@ function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
 function generationOf(
   context: RequestContext,
   path: string,
-  price: number,
+  priced: Pick<Generation, "price" | "prices">,
   { text, body }: ValidBody,
 ): Generation {
   const { config, exchange, head, key } = context;
   const generation: Generation = {
     requestId: exchange.requestId,
     key,
-    price,
+    ...priced,
     endpoint: path,
     holdMs: holdMsOf(config, body.callBackUrl !== undefined),
     retentionMs: config.tasks.retentionMs,

@@ -58,6 +58,7 @@ export interface AccountFold {
   refunded: number;
   /** Adjustments; negative downwards. */
   adjusted: number;
+  reversed: number;
   referenced: number;
   references: number;
   last: string;
@@ -104,15 +105,17 @@ export const emptyAccount = (): AccountFold => ({
   consumed: 0,
   refunded: 0,
   adjusted: 0,
+  reversed: 0,
   referenced: 0,
   references: 0,
   last: "",
 });
 
 function accountAt(checkpoint: Checkpoint): AccountFold {
-  const { entry: last, entries, balance, recharged, consumed, refunded, adjusted } = checkpoint;
+  const { entry: last, entries, balance, recharged, consumed, refunded, adjusted, reversed } = checkpoint;
   const { referenced, references } = checkpoint;
-  return { last, entries, balance, recharged, consumed, refunded, adjusted, referenced, references };
+  const sums = { recharged, consumed, refunded, adjusted, reversed };
+  return { last, entries, balance, ...sums, referenced, references };
 }
 
 /** Continues from a checkpoint that is ahead: its entries left the ledger before they were read. */
@@ -172,6 +175,21 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
     case "purchase":
       account.recharged += amount;
       if (entry.reference !== "") account.referenced += amount;
+      break;
+    case "trial":
+    case "goodwill":
+      account.recharged += amount;
+      break;
+    case "reversal":
+      account.reversed -= amount;
+      if (account.reversed > account.recharged) {
+        const { reversed, recharged } = account;
+        report(
+          "chain",
+          accountId,
+          `entry ${streamId}: ${reversed} credits are reversed of ${recharged} granted`,
+        );
+      }
       break;
     case "adjustment":
       account.adjusted += amount;

@@ -147,6 +147,8 @@ export const accountNames = (partition: number, accountId: string) => ({
   references: `${tag(partition)}:references:${accountId}`,
   /** Requests that operators refunded, and the references of the refunds (hash). */
   refunds: `${tag(partition)}:refunds:${accountId}`,
+  /** References of its grants that were reversed, and the credits of each; without a name the sum (hash). */
+  reversed: `${tag(partition)}:reversed:${accountId}`,
   /** What its entries add up to that have left the ledger (string). */
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });

@@ -12,6 +12,7 @@ export const REQUEST_FIELDS = {
   account_id: "whose balance it uses",
   key_id: "whose slot it has",
   price: "fixed at admission",
+  details: "what its charge says of the price, JSON; missing for a list price that is always in force",
   endpoint: "the full path, as charged and listed",
   admitted_at:
     "the key's clock at its admission; missing where the store had forgotten the request before its BIND",
@@ -77,6 +78,7 @@ export const ACCOUNT_FIELDS = {
   metadata: "what operators keep with it, JSON",
   status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",
   revision: "how often operators changed it; missing before the first time",
+  price_multiplier: "by which prices are multiplied for it, a decimal with two digits at most; missing for 1",
   ...byLimit(TIER_LIMITS, ({ unit }) => `${unit}, of all its keys together`),
   limited:
     "its revision when it got limits over all its keys; missing while it has none, as are the fields below",
@@ -218,11 +220,14 @@ export const USAGE_NUMBERS = {
   refunded: "credits refunded",
   completed: "tasks that ended as completed",
   failed: "tasks that ended as failed",
-  purchased: "credits of grants",
+  purchased: "credits of purchases",
   adjusted: "credits of adjustments, negative downwards",
   uncollected: "tasks that were made and not charged",
   uncollected_credits: "what they would have cost",
   seconds: "how long the completed tasks ran",
+  trials: "credits of trial grants",
+  goodwill: "credits of goodwill grants",
+  reversed: "credits of reversals, positive",
 } as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */

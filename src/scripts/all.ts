@@ -6,6 +6,7 @@ import { bind } from "./bind.ts";
 import { change } from "./change.ts";
 import { cleanDeliveries } from "./clean-deliveries.ts";
 import { collect } from "./collect.ts";
+import { correct } from "./correct.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
@@ -25,6 +26,7 @@ import { recharge } from "./recharge.ts";
 import { reclaim } from "./reclaim.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
+import { reverse } from "./reverse.ts";
 import { revoke } from "./revoke.ts";
 import { revokeToken } from "./revoke-token.ts";
 import { rollup } from "./rollup.ts";
@@ -82,4 +84,6 @@ export const SCRIPTS: readonly ScriptFile[] = [
   settleDelivery,
   queueDelivery,
   cleanDeliveries,
+  reverse,
+  correct,
 ];

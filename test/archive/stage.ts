@@ -11,7 +11,13 @@ import { createTables } from "../../src/archive/tables.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { entryFields, LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
+import {
+  entryFields,
+  isStoredKind,
+  LEDGER_PAGE,
+  type LedgerEntry,
+  readLedger,
+} from "../../src/records/ledger-entries.ts";
 import { accountNames, archiveNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/redis/connection.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -229,6 +235,8 @@ async function archivedEntries({
     reference: row.reference ?? "",
     by: row.by ?? "",
     note: row.note ?? "",
+    kind: isStoredKind(row.kind!) ? row.kind : "",
+    details: row.details ?? "",
     previous: row.previous ?? "",
     atMs: row.at.getTime(),
   }));

@@ -46,16 +46,16 @@ describe("each generation costs exactly its price, and goes upstream as it was p
     const folder = await mkdtemp(path.join(tmpdir(), "tollgate-prices-"));
     const file = path.join(folder, "tollgate.yaml");
     await writeFile(file, `prices: ${path.resolve("config/prices/overview.yaml")}`);
-    const { prices } = loadConfig({ env: {}, file });
+    const { priceLists } = loadConfig({ env: {}, file });
     await rm(folder, { recursive: true });
-    gateways.overview = await givenGateway({ config: { prices } });
+    gateways.overview = await givenGateway({ config: { priceLists } });
   });
   afterAll(async () => {
     for (const gateway of Object.values(gateways)) await gateway.stop();
   });
 
   test("the harness runs the default price set", () => {
-    expect(gateways.reference!.config.prices).toEqual(loadConfig({ env: {} }).prices);
+    expect(gateways.reference!.config.priceLists).toEqual(loadConfig({ env: {} }).priceLists);
   });
 
   for (const set of ["reference", "overview"]) {

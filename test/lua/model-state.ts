@@ -18,6 +18,8 @@ export interface Entry {
   reference?: string;
   by?: string;
   note?: string;
+  kind?: string;
+  details?: string;
   /** Of a charge whose request was admitted in another month than an hour before it. */
   admitted_at?: number;
   request_id?: string;
@@ -42,6 +44,8 @@ export interface ModelAccount {
   references: Map<string, string>;
   /** Ids of requests that operators refunded. */
   refunds: Set<string>;
+  /** By the reference of the grant: credits that were taken back. */
+  reversed: Map<string, number>;
   /** It had too many unknown outcomes when that was last counted. */
   blocked?: { untilMs: number; limit: number };
   /** The latest due time of its requests that are collected and may have been charged; 0: none is. */

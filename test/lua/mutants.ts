@@ -1278,6 +1278,20 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     "if true then checkpoint.referenced",
   ),
   mutant("an adjustment's reason is lost", "include/checkpoint", '"= " .. entry.reason', '"= "'),
+  mutant("a reversal's reason is lost", "include/checkpoint", '"- " .. entry.reason', '"- "'),
+  mutant("reversals do not add up", "include/checkpoint", "checkpoint.reversed - amount", "-amount"),
+  mutant(
+    "a reversal counts as a grant",
+    "include/checkpoint",
+    'elseif kind == "reversal" then',
+    "elseif false then",
+  ),
+  mutant(
+    "a trial is shown as a purchase",
+    "include/checkpoint",
+    'kind == "trial" or kind == "goodwill"',
+    "false",
+  ),
   mutant(
     "references are not counted",
     "include/checkpoint",
@@ -1690,6 +1704,106 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in giving back what was charged too much. */
+export const CORRECTION_MUTANTS: readonly Mutant[] = [
+  mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
+  mutant("a refunded charge is corrected", "correct", "if is_before then", "if false then"),
+  mutant("a running task is corrected", "correct", 'record[1] == "bound"', "false"),
+  without("a correction may be refunded", "correct", 'call("HSET", refunds, request_id, reference)\n'),
+  without(
+    "a correction's reference is not kept",
+    "correct",
+    'call("HSET", references, reference, stands_for)\n',
+  ),
+  mutant("a correction counts as not used", "correct", "credits, 0, 0,", "credits, 0, -credits,"),
+  mutant("a correction is nobody's", "correct", '"by", by_of(actor)', '"by", ""'),
+  mutant("a correction forgets its request", "correct", "cjson.encode(request_id) ..", "'\"\"' .."),
+];
+
+/** Mistakes in what a request costs, which the model does not know. */
+export const PRICE_MUTANTS: readonly Mutant[] = [
+  mutant("a price is rounded down", "include/price", "hundredths + 99)", "hundredths)"),
+  mutant("a multiplier is cut", "include/price", "multiplier * 100 + 0.5", "multiplier * 100"),
+  mutant(
+    "a list begins a millisecond late",
+    "include/price",
+    "tonumber(from) <= now",
+    "tonumber(from) < now",
+  ),
+  mutant(
+    "a list that begins later is in force",
+    "include/price",
+    "if tonumber(from) <= now then",
+    "if true then",
+  ),
+  mutant(
+    "an entry does not say the list price",
+    "include/price",
+    '"list_price":\' .. int(price)',
+    '"list_price":\' .. 0',
+  ),
+  mutant("a request holds the list price", "admit", "details and int(price) or price_text", "price_text"),
+  mutant("a request does not keep why", "admit", 'call("HSET", request, "details", details)', ""),
+  mutant("an entry does not say why", "bind", "if record[5] then more", "if false then more"),
+  mutant("an admission does not say the price", "admit", 'key.noted or "", int(price))', 'key.noted or "")'),
+  mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
+  mutant(
+    "a repeat does not say the price",
+    "admit",
+    'details and { "", call("HGET", request, "price") } or {}',
+    "{}",
+  ),
+  mutant(
+    "a cap is of the list price",
+    "admit",
+    "spent + price > tonumber(key.monthly_credits)",
+    "spent + tonumber(price_text) > tonumber(key.monthly_credits)",
+  ),
+];
+
+/** Mistakes in grants of several kinds and in taking them back, some of which the model does not know. */
+export const REVERSAL_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "what is held is taken back",
+    "reverse",
+    "granted - before, available)",
+    "granted - before, money[1] + 0)",
+  ),
+  mutant("more than was granted is taken", "reverse", "requested, granted - before,", "requested,"),
+  mutant("more than was asked for is taken", "reverse", "math.min(requested, ", "math.min("),
+  mutant("a grant is reversed again", "reverse", "of, int(before + amount)", "of, int(amount)"),
+  mutant("the sum of reversals is the last one", "reverse", 'call("HGET", reversed, "") or 0)', "0)"),
+  mutant("any reference reverses again", "reverse", "if earlier then", "if false then"),
+  mutant("another amount is the same reversal", "reverse", "earlier == stands_for", "earlier"),
+  without(
+    "a reversal's reference is not kept",
+    "reverse",
+    'call("HSET", references, reference, stands_for)\n',
+  ),
+  mutant("a reversal is nobody's", "reverse", '"by", by_of(actor)', '"by", ""'),
+  mutant("a reversal counts as used", "reverse", "-amount, 0, 0,", "-amount, 0, amount,"),
+  mutant("a reversal is an adjustment", "reverse", '"kind", "reversal", ', ""),
+  mutant("a reversal forgets its grant", "reverse", "cjson.encode(of) .. ',", "'\"\"' .. ',"),
+  mutant("an adjustment is reversed", "reverse", '"^(%d+)$"', '"(%d+)$"'),
+  mutant("a trial stays", "reverse", '"^trial (%d+)$"', '"^tri (%d+)$"'),
+  mutant("goodwill stays", "reverse", '"^goodwill (%d+)$"', '"^good (%d+)$"'),
+  mutant("nothing is reversed", "reverse", "if amount <= 0", "if amount < 0"),
+  mutant("a forgotten grant is none", "reverse", "or granted_text", 'or ""'),
+  mutant("a reversal of any account", "reverse", "if not money[1] then", "if false then"),
+  mutant(
+    "a reversal may repeat a forgotten one",
+    "reverse",
+    "if forgotten > tonumber(forgotten_before)",
+    "if false",
+  ),
+  mutant("another kind is the same grant", "include/grant", 'kind == "" and credits', "true and credits"),
+  mutant("every grant is a purchase", "include/grant", '{ "kind", kind }', '{ "kind", "" }'),
+  mutant("a package is forgotten", "include/grant", '{ "details", details }', '{ "details", "" }'),
+  mutant("a closed account is credited", "recharge", 'money[4] == "closed"', "false"),
+  mutant("a closed account gets a key", "issue", 'money[4] == "closed"', "false"),
+  mutant("a key's credits are sold", "issue", "grant_fields(kind,", 'grant_fields("",'),
+];
+
 /** Mistakes in rolling the ledger up into usage, which the model does not know. */
 export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without("the cursor stays", "rollup", 'call("HSET", rolled_name, "entry", entries[#entries][1])'),
@@ -1706,12 +1820,11 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("a refund counts as a charge", "rollup", '"refunded", number)', '"charged", number)'),
   mutant("a charge is negative", "rollup", "sum.charged - amount", "sum.charged + amount"),
   mutant("a request counts twice", "rollup", "sum.requests + 1", "sum.requests + 2"),
-  mutant(
-    "an adjustment is a purchase",
-    "rollup",
-    'kind == "purchase" and "purchased" or "adjusted"',
-    '"purchased"',
-  ),
+  mutant("an adjustment is a purchase", "rollup", 'adjustment = "adjusted"', 'adjustment = "purchased"'),
+  mutant("a stored kind does not count", "include/kind", "if entry.kind then", "if false then"),
+  mutant("a trial is a purchase", "rollup", 'trial = "trials"', 'trial = "purchased"'),
+  mutant("goodwill is a purchase", "rollup", 'goodwill = "goodwill"', 'goodwill = "purchased"'),
+  mutant("a reversal is negative", "rollup", '"reversed", -number)', '"reversed", number)'),
   without(
     "the totals are not kept",
     "rollup",

@@ -690,6 +690,22 @@ const RARE_TURNS: Command[][] = [
     submit(0, 10),
     { kind: "credits", key: 0 },
   ],
+  // Taken back: what is left of a grant, never what is held, once per reference; a closed account gets nothing, and gives.
+  [
+    { kind: "recharge", key: 0, amount: 30, reference: 1, as: "trial" },
+    { kind: "recharge", key: 0, amount: 10, reference: 2, as: "goodwill" },
+    submit(0, 40),
+    ...[20, 20, 21].map((amount): Command => ({ kind: "reverse", key: 0, of: 1, amount, reference: 5 })),
+    { kind: "reverse", key: 0, of: 1, amount: undefined, reference: 6 },
+    { kind: "reverse", key: 0, of: 1, amount: undefined, reference: 7 },
+    { kind: "reverse", key: 0, of: 5, amount: undefined, reference: 7 },
+    bound,
+    said("failed"),
+    { kind: "status", key: 0, status: "closed" },
+    { kind: "recharge", key: 0, amount: 10, reference: 3 },
+    { kind: "reverse", key: 0, of: 2, amount: 100, reference: 8 },
+    { kind: "credits", key: 0 },
+  ],
   // Refunded by hand, once: not while it runs, not if the end of its task refunded it; it has room under its cap again.
   [
     { kind: "cap", key: 0, monthly_credits: 20 },

@@ -91,7 +91,10 @@ function operationOf(route: Route): object {
           {
             description: answer.description,
             headers: headersOf(route),
-            content: jsonContent(plain(answer.schema), { example: exampleOf(answer.schema) }),
+            content: {
+              ...jsonContent(plain(answer.schema), { example: exampleOf(answer.schema) }),
+              ...(answer.csv && { "text/csv": { schema: { type: "string" } } }),
+            },
           },
         ]),
       ),
@@ -106,7 +109,7 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
     name,
     in: "path",
     required: true,
-    description: `Id of the ${name}.`,
+    description: name === "month" ? "A UTC month such as 2026-10." : `Id of the ${name}.`,
     schema: { type: "string" },
   }));
   const required = new Set(query.required ?? []);

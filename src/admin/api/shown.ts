@@ -7,6 +7,7 @@ import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import type { Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
+import { detailsOf } from "../../records/entry-details.ts";
 import { kindOf, type LedgerEntry, shownType, transactionId } from "../../records/ledger-entries.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
@@ -33,6 +34,7 @@ export const accountShown = (account: AccountObject) => ({
   status: account.status,
   limits: limitsShown(account.limits),
   ...(account.creditsBelow.length > 0 && { alerts: { credits_below: account.creditsBelow } }),
+  price_multiplier: Number(account.priceMultiplier),
   balance: account.balance,
   held: account.held,
   total_used: account.totalUsed,
@@ -57,6 +59,11 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   ...(secret !== undefined && { key: secret }),
 });
 
+function detailsShown(entry: LedgerEntry) {
+  const { all: _, ...details } = detailsOf(entry);
+  return kindOf(entry) === "reversal" ? { ...details, reversed: -entry.amount } : details;
+}
+
 /** @param balance credits that can be spent, in the answer that makes it */
 export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   id: transactionId(entry),
@@ -71,6 +78,7 @@ export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   key_id: textOrNull(entry.keyId),
   reason: textOrNull(entry.note || entry.reason),
   reference: textOrNull(entry.reference),
+  ...detailsShown(entry),
   by: textOrNull(entry.by),
   ...(balance !== undefined && { balance }),
 });

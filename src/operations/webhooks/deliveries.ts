@@ -107,7 +107,7 @@ async function queue(
     case "full":
       throw new OperatorError(
         `too many deliveries of account ${endpoint.accountId} wait; repeat it once some were made`,
-        "conflict",
+        "too_many_deliveries",
       );
     case "missing":
       throw noDelivery(endpoint, what.eventId);

@@ -92,8 +92,9 @@ export const changeOfAccount = operation("PATCH /accounts/{account}", {
   refusals: [404, 412],
   operate(nodes, { params, body: { alerts, ...body }, ifRevisions, grantee, actor }) {
     const mayReinstate = grantee.scopes.includes("accounts:reinstate");
-    const changes = { ...body, creditsBelow: alerts?.credits_below };
-    return patchAccount(nodes, params.account!, changes, actor, { ifRevisions, mayReinstate });
+    const { price_multiplier: priceMultiplier, ...changes } = body;
+    const wanted = { ...changes, priceMultiplier, creditsBelow: alerts?.credits_below };
+    return patchAccount(nodes, params.account!, wanted, actor, { ifRevisions, mayReinstate });
   },
   answer: (account) => answer(account),
 });
