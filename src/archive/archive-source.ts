@@ -18,13 +18,16 @@ export type ArchiveSource = ReturnType<typeof createArchiveSource>;
  */
 export function createArchiveSource(connection: Connection) {
   return {
-    storeId: (): string | undefined => connection.facts()?.id,
+    storeId: (): string | undefined => connection.known.facts?.id,
     primaries(): { primary: Primary; partitions: number[] }[] {
-      const all = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, partition) => partition);
+      const all = Array.from(
+        { length: connection.known.facts?.partitions ?? 0 },
+        (_, partition) => partition,
+      );
       const inUse = all.filter((partition) => !connection.isFrozen(partition));
       return connection.primaries().flatMap((primary) => {
         const partitions = inUse.filter((partition) => connection.of(partition) === primary);
-        return primary.breaker.isOpen() || partitions.length === 0 ? [] : [{ primary, partitions }];
+        return primary.breaker.isOpen || partitions.length === 0 ? [] : [{ primary, partitions }];
       });
     },
     takeTurns,

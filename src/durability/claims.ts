@@ -11,8 +11,8 @@ import type { Run } from "../scripts/script-definition.ts";
 export interface TaskStore {
   of(partition: number): { run: Run };
   ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
-  /** Undefined until the store was reached. */
-  facts(): Omit<StoreFacts, "id"> | undefined;
+  /** `facts`: undefined until the store was reached. */
+  readonly known: { readonly facts: Omit<StoreFacts, "id"> | undefined };
 }
 
 /** The dispute flag of a task id waits so long for the BIND of its owner. */

@@ -12,7 +12,7 @@ export type Tasks = ReturnType<typeof createTasks>;
 
 /** Scripts of tasks and their claims, on one server or on a cluster. */
 export function createTasks(store: TaskStore) {
-  const isClustered = (): boolean => store.facts()?.cluster ?? false;
+  const isClustered = (): boolean => store.known.facts?.cluster ?? false;
   const claims = createClaims(store);
 
   return {
@@ -56,6 +56,6 @@ export async function tasksOf(nodes: RedisNodes): Promise<Tasks> {
   return createTasks({
     of: (place) => scriptsOf(nodes.of(place)),
     ofName: (name) => ({ command: (work) => work(nodes.ofName(name)) }),
-    facts: () => facts,
+    known: { facts },
   });
 }

@@ -61,7 +61,10 @@ export async function startGateway(
     config: live.config,
     store,
     upstreams,
-    unmeteredElsewhere: createUnmeteredElsewhere(resolve(config.store.journal), () => connection.facts()?.id),
+    unmeteredElsewhere: createUnmeteredElsewhere(
+      resolve(config.store.journal),
+      () => connection.known.facts?.id,
+    ),
     countRefusal: counts.refusals.count,
     metrics,
     tracing,

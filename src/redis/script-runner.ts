@@ -13,9 +13,10 @@ import { type Counts, countsOf, readScript, scriptSource } from "./script-source
 
 export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
-/** How a script is sent; see `scriptSource`. */
-interface Form {
+/** How the scripts are sent to a server; see `scriptSource`. On a cluster they check for frozen partitions. */
+export interface ScriptForm {
   checksFrozen: boolean;
+  /** One call has items of several slots; only where the server allows it. */
   crossesSlots: boolean;
 }
 
@@ -26,21 +27,19 @@ type Command = (...words: Argument[]) => Promise<unknown>;
  * Defines the scripts as commands of a client. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
- * @param options.canFreeze whether partitions of this store can be frozen; it may change until the first call
- * @param options.crossesSlots whether one call has items of several slots; only where the server allows it
+ * @param options.form may change until the first call
  */
 export function createScriptRunner(
   redis: Redis,
   options: {
     folder?: string;
     within?: <T>(work: Promise<T>) => Promise<T>;
-    canFreeze?: () => boolean;
-    crossesSlots?: () => boolean;
+    form?: Readonly<ScriptForm>;
   } = {},
 ) {
-  const { folder, within = (work) => work, canFreeze = () => false, crossesSlots = () => false } = options;
+  const { folder, within = (work) => work, form = { checksFrozen: false, crossesSlots: false } } = options;
   const client = redis as unknown as Record<string, Command>;
-  let defined: Form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+  let defined: ScriptForm = { ...form };
   const counts = new Map<string, Counts>();
 
   function define(): void {
@@ -53,8 +52,8 @@ export function createScriptRunner(
   define();
 
   function defineAgainIfChanged(): void {
-    if (canFreeze() === defined.checksFrozen && crossesSlots() === defined.crossesSlots) return;
-    defined = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+    if (form.checksFrozen === defined.checksFrozen && form.crossesSlots === defined.crossesSlots) return;
+    defined = { ...form };
     define();
   }
 
@@ -86,8 +85,11 @@ export function createScriptRunner(
 }
 
 /** The forms of one script have names of their own: a client may have several runners. */
-const commandName = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: Form): string =>
+const commandName = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>
   `tollgate:${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
+
+/** For any store, also a cluster whose partitions may be frozen. */
+export const CHECKS_FROZEN: ScriptForm = { checksFrozen: true, crossesSlots: false };
 
 const known = new WeakMap<Redis, ScriptRunner>();
 
@@ -95,30 +97,32 @@ const known = new WeakMap<Redis, ScriptRunner>();
 export function scriptsOf(redis: Redis): ScriptRunner {
   let runner = known.get(redis);
   if (!runner) {
-    runner = createScriptRunner(redis, { canFreeze: () => true });
+    runner = createScriptRunner(redis, { form: CHECKS_FROZEN });
     known.set(redis, runner);
   }
   return runner;
 }
 
 /** The items of one call in one string, as lua/batch.lua reads them. */
-function packed(items: readonly Item[], { keyCount, argCount }: Counts): string {
+function packed(items: readonly Item[], counts: Counts): string {
   let text = "";
-  for (const { keys, args } of items) {
-    if (args.length !== argCount) throw new Error(`a script takes ${argCount} arguments, not ${args.length}`);
-    for (const name of keys) text += ended(name);
-    for (let at = keys.length; at < keyCount; at++) text += "\0";
-    for (const arg of args) text += ended(arg);
-  }
+  for (const item of items) text += packedItem(item, counts);
   return text;
 }
 
-/** @throws Error for an argument with a zero byte, which would end it early; no id has one, and JSON escapes it */
-function ended(argument: Argument): string {
-  if (typeof argument === "string" && argument.includes("\0"))
-    throw new Error("an argument of a script has a zero byte");
-  return `${argument}\0`;
+/** Each argument with a zero byte behind it. @throws Error for an argument with one, which would end it early; JSON escapes it */
+function packedItem({ keys, args }: Item, { keyCount, argCount }: Counts): string {
+  if (args.length !== argCount) throw new Error(`a script takes ${argCount} arguments, not ${args.length}`);
+  let text = "";
+  for (const name of keys) text += `${name}\0`;
+  for (let at = keys.length; at < keyCount; at++) text += "\0";
+  for (const arg of args) text += `${arg}\0`;
+  if (hasZeroByte(keys) || hasZeroByte(args)) throw new Error("an argument of a script has a zero byte");
+  return text;
 }
+
+const hasZeroByte = (words: readonly Argument[]): boolean =>
+  words.some((word) => typeof word === "string" && word.includes("\0"));
 
 /** The replies of one call, as lua/batch.lua writes them. */
 function repliesOf(text: unknown): (Reply | Error)[] {

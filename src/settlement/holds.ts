@@ -35,7 +35,7 @@ export type Holds = ReturnType<typeof createHolds>;
 const UNMETERED_ID_DIGITS = 32;
 
 /** What the calls of a hold need of the connection. */
-type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "facts" | "commandTimeoutMs">;
+type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
 /**
  * @param settlements keeps what the store could not answer
@@ -98,7 +98,7 @@ export function createHolds(
       const digest = hash("sha256", `${accountId}\0${task.taskId}`);
       const requestId = `unmetered_${digest.slice(0, UNMETERED_ID_DIGITS)}`;
       const admittedAtMs = Math.floor(connection.of(partition).nowMs());
-      const storeId = connection.facts()?.id;
+      const storeId = connection.known.facts?.id;
       return bind({ ...generation, requestId, storeId, price: 0, admittedAtMs }, task);
     },
 
@@ -163,7 +163,7 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
       const primary = connection.of(generation.key.partition);
       if (primary.queue.isFull()) await primary.queue.wait(generation.key.keyId);
       primary.requireUsable();
-      generation.storeId = connection.facts()?.id;
+      generation.storeId = connection.known.facts?.id;
       let admission: Admission;
       try {
         admission = await send(primary, generation, tiers);
@@ -188,8 +188,8 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
 }
 
 /** @throws when the present store is another than the one that admitted the request: only that one may settle it */
-function requireStoreOf({ facts }: HoldConnection, { storeId }: Charge | VoidSettlement): void {
-  if (storeId !== facts()?.id && storeId !== undefined)
+function requireStoreOf({ known }: HoldConnection, { storeId }: Charge | VoidSettlement): void {
+  if (storeId !== known.facts?.id && storeId !== undefined)
     throw new Error("the request was admitted by another store");
 }
 

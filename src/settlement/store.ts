@@ -63,7 +63,7 @@ export function createStore(connection: Connection) {
       const { command, queue } = connection.ofName(name);
       if (queue.isFull()) await queue.wait(LOOKUPS);
       const entry = await command((redis) => redis.get(name));
-      const facts = connection.facts();
+      const facts = connection.known.facts;
       if (!facts) return undefined;
       // An unknown key costs the same calls as a revoked one: else the response time would tell them apart.
       const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);

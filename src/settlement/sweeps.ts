@@ -23,10 +23,10 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   const dueLists = createDueLists(connection, nowMs);
 
   return {
-    partitions: (): number => connection.facts()?.partitions ?? 0,
+    partitions: (): number => connection.known.facts?.partitions ?? 0,
     /** False while the primary of the partition is away, or the partition frozen: its work waits until it is back. */
     isUsable: (partition: number): boolean =>
-      !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+      !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition),
 
     due: dueLists,
 
@@ -99,7 +99,7 @@ function createDueLists(
    */
   const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
     primary.command(async (redis) => {
-      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
+      const lists = listsOfOpenRequests(connection.known.facts?.partitions ?? 0).filter(
         ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
       );
       const atMs = nowMs?.() ?? (await storeNowMs(redis));

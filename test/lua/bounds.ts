@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { boundOf, readScript } from "./headers.ts";
 
 /** Before each script: counts its commands and the values that they answer, and fails beyond the bound of its header. */
@@ -36,9 +36,12 @@ export function holdToBounds(redis: Redis, boundFor = boundOf, folder?: string):
   };
   const where = folder === undefined ? {} : { folder };
   for (const canFreeze of [false, true]) {
-    const runner = createScriptRunner(redis, { canFreeze: () => canFreeze, ...where });
+    const runner = createScriptRunner(redis, {
+      form: { checksFrozen: canFreeze, crossesSlots: false },
+      ...where,
+    });
     if (canFreeze) Object.assign(scriptsOf(redis), runner);
   }
   // The first call of `scriptsOf` has defined its own.
-  if (folder !== undefined) createScriptRunner(redis, { canFreeze: () => true, folder });
+  if (folder !== undefined) createScriptRunner(redis, { form: CHECKS_FROZEN, folder });
 }

@@ -338,7 +338,7 @@ test("a charge that was answered before does not wait for its claim's primary, a
     command: <T>(work: (redis: TestConnection["redis"]) => Promise<T>): Promise<T> =>
       isAway ? Promise.reject(new Error("away")) : work(connection.redis),
   };
-  const tasks = createTasks({ of: connection.of, ofName: () => elsewhere, facts: connection.facts });
+  const tasks = createTasks({ of: connection.of, ofName: () => elsewhere, known: connection.known });
   expect(await tasks.bind(repeated, true)).toBe("bound");
   await expect(tasks.bind(first)).rejects.toThrow(ClaimError);
   expect(await one.requestRecord(fresh!)).toMatchObject({ state: "held" });

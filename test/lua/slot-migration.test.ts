@@ -15,7 +15,7 @@ import {
   partitionNames,
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
-import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -120,7 +120,7 @@ test("a charge that meets a migrating slot is kept, and posted once the slot is 
   await soon(() => expect(binds.mock.settledResults[1]).toMatchObject({ type: "fulfilled" }));
   binds.mockRestore();
   await endMigration();
-  expect(connection.breaker.isOpen(), "for one partition").toBe(false);
+  expect(connection.breaker.isOpen, "for one partition").toBe(false);
   await soon(async () =>
     expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),
   );
@@ -137,7 +137,7 @@ test("an admission that meets a migrating slot is voided, and never runs later",
     cause: { message: expect.stringContaining("non local key") },
     refusal: { name: "store_unavailable", retryAfterSeconds: expect.any(Number) },
   });
-  expect(connection.breaker.isOpen(), "for one partition").toBe(false);
+  expect(connection.breaker.isOpen, "for one partition").toBe(false);
   await endMigration();
   await soon(async () =>
     expect(await stage.requestRecord(generation)).toMatchObject({ state: "void", reason: "unsent" }),
@@ -156,7 +156,7 @@ test("a plain command waits a moment for the slot of its name, and opens no brea
   const reading = read();
   await clients[0]!.cluster("SETSLOT", moving, "STABLE");
   expect(await reading).toBeNull();
-  expect(connection.breaker.isOpen()).toBe(false);
+  expect(connection.breaker.isOpen).toBe(false);
 });
 
 /** A call of a script for one request of an account, all of whose names exist. */
@@ -513,7 +513,7 @@ test.each(Object.entries(WRITES))(
 test.each(FROZEN_MUTANTS)("a mistake shows: $what", async (mutant) => {
   const folder = await plant(mutant);
   try {
-    const scripts = createScriptRunner(clients[0]!, { folder, canFreeze: () => true });
+    const scripts = createScriptRunner(clients[0]!, { folder, form: CHECKS_FROZEN });
     const isOfAll = mutant.file.startsWith("include/");
     const [, given] = Object.entries(WRITES).find(
       ([name]) => isOfAll || name.startsWith(mutant.file.toUpperCase()),
