@@ -17,7 +17,7 @@ import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
-import type { FallbackMemory, KeyUsage, KeyUsages, OverLimitCache } from "./key-memory.ts";
+import { type FallbackMemory, type KeyUsage, type KeyUsages, keepState, type OverLimitCache } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
 
 /** One request on the public port and its response. */
@@ -280,7 +280,7 @@ export function createCompletion(
     const elapsedMs = performance.now() - exchange.startedMs;
     // A limit of zero means that no script has answered.
     if (exchange.keyUsage && exchange.state.limit > 0 && !exchange.degraded)
-      exchange.keyUsage.state = exchange.state;
+      keepState(exchange.keyUsage, exchange.state);
     if (exchange.countedIn) exchange.countedIn.inFlight--;
     const counts = countsOf(exchange.route, outcome, status);
     counts.requests.pending++;
