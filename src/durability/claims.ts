@@ -68,7 +68,7 @@ export function createClaims(store: TaskStore) {
         await elsewhere(key, other, other.run(dispute, { ...given, lifetimeMs: NOTED_MS }));
         return "conflict";
       }
-      const { outcome } = await store.of(key.partition).run(bindClaimed, call);
+      const outcome = await store.of(key.partition).run(bindClaimed, call);
       // Without a charge nobody else could use the task id. A failure is repeated with the charge.
       if (taken !== undefined && (outcome === "forgotten" || outcome === "conflict"))
         await elsewhere(key, store.ofName(name), remove(name));

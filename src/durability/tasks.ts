@@ -20,18 +20,13 @@ export function createTasks(store: TaskStore) {
      * If another request owns the task id, nothing is charged, and that request's task is disputed. @param isRepeat
      * the store has answered it before @throws ClaimError
      */
-    async bind(call: BindCall, isRepeat?: boolean): Promise<Binding> {
-      if (isClustered()) return claims.bind(call, isRepeat);
-      return (await store.of(call.key.partition).run(bind, call)).outcome;
-    },
+    bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
+      isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
 
-    async inspect(call: InspectCall & Required<Pick<InspectCall, "task">>): Promise<Inspection> {
-      return store.of(call.key.partition).run(inspect, call);
-    },
+    inspect: (call: InspectCall & Required<Pick<InspectCall, "task">>): Promise<Inspection> =>
+      store.of(call.key.partition).run(inspect, call),
 
-    async observe(call: ObserveCall): Promise<ObserveReply> {
-      return store.of(call.partition).run(observe, call);
-    },
+    observe: (call: ObserveCall): Promise<ObserveReply> => store.of(call.partition).run(observe, call),
 
     /** Releases the task id. @throws ClaimError */
     async collect(call: CollectCall): Promise<Collected> {

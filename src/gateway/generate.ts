@@ -143,7 +143,7 @@ async function bind(
   const upstream = gateway.upstream(config);
   const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
   const tag = upstream.tagOf(generation.endpoint);
-  const task = { taskId, data, pollMs, maxAgeMs, upstream: tag };
+  const task = { taskId, data: generation.idempotency ? data : "", pollMs, maxAgeMs, upstream: tag };
   const { store } = gateway;
   const bound = unmetered ? store.bindUnmetered(generation, task) : store.bind(generation, task);
   const binding = await storeStep(context, "BIND", bound);

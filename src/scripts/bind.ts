@@ -31,7 +31,7 @@ export interface BindCall
 export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
 
 /** Charges a held generation for the task that it got, and claims the task id; the slot follows the task. */
-export const bind: Script<BindCall, { outcome: Binding }> = {
+export const bind: Script<BindCall, Binding> = {
   name: "bind",
   isBatched: true,
   keys: (call) => keysOf(call, claimName(call.task.taskId)),
@@ -56,7 +56,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
       admittedAtMs ?? "",
     ];
   },
-  read: ([outcome]) => ({ outcome: outcome as Binding }),
+  read: ([outcome]) => outcome as Binding,
 };
 
 /** The same where the claim is out of the script's reach: on a Redis Cluster it is taken before. */

@@ -195,7 +195,6 @@ function requireStoreOf({ known }: HoldConnection, { storeId }: Charge | VoidSet
 
 function bindCallOf(generation: Generation, task: NewTask): BindCall {
   const { requestId, key, price, endpoint, retentionMs, admittedAtMs, idempotency } = generation;
-  const { taskId, pollMs, maxAgeMs, upstream } = task;
   return {
     requestId,
     key,
@@ -205,7 +204,7 @@ function bindCallOf(generation: Generation, task: NewTask): BindCall {
     admittedAtMs,
     idempotency,
     // Only repeats with the same Idempotency-Key are answered with the data.
-    task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },
+    task: idempotency || task.data === "" ? task : { ...task, data: "" },
   };
 }
 

@@ -31,12 +31,17 @@ const outputs = new WeakMap<Logger, DestinationStream>();
 
 let timeAtMs = Number.NaN;
 let timeText = "";
+/** How the lines of requests of this millisecond begin. */
+let begun = { info: "", warn: "" };
 
 /** The lines of one millisecond share the text. */
 function isoTimeOfNow(): string {
   const nowMs = Date.now();
-  if (nowMs !== timeAtMs) timeText = new Date(nowMs).toISOString();
+  if (nowMs === timeAtMs) return timeText;
   timeAtMs = nowMs;
+  timeText = new Date(nowMs).toISOString();
+  const rest = `,"time":"${timeText}","service":"tollgate","request_id":"`;
+  begun = { info: `{"level":"info"${rest}`, warn: `{"level":"warn"${rest}` };
   return timeText;
 }
 
@@ -93,8 +98,8 @@ export interface RequestLine {
  */
 export function logRequest(log: Logger, level: "info" | "warn", line: RequestLine): void {
   if (!log.isLevelEnabled(level)) return;
-  let text = `{"level":"${level}","time":"${isoTimeOfNow()}","service":"tollgate"`;
-  if (line.request_id !== undefined) text += `,"request_id":"${line.request_id}"`;
+  isoTimeOfNow();
+  let text = `${begun[level] + line.request_id}"`;
   if (line.client_request_id !== undefined) text += `,"client_request_id":"${line.client_request_id}"`;
   if (line.trace_id !== undefined) text += `,"trace_id":"${line.trace_id}"`;
   if (line.method !== undefined) text += `,"method":${quoted(line.method)}`;

@@ -76,8 +76,9 @@ export function newTask(data: Record<string, unknown>, statuses?: StatusWords): 
   const known = typeof data.status === "string" && taskStatusOf(data.status, statuses) !== undefined;
   if (known) return readTask(data, data.status as string, { statuses }).data;
   normalizeFields(data, undefined);
-  delete data.status;
-  delete data.video_url;
+  // A delete of what is not there costs more than the look.
+  if ("status" in data) delete data.status;
+  if ("video_url" in data) delete data.video_url;
   return data;
 }
 
@@ -110,8 +111,8 @@ function normalizeFields(data: Record<string, unknown>, createdAtMs: number | un
 }
 
 function replace(data: Record<string, unknown>, name: string, value: unknown): void {
-  if (value === undefined) delete data[name];
-  else data[name] = value;
+  if (value !== undefined) data[name] = value;
+  else if (name in data) delete data[name];
 }
 
 function percent(value: unknown): number | undefined {

@@ -132,9 +132,10 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const sweeps = pollChannel(sweeperShare, "the sweeper");
   const polls = pollChannel(customerShare, "customers", ACCOUNT_PER_FREE_MAX);
   const tag = upstreamTag(options.url, options.apiKey, dialect.name);
+  const tags: Record<string, string> = {};
   return {
     tag,
-    tagOf: (endpoint) => taskTag(tag, endpoint),
+    tagOf: (endpoint) => (tags[endpoint] ??= taskTag(tag, endpoint)),
     create: (generation) => createRequest(dialect, generation),
     generate: (path, body, sender, headers) => sendGeneration(generations, path, body, sender, headers),
     poll: (taskId, sender) => sendPoll(sender.accountId === undefined ? sweeps : polls, taskId, sender),

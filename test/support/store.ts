@@ -410,7 +410,7 @@ export const count = (results: readonly { outcome: string }[], outcome: string):
 export const bindBy =
   (run: Run) =>
   async (call: BindCall): Promise<Binding> =>
-    (await run(bind, call)).outcome;
+    await run(bind, call);
 
 /** Sets limits over all keys of an account as operators do, with these keys' open slots; undefined removes one. */
 export async function setAccountLimits(
