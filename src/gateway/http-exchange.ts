@@ -17,7 +17,13 @@ import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
-import { type FallbackMemory, type KeyUsage, type KeyUsages, keepState, type OverLimitCache } from "./key-memory.ts";
+import {
+  type FallbackMemory,
+  type KeyUsage,
+  type KeyUsages,
+  keepState,
+  type OverLimitCache,
+} from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
 
 /** One request on the public port and its response. */
@@ -150,10 +156,14 @@ export function headersOf(exchange: Exchange, answer: ApiAnswer, close: boolean)
   return headers;
 }
 
+/** The snapshot in force; read once per request, and so a field. */
+export interface Live {
+  readonly inForce: { readonly config: Config };
+}
+
 /** What the handlers work with; built once in gateway/listener.ts. */
 export interface Gateway {
-  /** The snapshot in force; read once per request. */
-  config(): Config;
+  live: Live;
   store: Store & Holds;
   /** The upstream of a snapshot: its address, its credential, its timeouts. */
   upstream(config: Config): Upstream;
@@ -181,7 +191,7 @@ export interface Gateway {
   upstreamSeconds(kind: string, outcome: string): Observations;
   tracing: Tracing;
   log: Logger;
-  isDraining(): boolean;
+  isDraining: boolean;
 }
 
 /** One authenticated request. */
@@ -294,7 +304,7 @@ export function createCompletion(
 
 /** Writes the log line of a request, and ends its trace. */
 function report(
-  { log, config }: Gateway,
+  { log, live }: Gateway,
   exchange: Exchange,
   {
     status,
@@ -328,7 +338,7 @@ function report(
     balance: refused?.balance,
     retry_after_seconds: refused?.retryAfterSeconds,
   });
-  const { slowRequestMs } = config().log;
+  const { slowRequestMs } = live.inForce.config.log;
   if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
   exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { isIdentity } from "../domain/request-sizes.ts";
+import { isIdentity } from "../domain/limits.ts";
 
 /** The headers that matter before the body is read. */
 export interface RequestHead {

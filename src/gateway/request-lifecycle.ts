@@ -60,21 +60,24 @@ export class RequestLifecycle {
    * @param isRefused its connection exceeds a limit
    * @returns undefined for a request that is dropped because its connection ends
    */
-  start({ req, res, expectsContinue }: ReceivedRequest, isRefused: boolean): Exchange | undefined {
+  readonly start = (
+    { req, res, expectsContinue }: ReceivedRequest,
+    isRefused: boolean,
+  ): Exchange | undefined => {
     res.on("error", ignore);
     if (this.#ending.has(req.socket)) return undefined;
-    const isFull = this.#inFlight >= this.#gateway.config().server.maxRequestsInFlight;
+    const isFull = this.#inFlight >= this.#gateway.live.inForce.config.server.maxRequestsInFlight;
     if (isFull) this.#gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
     this.#inFlight++;
     this.#inFlightSeries.pending++;
     const exchange = openExchange(req, res, expectsContinue);
     void this.#serve(exchange, isRefused ? "connections" : isFull ? "requests" : undefined);
     return exchange;
-  }
+  };
 
   /** Answers a request whose body turned out to be malformed. Its exchange ends with its connection, or before. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer> {
-    const { head } = readHead(exchange.req, this.#gateway.config().server);
+    const { head } = readHead(exchange.req, this.#gateway.live.inForce.config.server);
     exchange.malformedBodyAnswer = this.#dispatcher.refuseHead(exchange, head, refused);
     return exchange.malformedBodyAnswer;
   }
@@ -91,10 +94,10 @@ export class RequestLifecycle {
   /** @param overload the limit that is reached, if any */
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
-    let close = gateway.isDraining() || overload === "connections";
+    let close = gateway.isDraining || overload === "connections";
     let answer: ApiAnswer | undefined;
     try {
-      const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
+      const { head, fault: headFault } = readHead(exchange.req, gateway.live.inForce.config.server);
       takeRequestId(exchange, head.requestId);
       if (head.hasBody && head.contentLength === undefined)
         this.#connections.pauseUntilBodyRead(exchange.req);
@@ -122,7 +125,7 @@ export class RequestLifecycle {
   #mustClose({ req, res, expectsContinue }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
     if (expectsContinue && !req.complete) return true;
-    return this.#gateway.isDraining() && !this.#connections.hasPipelinedResponse(res);
+    return this.#gateway.isDraining && !this.#connections.hasPipelinedResponse(res);
   }
 
   /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0020. */
@@ -201,7 +204,7 @@ export class Dispatcher {
     if (target.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.shownId);
     }
-    const config = gateway.config();
+    const config = gateway.live.inForce.config;
     const identity = gateway.authenticator.cached(head.authorization);
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
     if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity?.key.partition);
@@ -217,7 +220,7 @@ export class Dispatcher {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const context = callOf(gateway, exchange, head, gateway.config(), identity);
+        const context = callOf(gateway, exchange, head, gateway.live.inForce.config, identity);
         const refused = limitUtilityRequests(context) ?? (await inspectKey(context));
         if (refused) return refusal(refused, exchange.shownId);
       }

@@ -1,22 +1,15 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
 import { FairGate, type GateRefusal } from "../domain/fair-gate.ts";
-import {
-  clockOf,
-  type Item,
-  itemOf,
-  type Reply,
-  type Run,
-  type Script,
-  type ScriptFile,
-} from "../scripts/script-definition.ts";
+import { clockOf } from "../scripts/include/limits.ts";
+import type { Item, Reply, Run, Script, ScriptFile } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { inStoreWords } from "./reasons.ts";
 import { isRefusedByStore } from "./script-errors.ts";
-import type { ScriptForm, ScriptRunner } from "./script-runner.ts";
+import { itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { type FrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
 import { hasMoved, isMoving, onceMoved } from "./topology/moving-slots.ts";
 

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { itemOf, type Run } from "../scripts/script-definition.ts";
+import type { Run } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createRewriteAfterStart } from "./append-only-file.ts";
@@ -17,7 +17,7 @@ import { jittered } from "./jitter.ts";
 import { createOutage } from "./outage.ts";
 import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
-import { createScriptRunner, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
 import type { FrozenPartitions } from "./topology/frozen-partitions.ts";
 import { onceMoved } from "./topology/moving-slots.ts";

@@ -1,12 +1,13 @@
 import type { Redis } from "ioredis";
 import { SCRIPTS } from "../scripts/all.ts";
+import { packTiers } from "../scripts/include/limits.ts";
 import {
   type Argument,
   type Item,
   ItemError,
-  itemOf,
   type Reply,
   type Run,
+  type Script,
   type ScriptFile,
 } from "../scripts/script-definition.ts";
 import { type Counts, countsOf, readScript, scriptSource } from "./script-source.ts";
@@ -101,6 +102,12 @@ export function scriptsOf(redis: Redis): ScriptRunner {
     known.set(redis, runner);
   }
   return runner;
+}
+
+/** @param now Unix ms; empty for the store's own clock, as always but in tests */
+export function itemOf<Call>(script: Script<Call, unknown>, call: Call, now = ""): Item {
+  const shared = script.tiers ? [now, packTiers(script.tiers(call))] : [now];
+  return { keys: script.keys(call), shared, args: script.args(call) };
 }
 
 /** The items of one call in one string, as lua/batch.lua reads them. */

@@ -2,9 +2,9 @@ import type { Tiers } from "../domain/limits.ts";
 import type { Observation } from "../domain/task-states.ts";
 import { type Actor, actorText } from "../records/actor.ts";
 import { type KeyRef, keyRef, requestName, taskName } from "../records/names.ts";
-import { KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
+import { clockOf, KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
 import type { KnownTask } from "./inspect.ts";
-import { clockOf, type Script } from "./script-definition.ts";
+import type { Script } from "./script-definition.ts";
 
 /** Three 404s over a minute: the task is gone. */
 const GONE_COUNT = 3;

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
-import type { LimitState, Tiers } from "../domain/limits.ts";
+import type { LimitState, ShadowLimit, Tiers } from "../domain/limits.ts";
 import type { Settlements } from "../durability/deferred-settlements.ts";
-import { type Charge, settleWithinMs, type VoidSettlement } from "../durability/outbox/pending-settlement.ts";
+import type { Charge, VoidSettlement } from "../durability/outbox/pending-settlement.ts";
 import { createTasks } from "../durability/tasks.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
@@ -30,6 +30,15 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
  * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
  */
 export type Holds = ReturnType<typeof createHolds>;
+
+/**
+ * How long a settlement may be sent, ms: half of the retention. Of a request that the store has forgotten, BIND cannot tell whether
+ * it was charged.
+ */
+export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
+
+/** An admission that leaves less than this share of the window is near the limit. */
+const NEAR_LIMIT_SHARE = 0.2;
 
 /** 128 bits. */
 const UNMETERED_ID_DIGITS = 32;
@@ -150,6 +159,25 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
     admissions(tierLabel(tier, tiers), outcome).pending++;
   }
 
+  // Both series of a tier exist from its first admission on.
+  const nearLimits = madeOnce((tier) => {
+    for (const limit of ["window", "slots"]) metrics.nearLimit.inc({ tier, limit }, 0);
+    return {
+      window: metrics.nearLimit.series({ tier, limit: "window" }),
+      slots: metrics.nearLimit.series({ tier, limit: "slots" }),
+    };
+  });
+
+  function countNearLimit(tier: string, left: LimitState): void {
+    const { window, slots } = nearLimits(tier);
+    if (left.remaining < left.limit * NEAR_LIMIT_SHARE) window.pending++;
+    if (left.active >= left.concurrentLimit) slots.pending++;
+  }
+
+  function countShadow(tier: string, limits: readonly ShadowLimit[]): void {
+    for (const limit of limits) metrics.shadowRefusals.inc({ tier, limit });
+  }
+
   function send({ run, nowMs }: Primary, generation: Generation, tiers: Tiers): Promise<Admission> {
     const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
     return run(admit, { generation, tiers, notAfterMs });
@@ -178,9 +206,8 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
         generation.admittedAtMs = admission.admittedAtMs;
-        const tier = tierLabel(admission.tier, tiers);
-        metrics.nearLimit.admitted(tier, admission.state);
-        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
+        countNearLimit(tierLabel(admission.tier, tiers), admission.state);
+        if (admission.shadow) countShadow(tierLabel(admission.tier, tiers), admission.shadow);
       }
       return admission;
     },

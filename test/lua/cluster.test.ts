@@ -11,11 +11,11 @@ import { cliActor } from "../../src/records/actor.ts";
 import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import type { BindCall } from "../../src/scripts/bind.ts";
-import { itemOf, type Reply, type Run } from "../../src/scripts/script-definition.ts";
+import type { Reply, Run } from "../../src/scripts/script-definition.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import {
   createStage,
@@ -32,7 +32,6 @@ import {
   times,
 } from "../support/store.ts";
 import { startWholeCluster } from "../support/whole-cluster.ts";
-
 import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
 
 // A single node in cluster mode refuses, like any cluster, a script whose names lie in two slots (CROSSSLOT).

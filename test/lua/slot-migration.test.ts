@@ -15,7 +15,12 @@ import {
   partitionNames,
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
-import { CHECKS_FROZEN, createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
+import {
+  CHECKS_FROZEN,
+  createScriptRunner,
+  itemOf,
+  type ScriptRunner,
+} from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -33,7 +38,7 @@ import { refused } from "../../src/scripts/refused.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
 import { revokeToken } from "../../src/scripts/revoke-token.ts";
 import { rollup } from "../../src/scripts/rollup.ts";
-import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { token } from "../../src/scripts/token.ts";
 import { trim } from "../../src/scripts/trim.ts";

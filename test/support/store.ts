@@ -12,7 +12,7 @@ import { cliActor } from "../../src/records/actor.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
-import { type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { type AdjustCall, adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -23,13 +23,7 @@ import type { KnownTask } from "../../src/scripts/inspect.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
 import { type RefundCall, refund } from "../../src/scripts/refund.ts";
-import {
-  type Item,
-  itemOf,
-  type Reply,
-  type Run,
-  type ScriptFile,
-} from "../../src/scripts/script-definition.ts";
+import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type VoidCall, voidHold } from "../../src/scripts/void.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";

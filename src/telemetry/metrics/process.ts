@@ -1,5 +1,5 @@
 import packageJson from "../../../package.json" with { type: "json" };
-import { dropped } from "../line-writer.ts";
+import { dropped } from "../log.ts";
 import type { MetricFactory } from "./factory.ts";
 
 /** The process: its version, its configuration, its log and its traces. */
