@@ -12,7 +12,7 @@ import { createOutbox } from "./outbox/outbox.ts";
 import type { FlushTarget } from "./outbox/outbox-sending.ts";
 import type { Charge, Settlement } from "./outbox/pending-settlement.ts";
 import { createStoreLosses } from "./store-losses.ts";
-import { createTasks } from "./tasks.ts";
+import { createTaskIds } from "./task-ids.ts";
 
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
@@ -150,9 +150,9 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
 }
 
 /** Sends to a primary past its open breaker; another unavailable primary fails at once. */
-function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof createTasks> {
+function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof createTaskIds> {
   const reach = (other: Primary) => (other === primary ? other.direct : other);
-  return createTasks({
+  return createTaskIds({
     of: (partition) => reach(connection.of(partition)),
     ofName: (name) => reach(connection.ofName(name)),
     known: connection.known,

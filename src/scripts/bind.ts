@@ -18,6 +18,10 @@ export interface NewTask {
   upstream: string;
 }
 
+/** At the maximum age at the latest, beyond it as often as before. */
+export const nextPollMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
+  ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
+
 export interface BindCall
   extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "retentionMs" | "admittedAtMs"> {
   idempotency?: Generation["idempotency"] | undefined;

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { LimitState, ShadowLimit, Tiers } from "../domain/limits.ts";
 import type { Settlements } from "../durability/deferred-settlements.ts";
 import type { Charge, VoidSettlement } from "../durability/outbox/pending-settlement.ts";
-import { createTasks } from "../durability/tasks.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
@@ -55,7 +55,7 @@ export function createHolds(
   settlements: Pick<Settlements, "defer" | "charged" | "voided"> & Partial<Pick<Settlements, "confirm">>,
 ) {
   const { confirm } = settlements;
-  const tasks = createTasks(connection);
+  const tasks = createTaskIds(connection);
 
   function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
     const { key, requestId, idempotency } = generation;

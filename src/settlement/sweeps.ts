@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { withoutClaim } from "../durability/claims.ts";
-import { createTasks } from "../durability/tasks.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { many } from "../redis/pipelines.ts";
@@ -18,7 +18,7 @@ export type Sweeps = ReturnType<typeof createSweeps>;
  * @throws GatewayError `store_unavailable`
  */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
-  const tasks = createTasks(connection);
+  const tasks = createTaskIds(connection);
 
   const dueLists = createDueLists(connection, nowMs);
 

@@ -1,5 +1,5 @@
 import { isObject, parseObject } from "../domain/json.ts";
-import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
+import type { TaskStatus } from "../domain/task-states.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
 import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
 import {
@@ -12,7 +12,7 @@ import {
   returned,
 } from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { dataText, readTask, shownTaskId, taskWithId } from "./task-data.ts";
+import { dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 
 /** What an answer to a poll means; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =

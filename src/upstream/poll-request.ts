@@ -1,5 +1,4 @@
 import type { FairGate } from "../domain/fair-gate.ts";
-import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { type CheckedRequest, checkRequest, type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
 import { overloaded } from "./gate.ts";
@@ -12,7 +11,7 @@ import {
   readPoll,
   readResult,
 } from "./poll-answer.ts";
-import { upstreamTaskId } from "./task-data.ts";
+import { type StatusWords, upstreamTaskId } from "./task-data.ts";
 import { endpointOf } from "./task-route.ts";
 
 /** How a poll ended. */

@@ -1,6 +1,6 @@
 import { TASK } from "../domain/answers.ts";
 import { parseObject } from "../domain/json.ts";
-import { type StatusWords, TASK_ID, type TaskStatus, taskStatusOf } from "../domain/task-states.ts";
+import { TASK_ID, type TaskStatus } from "../domain/task-states.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 // How the upstream describes a task, in the API's words and forms, whatever adapter has read it.
@@ -160,4 +160,40 @@ export function upstreamTaskId(shown: string): string {
   if (!shown.startsWith(ENCODED)) return shown;
   const id = Buffer.from(shown.slice(ENCODED.length), "base64url").toString("utf8");
   return shownTaskId(id) === shown ? id : shown;
+}
+
+/** Lower case, with `_` between words. */
+export type StatusWords = Readonly<Record<string, TaskStatus>>;
+
+/** Words of other APIs. `upstream.statuses` adds to them and overrides them. */
+export const STATUS_WORDS: StatusWords = {
+  ...wordsFor("pending", "pending queued in_queue waiting submitted scheduled created accepted not_started"),
+  ...wordsFor(
+    "processing",
+    "processing running in_progress inprogress generating rendering started starting working",
+  ),
+  ...wordsFor("completed", "completed complete succeeded success succeed successful done finished"),
+  ...wordsFor(
+    "failed",
+    "failed fail failure error errored cancelled canceled expired timeout timed_out aborted rejected",
+  ),
+};
+
+function wordsFor(status: TaskStatus, words: string): StatusWords {
+  return Object.fromEntries(words.split(" ").map((word) => [word, status]));
+}
+
+const STATUS_WORD_CHARS_MAX = 64;
+
+export const statusWord = (text: string): string =>
+  text
+    .slice(0, STATUS_WORD_CHARS_MAX + 1)
+    .trim()
+    .toLowerCase()
+    .replace(/[ -]/g, "_");
+
+export function taskStatusOf(text: string, own?: StatusWords): TaskStatus | undefined {
+  const word = statusWord(text);
+  if (own && Object.hasOwn(own, word)) return own[word];
+  return Object.hasOwn(STATUS_WORDS, word) ? STATUS_WORDS[word] : undefined;
 }

@@ -2,7 +2,6 @@ import { setTimeout } from "node:timers/promises";
 import { FairGate, type GateObserver } from "../domain/fair-gate.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
-import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Created, Generation, Unsupported } from "./adapter.ts";
 import { type Answer, describeAnswer } from "./answer.ts";
@@ -31,7 +30,7 @@ import {
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { SpacedWork } from "./spaced-work.ts";
-import { dataText, newTask, shownTaskId, taskWithId } from "./task-data.ts";
+import { dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ClaimError } from "../../src/durability/claims.ts";
-import { createTasks } from "../../src/durability/tasks.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
@@ -337,7 +337,7 @@ test("a charge that was answered before does not wait for its claim's primary, a
     command: <T>(work: (redis: TestConnection["redis"]) => Promise<T>): Promise<T> =>
       isAway ? Promise.reject(new Error("away")) : work(connection.redis),
   };
-  const tasks = createTasks({ of: connection.of, ofName: () => elsewhere, known: connection.known });
+  const tasks = createTaskIds({ of: connection.of, ofName: () => elsewhere, known: connection.known });
   expect(await tasks.bind(repeated, true)).toBe("bound");
   await expect(tasks.bind(first)).rejects.toThrow(ClaimError);
   expect(await one.requestRecord(fresh!)).toMatchObject({ state: "held" });

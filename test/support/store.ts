@@ -7,7 +7,7 @@ import {
   type SettlementOptions,
 } from "../../src/durability/deferred-settlements.ts";
 import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
-import { createTasks } from "../../src/durability/tasks.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
@@ -160,7 +160,7 @@ export function createStage(connection: TestConnection, options: StageOptions = 
     ...stageReads(base),
     /** Sends what was kept for later; answers its outcome. */
     settle: async ({ script, call }: Settlement): Promise<string> =>
-      script === "bind" ? createTasks(connected).bind(call) : (await run(voidHold, call)).outcome,
+      script === "bind" ? createTaskIds(connected).bind(call) : (await run(voidHold, call)).outcome,
   };
 }
 

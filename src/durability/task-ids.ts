@@ -4,14 +4,12 @@ import { scriptsOf } from "../redis/script-runner.ts";
 import { isCluster, partitionsOf } from "../redis/store-facts.ts";
 import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
-import { type InspectCall, type Inspection, inspect } from "../scripts/inspect.ts";
-import { type ObserveCall, type ObserveReply, observe } from "../scripts/observe.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
 
-export type Tasks = ReturnType<typeof createTasks>;
+export type Tasks = ReturnType<typeof createTaskIds>;
 
 /** Scripts of tasks and their claims, on one server or on a cluster. */
-export function createTasks(store: TaskStore) {
+export function createTaskIds(store: TaskStore) {
   const isClustered = (): boolean => store.known.facts?.cluster ?? false;
   const claims = createClaims(store);
 
@@ -22,11 +20,6 @@ export function createTasks(store: TaskStore) {
      */
     bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
       isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
-
-    inspect: (call: InspectCall & Required<Pick<InspectCall, "task">>): Promise<Inspection> =>
-      store.of(call.key.partition).run(inspect, call),
-
-    observe: (call: ObserveCall): Promise<ObserveReply> => store.of(call.partition).run(observe, call),
 
     /** Releases the task id. @throws ClaimError */
     async collect(call: CollectCall): Promise<Collected> {
@@ -43,12 +36,12 @@ export function createTasks(store: TaskStore) {
   };
 }
 
-export async function tasksOf(nodes: RedisNodes): Promise<Tasks> {
+export async function taskIdsOf(nodes: RedisNodes): Promise<Tasks> {
   const facts = {
     partitions: await partitionsOf(nodes),
     cluster: await isCluster(nodes.ofName(META)),
   };
-  return createTasks({
+  return createTaskIds({
     of: (place) => scriptsOf(nodes.of(place)),
     ofName: (name) => ({ command: (work) => work(nodes.ofName(name)) }),
     known: { facts },
