@@ -45,8 +45,7 @@ export const createLiveConfig = (options: LiveOptions): LiveConfig => new LiveCo
 export class LiveConfig {
   readonly #options: LiveOptions;
   readonly #hooks: ChangeHooks[] = [];
-  /** Read by each request, and set by this class alone. */
-  inForce: Loaded;
+  #inForce: Loaded;
   #inForceSinceMs = Date.now();
   #attempted: Contents;
   /** With `reload: signal`: changed content that waits for SIGHUP. */
@@ -57,12 +56,12 @@ export class LiveConfig {
 
   constructor(options: LiveOptions) {
     this.#options = options;
-    this.inForce = options.loaded;
+    this.#inForce = options.loaded;
     this.#attempted = options.loaded.contents;
     this.#succeed();
   }
 
-  readonly config = (): Config => this.inForce.config;
+  readonly config = (): Config => this.#inForce.config;
 
   get file(): string {
     return this.#options.loaded.source.file;
@@ -93,13 +92,13 @@ export class LiveConfig {
   readonly stop = (): void => this.#watching?.stop();
 
   readonly describe = () => ({
-    hash: hashOf(written(this.inForce)),
+    hash: hashOf(written(this.#inForce)),
     in_force_since: new Date(this.#inForceSinceMs).toISOString(),
-    file: this.inForce.source.file,
-    prices_file: this.inForce.config.pricesFile,
-    settings: redactSettings(this.inForce.settings),
-    prices: this.inForce.config.prices,
-    from_environment: Object.fromEntries(this.inForce.origins),
+    file: this.#inForce.source.file,
+    prices_file: this.#inForce.config.pricesFile,
+    settings: redactSettings(this.#inForce.settings),
+    prices: this.#inForce.config.prices,
+    from_environment: Object.fromEntries(this.#inForce.origins),
     awaiting_signal: this.#awaitingSignal !== undefined,
     awaiting_restart: this.#awaitingRestart.map(({ setting, to }) => ({ setting, file: to })),
     last_reload: {
@@ -114,7 +113,7 @@ export class LiveConfig {
     const waiting = this.#readWaiting();
     if (!waiting) return { differs: this.#awaitingRestart, problems: this.#last.problems };
     if (!waiting.loaded) return { differs: [], problems: waiting.problems };
-    const { changes, awaitingRestart } = changesBetween(this.inForce, waiting.loaded);
+    const { changes, awaitingRestart } = changesBetween(this.#inForce, waiting.loaded);
     return { differs: [...changes, ...awaitingRestart], problems: this.#slips(waiting.loaded) };
   };
 
@@ -174,7 +173,7 @@ export class LiveConfig {
 
   #accept(next: Loaded): Reload {
     const { log } = this.#options;
-    const before = this.inForce;
+    const before = this.#inForce;
     const { mixed, changes, awaitingRestart } = changesBetween(before, next);
     this.#awaitingRestart = awaitingRestart;
     if (this.#awaitingRestart.length > 0) {
@@ -189,7 +188,7 @@ export class LiveConfig {
       return "unchanged";
     }
     for (const { prepare } of this.#hooks) prepare(mixed.config);
-    this.inForce = mixed;
+    this.#inForce = mixed;
     this.#inForceSinceMs = Date.now();
     this.#succeed();
     for (const { applied } of this.#hooks) applied(mixed.config, before.config);
@@ -203,9 +202,9 @@ export class LiveConfig {
     metrics.configReloadedAt.set(Date.now() / 1000);
     metrics.configAwaitingRestart.set(this.#awaitingRestart.length);
     metrics.configInfo.reset();
-    metrics.configInfo.set({ hash: hashOf(written(this.inForce)) }, 1);
+    metrics.configInfo.set({ hash: hashOf(written(this.#inForce)) }, 1);
     metrics.certificateExpiry.reset();
-    for (const { setting, expiryMs } of certificateValidities(this.inForce.config)) {
+    for (const { setting, expiryMs } of certificateValidities(this.#inForce.config)) {
       metrics.certificateExpiry.set({ setting }, expiryMs / 1000);
     }
     this.#last = { atMs: Date.now(), problems: [] };

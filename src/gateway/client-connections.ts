@@ -26,8 +26,7 @@ export interface ClientLimits {
 type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
 
 interface ClientConnectionsOptions {
-  /** The snapshot in force. */
-  live: { readonly inForce: { readonly config: { readonly server: ClientLimits } } };
+  live: { readonly snapshot: { readonly config: { readonly server: ClientLimits } } };
   peer(socket: Socket): { address: string; trusted: boolean };
   ended(by: EndedBy): void;
 }
@@ -49,7 +48,7 @@ export class ClientConnections {
   #activity = 0;
 
   constructor(options: ClientConnectionsOptions) {
-    const limits = (): ClientLimits => options.live.inForce.config.server;
+    const limits = (): ClientLimits => options.live.snapshot.config.server;
     this.#options = options;
     this.#admitted = createConnectionLimits(() => {
       const { maxConnections, maxConnectionsPerAddress } = limits();

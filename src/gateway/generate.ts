@@ -58,7 +58,7 @@ export async function generate(
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
   const { body, text } = validation;
-  const request = gateway.upstream(config).create({ endpoint, body, text });
+  const request = context.upstream.create({ endpoint, body, text });
   if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
     return refuseEarly(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
@@ -103,13 +103,13 @@ async function refuseEarly(context: RequestContext, refused: Refusal): Promise<A
 
 /** @param requestId also the Idempotency-Key that the upstream gets */
 function send(
-  { gateway, config }: RequestContext,
+  { upstream }: RequestContext,
   { carried }: UpstreamStep,
   { key: { accountId } }: Generation,
   { path, body, headers }: CheckedRequest,
   requestId: string,
 ): Promise<GenerationOutcome> {
-  return gateway.upstream(config).generate(path, body ?? "", { accountId, requestId, carried }, headers);
+  return upstream.generate(path, body ?? "", { accountId, requestId, carried }, headers);
 }
 
 /** BIND when a task was created, VOID when definitely none was; an unknown outcome leaves the hold to its due time. */
@@ -137,10 +137,9 @@ async function bind(
   data: string,
   unmetered = false,
 ): Promise<ApiAnswer> {
-  const { gateway, config, exchange } = context;
+  const { gateway, config, exchange, upstream } = context;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
-  const upstream = gateway.upstream(config);
   const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
   const tag = upstream.tagOf(generation.endpoint);
   const task = { taskId, data: generation.idempotency ? data : "", pollMs, maxAgeMs, upstream: tag };

@@ -156,17 +156,22 @@ export function headersOf(exchange: Exchange, answer: ApiAnswer, close: boolean)
   return headers;
 }
 
-/** The snapshot in force; read once per request, and so a field. */
+/** A configuration and what is made from it; one applies to the whole of a request. */
+export interface Snapshot {
+  readonly config: Config;
+  /** Its address, its credential, its timeouts. */
+  readonly upstream: Upstream;
+}
+
+/** The snapshot in force. */
 export interface Live {
-  readonly inForce: { readonly config: Config };
+  snapshot: Snapshot;
 }
 
 /** What the handlers work with; built once in gateway/listener.ts. */
 export interface Gateway {
   live: Live;
   store: Store & Holds;
-  /** The upstream of a snapshot: its address, its credential, its timeouts. */
-  upstream(config: Config): Upstream;
   /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
   upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
   uploads(config: Config): UploadTunnel;
@@ -195,9 +200,8 @@ export interface Gateway {
 }
 
 /** One authenticated request. */
-export interface RequestContext {
+export interface RequestContext extends Snapshot {
   gateway: Gateway;
-  config: Config;
   exchange: Exchange;
   head: RequestHead;
   key: KeyRef;
@@ -338,7 +342,7 @@ function report(
     balance: refused?.balance,
     retry_after_seconds: refused?.retryAfterSeconds,
   });
-  const { slowRequestMs } = live.inForce.config.log;
+  const { slowRequestMs } = live.snapshot.config.log;
   if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
   exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
 }

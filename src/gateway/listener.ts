@@ -18,7 +18,14 @@ import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
 import { ClientConnections } from "./client-connections.ts";
-import { type Exchange, type Gateway, headersOf, type Live, newRequestId } from "./http-exchange.ts";
+import {
+  type Exchange,
+  type Gateway,
+  headersOf,
+  type Live,
+  newRequestId,
+  type Snapshot,
+} from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
 import { createFallbackMemory, createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
@@ -237,7 +244,6 @@ export type PublicPort = ReturnType<typeof createPublicPort>;
 export function createPublicPort(options: {
   /** The snapshot at the start, for settings that need a restart. */
   started: Config;
-  live: Live;
   store: Store & Holds;
   upstreams: Upstreams;
   unmeteredElsewhere: UnmeteredElsewhere;
@@ -246,7 +252,9 @@ export function createPublicPort(options: {
   tracing: Tracing;
   log: Logger;
 }) {
-  const { started, live, upstreams, metrics } = options;
+  const { started, upstreams, metrics } = options;
+  const snapshotOf = (config: Config): Snapshot => ({ config, upstream: upstreams.upstream(config) });
+  const live: Live = { snapshot: snapshotOf(started) };
   const addresses = memoizeByConfigPart(
     (config) => config.server.trustProxy,
     ({ server: { trustProxy } }) => ({
@@ -257,16 +265,16 @@ export function createPublicPort(options: {
   const connections = new ClientConnections({
     live,
     peer({ remoteAddress }) {
-      const { client, isProxy } = addresses(live.inForce.config);
+      const { client, isProxy } = addresses(live.snapshot.config);
       return { address: client(remoteAddress, undefined), trusted: isProxy(remoteAddress) };
     },
     ended: (bound) => metrics.overloads.inc({ bound }),
   });
   metrics.connections.readFrom(() => connections.counts());
   const gateway: Gateway = {
-    ...gatewayOf(options),
+    ...gatewayOf(options, live),
     isDraining: false,
-    clientAddress: (peer, forwardedFor) => addresses(live.inForce.config).client(peer, forwardedFor),
+    clientAddress: (peer, forwardedFor) => addresses(live.snapshot.config).client(peer, forwardedFor),
     bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
     uploadStarted: (req, accountId) => connections.uploadStarted(req, accountId),
   };
@@ -296,6 +304,7 @@ export function createPublicPort(options: {
     },
     /** A new snapshot is in force. */
     applied(next: Config, previous: Config): void {
+      live.snapshot = snapshotOf(next);
       listener.setTimeouts(next.server);
       const { tls } = next.server;
       if (tls && !sameMaterial(tls, previous.server.tls)) listener.renewTls(tls);
@@ -306,22 +315,22 @@ export function createPublicPort(options: {
 /** All of `Gateway` that does not depend on the connections. */
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
+  live: Live,
 ): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "isDraining"> {
-  const { live, store, upstreams, metrics, log } = options;
-  const { upstream, upstreamOf, uploads } = upstreams;
+  const { store, upstreams, metrics, log } = options;
+  const { upstreamOf, uploads } = upstreams;
   return {
     live,
     store,
-    upstream,
     upstreamOf,
     uploads,
     authenticator: createAuthenticator({
-      lookup: (digest) => store.lookup(digest, live.inForce.config.tiers),
-      unknownPerMinute: () => live.inForce.config.server.unknownKeysPerMinute,
+      lookup: (digest) => store.lookup(digest, live.snapshot.config.tiers),
+      unknownPerMinute: () => live.snapshot.config.server.unknownKeysPerMinute,
     }),
     noteUntrustedProxy: createUntrustedProxyNotice(log, () => metrics.untrustedProxy.inc()),
     bodies: createBodyBudget(
-      () => live.inForce.config.server.maxBodyBytesInFlight,
+      () => live.snapshot.config.server.maxBodyBytesInFlight,
       (bound) => metrics.overloads.inc({ bound }),
     ),
     overLimit: createOverLimitCache(),

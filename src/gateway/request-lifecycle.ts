@@ -1,5 +1,4 @@
 import type { Socket } from "node:net";
-import type { Config } from "../config/config.ts";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
@@ -16,6 +15,7 @@ import {
   openExchange,
   type RequestContext,
   respond,
+  type Snapshot,
   takeRequestId,
 } from "./http-exchange.ts";
 import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
@@ -66,7 +66,7 @@ export class RequestLifecycle {
   ): Exchange | undefined => {
     res.on("error", ignore);
     if (this.#ending.has(req.socket)) return undefined;
-    const isFull = this.#inFlight >= this.#gateway.live.inForce.config.server.maxRequestsInFlight;
+    const isFull = this.#inFlight >= this.#gateway.live.snapshot.config.server.maxRequestsInFlight;
     if (isFull) this.#gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
     this.#inFlight++;
     this.#inFlightSeries.pending++;
@@ -77,7 +77,7 @@ export class RequestLifecycle {
 
   /** Answers a request whose body turned out to be malformed. Its exchange ends with its connection, or before. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer> {
-    const { head } = readHead(exchange.req, this.#gateway.live.inForce.config.server);
+    const { head } = readHead(exchange.req, this.#gateway.live.snapshot.config.server);
     exchange.malformedBodyAnswer = this.#dispatcher.refuseHead(exchange, head, refused);
     return exchange.malformedBodyAnswer;
   }
@@ -97,7 +97,7 @@ export class RequestLifecycle {
     let close = gateway.isDraining || overload === "connections";
     let answer: ApiAnswer | undefined;
     try {
-      const { head, fault: headFault } = readHead(exchange.req, gateway.live.inForce.config.server);
+      const { head, fault: headFault } = readHead(exchange.req, gateway.live.snapshot.config.server);
       takeRequestId(exchange, head.requestId);
       if (head.hasBody && head.contentLength === undefined)
         this.#connections.pauseUntilBodyRead(exchange.req);
@@ -204,13 +204,14 @@ export class Dispatcher {
     if (target.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.shownId);
     }
-    const config = gateway.live.inForce.config;
+    const { snapshot } = gateway.live;
     const identity = gateway.authenticator.cached(head.authorization);
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity?.key.partition);
+    if (snapshot.config.store.fallbackStrategy === "deny")
+      gateway.store.requireUsable(identity?.key.partition);
     if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
-    if (!identity) return this.#authenticate(exchange, head, config, target);
-    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+    if (!identity) return this.#authenticate(exchange, head, snapshot, target);
+    return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Answers a request that must not be served, with its key's rate-limit headers if they can be read. */
@@ -220,7 +221,7 @@ export class Dispatcher {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const context = callOf(gateway, exchange, head, gateway.live.inForce.config, identity);
+        const context = callOf(gateway, exchange, head, gateway.live.snapshot, identity);
         const refused = limitUtilityRequests(context) ?? (await inspectKey(context));
         if (refused) return refusal(refused, exchange.shownId);
       }
@@ -234,16 +235,17 @@ export class Dispatcher {
   async #authenticate(
     exchange: Exchange,
     head: RequestHead,
-    config: Config,
+    snapshot: Snapshot,
     target: Route,
   ): Promise<ApiAnswer | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity.key.partition);
+    if (snapshot.config.store.fallbackStrategy === "deny")
+      gateway.store.requireUsable(identity.key.partition);
     if (head.forwardedFor !== undefined) noteUntrustedProxy(gateway, exchange, address);
-    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+    return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Calls the handler of a request whose key was found. */
@@ -283,14 +285,14 @@ function callOf(
   gateway: Gateway,
   exchange: Exchange,
   head: RequestHead,
-  config: Config,
+  { config, upstream }: Snapshot,
   { key, token }: { key: KeyRef; token: string },
 ): RequestContext {
   exchange.keyId = key.keyId;
   exchange.accountId = key.accountId;
   const usage = gateway.keyUsages.of(key);
   exchange.keyUsage = usage;
-  return { gateway, config, exchange, head, key, token, usage };
+  return { gateway, config, upstream, exchange, head, key, token, usage };
 }
 
 async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {

@@ -57,7 +57,6 @@ export async function startGateway(
   const counts = createCounts({ connection, live, metrics, log });
   const publicPort = createPublicPort({
     started: config,
-    live,
     store,
     upstreams,
     unmeteredElsewhere: createUnmeteredElsewhere(

@@ -40,7 +40,7 @@ function isoTimeOfNow(): string {
   if (nowMs === timeAtMs) return timeText;
   timeAtMs = nowMs;
   timeText = new Date(nowMs).toISOString();
-  const rest = `,"time":"${timeText}","service":"tollgate","request_id":"`;
+  const rest = `,"time":"${timeText}","service":"tollgate"`;
   begun = { info: `{"level":"info"${rest}`, warn: `{"level":"warn"${rest}` };
   return timeText;
 }
@@ -99,7 +99,8 @@ export interface RequestLine {
 export function logRequest(log: Logger, level: "info" | "warn", line: RequestLine): void {
   if (!log.isLevelEnabled(level)) return;
   isoTimeOfNow();
-  let text = `${begun[level] + line.request_id}"`;
+  let text = begun[level];
+  if (line.request_id !== undefined) text += `,"request_id":"${line.request_id}"`;
   if (line.client_request_id !== undefined) text += `,"client_request_id":"${line.client_request_id}"`;
   if (line.trace_id !== undefined) text += `,"trace_id":"${line.trace_id}"`;
   if (line.method !== undefined) text += `,"method":${quoted(line.method)}`;

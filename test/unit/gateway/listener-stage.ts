@@ -24,7 +24,7 @@ export async function givenListener(
   const ended: string[] = [];
   const connections = new ClientConnections({
     live: {
-      inForce: {
+      snapshot: {
         config: {
           server: {
             maxConnections: 1000,
