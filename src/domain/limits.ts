@@ -157,11 +157,6 @@ export interface LimitState {
   active: number;
 }
 
-/** The limits in an unauthenticated answer: zeros, and Reset now. */
-export function noLimits(nowMs: number): LimitState {
-  return { limit: 0, remaining: 0, resetAtMs: nowMs, concurrentLimit: 0, active: 0 };
-}
-
 export const HEADERS_BYTES_MAX = 16 * 1024;
 
 export const JSON_BODY_BYTES_MAX = 256 * 1024;

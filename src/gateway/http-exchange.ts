@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Config } from "../config/config.ts";
-import { type ApiAnswer, commonHeaders } from "../domain/envelope.ts";
+import { type ApiAnswer, commonHeaders, noLimits } from "../domain/envelope.ts";
 import type { Refusal } from "../domain/errors.ts";
-import { type LimitState, noLimits } from "../domain/limits.ts";
+import type { LimitState } from "../domain/limits.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
