@@ -1,4 +1,5 @@
-import type { Redis } from "ioredis";
+import { hash } from "node:crypto";
+import { Command, type Redis } from "ioredis";
 import { SCRIPTS } from "../scripts/all.ts";
 import { packTiers } from "../scripts/include/limits.ts";
 import {
@@ -21,14 +22,21 @@ export interface ScriptForm {
   crossesSlots: boolean;
 }
 
-/** What `defineCommand` adds to a client. @param words the number of KEYS, KEYS, ARGV */
-type Command = (...words: Argument[]) => Promise<unknown>;
+/** A script as a server gets it. */
+interface Source {
+  lua: string;
+  sha: string;
+}
+
+/** The scripts of each client by name and form. The latest definition counts for all runners of a client. */
+const sources = new WeakMap<Redis, Map<string, Source>>();
 
 /**
- * Defines the scripts as commands of a client. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
+ * Runs the scripts on a client: by EVALSHA, and on NOSCRIPT alone once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
  * @param options.form may change until the first call
+ * @param options.edit changes the text of a script; for tests
  */
 export function createScriptRunner(
   redis: Redis,
@@ -36,25 +44,28 @@ export function createScriptRunner(
     folder?: string;
     within?: <T>(work: Promise<T>) => Promise<T>;
     form?: Readonly<ScriptForm>;
+    edit?: (lua: string, name: string) => string;
   } = {},
 ) {
   const { folder, within = (work) => work, form = { checksFrozen: false, crossesSlots: false } } = options;
-  const client = redis as unknown as Record<string, Command>;
-  let defined: ScriptForm = { ...form };
+  const { edit = (lua: string) => lua } = options;
+  const defined = sources.get(redis) ?? new Map<string, Source>();
+  sources.set(redis, defined);
+  let formNow: ScriptForm = { ...form };
   const counts = new Map<string, Counts>();
 
   function define(): void {
     for (const script of SCRIPTS) {
-      const lua = scriptSource(script, { folder, ...defined });
-      redis.defineCommand(commandName(script, defined), { lua });
+      const lua = edit(scriptSource(script, { folder, ...formNow }), script.name);
+      defined.set(nameOf(script, formNow), { lua, sha: hash("sha1", lua) });
       if (script.isBatched) counts.set(script.name, countsOf(readScript(script.name, folder)));
     }
   }
   define();
 
   function defineAgainIfChanged(): void {
-    if (form.checksFrozen === defined.checksFrozen && form.crossesSlots === defined.crossesSlots) return;
-    defined = { ...form };
+    if (form.checksFrozen === formNow.checksFrozen && form.crossesSlots === formNow.crossesSlots) return;
+    formNow = { ...form };
     define();
   }
 
@@ -66,14 +77,14 @@ export function createScriptRunner(
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
     defineAgainIfChanged();
-    const command = commandName(script, defined);
+    const source = defined.get(nameOf(script, formNow))!;
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
-      return repliesOf(
-        await within(client[command]!(1, keys[0]!, ...shared, packed(items, counts.get(script.name)!))),
-      );
+      const text = packed(items, counts.get(script.name)!);
+      return repliesOf(await within(evaluate(redis, source, [1, keys[0]!, ...shared, text])));
     }
-    return [(await within(client[command]!(keys.length, ...keys, ...shared, ...args))) as Reply];
+    const words = [keys.length, ...keys, ...shared, ...args];
+    return [(await within(evaluate(redis, source, words))) as Reply];
   }
 
   /** Runs one script by itself. */
@@ -85,9 +96,33 @@ export function createScriptRunner(
   return { run, send };
 }
 
+/** @param words the number of KEYS, KEYS, ARGV */
+async function evaluate(redis: Redis, { lua, sha }: Source, words: readonly Argument[]): Promise<unknown> {
+  try {
+    return await sent(redis, new Command("evalsha", [sha, ...words], UTF8));
+  } catch (error) {
+    if (!(error instanceof Error && error.message.startsWith("NOSCRIPT"))) throw error;
+    return sent(redis, new Command("eval", [lua, ...words], UTF8));
+  }
+}
+
+const UTF8 = { replyEncoding: "utf8" } as const;
+
+/**
+ * V8's young collector keeps commands alive long after their replies, and moves them to the old heap. Without the arguments they are
+ * small: else this is a kilobyte for each generation, and half of the collector's time.
+ */
+async function sent(redis: Redis, command: Command): Promise<unknown> {
+  try {
+    return await redis.sendCommand(command);
+  } finally {
+    command.args = [];
+  }
+}
+
 /** The forms of one script have names of their own: a client may have several runners. */
-const commandName = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>
-  `tollgate:${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
+const nameOf = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>
+  `${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
 
 /** For any store, also a cluster whose partitions may be frozen. */
 export const CHECKS_FROZEN: ScriptForm = { checksFrozen: true, crossesSlots: false };

@@ -4,7 +4,7 @@ import { type AccountStatus, statusOf } from "../records/records.ts";
 import { clockOf, KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
 import type { Script } from "./script-definition.ts";
 
-export interface InspectCall {
+interface InspectCall {
   key: KeyRef;
   tiers: Tiers;
   /** The task that is polled. */

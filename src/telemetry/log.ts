@@ -192,7 +192,7 @@ export const dropped = { lines: 0 };
  * together at its end. What cannot be written waits, up to a bound, and is written later, in order. Lines beyond the bound,
  * and all that wait when the reader has gone, are dropped and counted. Decision 0016.
  */
-export class LineWriter {
+class LineWriter {
   readonly #shared: boolean;
   readonly #chunkBytesMax: number;
   /** Lines of the present callback. */
