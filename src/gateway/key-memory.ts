@@ -72,7 +72,8 @@ export function createKeyUsages(nowMs: () => number = () => performance.now()) {
 
 /** Keeps the latest numbers of a key. In place: an object for each request that lives until the next would cost the garbage collector. */
 export function keepState(usage: KeyUsage, state: LimitState): void {
-  const kept = (usage.state ??= { ...state });
+  usage.state ??= { ...state };
+  const { state: kept } = usage;
   kept.limit = state.limit;
   kept.remaining = state.remaining;
   kept.resetAtMs = state.resetAtMs;

@@ -14,7 +14,6 @@ export interface AdapterChoice {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** The functions of an adapter that the gateway calls. */
 export const ADAPTER_FUNCTIONS = [
   "create",
   "created",
@@ -24,7 +23,7 @@ export const ADAPTER_FUNCTIONS = [
   "upload",
   "uploaded",
 ] as const;
-export type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
+type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 
 /** Told what an adapter does that it should not. */
 export interface AdapterObserver {
@@ -147,11 +146,9 @@ const BODY_CHARS_MAX = 1024 * 1024;
 const CHECKED = new Set<unknown>();
 const CHECKED_MAX = 100;
 
-/** A request that can be sent. */
 export interface CheckedRequest {
   method: "GET" | "POST";
   path: string;
-  /** JSON; null for none. */
   body: string | null;
   /** Flat name, value pairs; undefined for none. */
   headers: string[] | undefined;
@@ -170,7 +167,6 @@ export function checkRequest(request: AdapterRequest): CheckedRequest {
   return { method, path, body, headers: headers === undefined ? undefined : flatHeaders(headers) };
 }
 
-/** @throws AdapterMistake */
 function checkPath(path: unknown): asserts path is string {
   if (CHECKED.has(path)) return;
   if (typeof path !== "string" || path.length > PATH_CHARS_MAX || !PATH.test(path))
@@ -180,7 +176,6 @@ function checkPath(path: unknown): asserts path is string {
   if (CHECKED.size < CHECKED_MAX) CHECKED.add(path);
 }
 
-/** A form that can be sent. */
 export interface CheckedForm {
   path: string;
   headers: string[];
@@ -191,7 +186,6 @@ export interface CheckedForm {
 const FIELD = /^[\w.[\]-]{1,64}$/;
 const FIELD_CHARS_MAX = 4096;
 
-/** @throws AdapterMistake for a form that cannot be sent */
 export function checkForm(form: UploadForm): CheckedForm {
   if (!isObject(returned(form))) throw new AdapterMistake("returned no form");
   const { path, headers = {}, fields = {}, fileField = "file" } = form;

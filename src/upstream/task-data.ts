@@ -37,7 +37,7 @@ const isShort = (value: unknown): boolean =>
     : typeof value === "number" || value === null;
 
 /** How an upstream describes a task, read as the API's task. `data` has the API's words and forms, or leaves them out. */
-export type TaskReading =
+type TaskReading =
   | { status: TaskStatus; data: Record<string, unknown>; lacksVideo?: true }
   /** The word is not known; `data` says `processing`. */
   | { status: undefined; word: string; data: Record<string, unknown> };
@@ -155,7 +155,6 @@ export function shownTaskId(id: string): string | undefined {
   return TASK_ID.test(encoded) ? encoded : undefined;
 }
 
-/** The upstream's id behind the one that a customer has. */
 export function upstreamTaskId(shown: string): string {
   if (!shown.startsWith(ENCODED)) return shown;
   const id = Buffer.from(shown.slice(ENCODED.length), "base64url").toString("utf8");
