@@ -136,8 +136,8 @@ const servicesOf = ({
 
 /** Slots taken over all gateways; null while a part of the store is away. */
 async function slotsOf(connection: Connection): Promise<number | null> {
-  const facts = connection.facts();
-  if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen())) return null;
+  const facts = connection.known.facts;
+  if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen)) return null;
   return connection.ofName(META).command(() => countOpen(connection.nodes, facts.partitions));
 }
 
@@ -145,4 +145,4 @@ async function slotsOf(connection: Connection): Promise<number | null> {
 const primariesOf = (connection: Connection): GatewayState["primaries"] =>
   connection
     .primaries()
-    .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }]));
+    .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen }]));

@@ -8,11 +8,11 @@ import { turn } from "../scripts/turn.ts";
 
 /** Usable primaries with their partitions; frozen partitions are left out. */
 export function usablePrimaries(connection: Connection): { primary: Primary; partitions: number[] }[] {
-  const all = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, partition) => partition);
+  const all = Array.from({ length: connection.known.facts?.partitions ?? 0 }, (_, partition) => partition);
   const inUse = all.filter((partition) => !connection.isFrozen(partition));
   return connection.primaries().flatMap((primary) => {
     const partitions = inUse.filter((partition) => connection.of(partition) === primary);
-    return primary.breaker.isOpen() || partitions.length === 0 ? [] : [{ primary, partitions }];
+    return primary.breaker.isOpen || partitions.length === 0 ? [] : [{ primary, partitions }];
   });
 }
 

@@ -39,7 +39,7 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
   }
 
   async function open(): Promise<ArchiveTables> {
-    const storeId = connection.facts()?.id;
+    const storeId = connection.known.facts?.id;
     if (storeId === undefined) throw new Error("the store has no id: it is out of memory");
     if ((await pendingSteps(archive.query)).length > 0) await takeSteps();
     const { archiveId } = await identifyOrClaim(archive.query, storeId);

@@ -9,11 +9,9 @@ import { validateGeneration } from "../domain/generation-body.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { Adapter, AdapterResponse, AnswerRow, PolledTask } from "../upstream/adapter.ts";
-import { type CheckedRequest, checkForm, checkRequest } from "../upstream/adapter-request.ts";
-import { Dialect } from "../upstream/dialect.ts";
-import { readGeneration } from "../upstream/generation-answer.ts";
+import { type CheckedRequest, checkForm, checkRequest, Dialect } from "../upstream/dialect.ts";
 import { readPoll, readResult } from "../upstream/poll-answer.ts";
-import { createRequest } from "../upstream/upstream.ts";
+import { createRequest, readGeneration } from "../upstream/upstream.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
 

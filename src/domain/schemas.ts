@@ -2,8 +2,8 @@ import { Type } from "typebox";
 import Format from "typebox/format";
 import { Settings } from "typebox/system";
 import type { GenerationEndpoint } from "./endpoints.ts";
+import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./limits.ts";
 import { DETAILS_MAX } from "./problems.ts";
-import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./request-sizes.ts";
 import { isHttpsUrl, isWebUrl } from "./urls.ts";
 
 Settings.Set({ maxErrors: DETAILS_MAX });

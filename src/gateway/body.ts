@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { parseJsonBytes } from "../domain/json.ts";
-import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import type { RequestHead } from "./protocol.ts";
 
 /** How much of a refused body is read and discarded, so that a client that is still sending gets its response. */

@@ -4,7 +4,7 @@ import { dropOldest } from "../domain/bounded.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { parseObject } from "../domain/json.ts";
-import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { CallbackTasks } from "../settlement/callback-tasks.ts";
 import type { CALLBACK_REFUSALS } from "../telemetry/metrics/callbacks.ts";
@@ -68,7 +68,7 @@ export async function receiveCallback(
   token: string,
 ): Promise<ApiAnswer> {
   const { callbacks, metrics } = gateway;
-  const config = gateway.config();
+  const { config } = gateway.live.snapshot;
   const refused = (refused: Refusal, outcome?: (typeof CALLBACK_REFUSALS)[number]): ApiAnswer => {
     if (outcome !== undefined) metrics.callbacks.inc({ outcome });
     exchange.leavesBody = true;
@@ -103,7 +103,7 @@ async function settle(
   head: RequestHead,
   target: CallbackTarget,
 ): Promise<ApiAnswer> {
-  const config = gateway.config();
+  const { config, upstream } = gateway.live.snapshot;
   let unreadable: Refusal | undefined;
   const outcome = await tasks.settle(target, async () => {
     const body = await readBody(gateway, exchange, head, config.server.bodyTimeoutMs);
@@ -112,7 +112,7 @@ async function settle(
       return undefined;
     }
     const { headers } = exchange.req;
-    return gateway.upstream(config).taskOfCallback({ headers, body, json: parseObject(body) });
+    return upstream.taskOfCallback({ headers, body, json: parseObject(body) });
   });
   gateway.metrics.callbacks.inc({ outcome });
   if (outcome === "no_task" && unreadable) return refusal(unreadable, exchange.shownId);

@@ -4,12 +4,12 @@ import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import type { ValidBody } from "../domain/generation-body.ts";
+import { IDEMPOTENCY_KEY } from "../domain/limits.ts";
 import { pricesAround } from "../domain/prices.ts";
-import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
-import { nextPollMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
+import { nextPollMs } from "../scripts/bind.ts";
 import type { UnknownOutcome } from "../scripts/unclear.ts";
-import type { CheckedRequest } from "../upstream/adapter-request.ts";
+import type { CheckedRequest } from "../upstream/dialect.ts";
 import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { refuseAdmission, refuseFromMemory } from "./admission-refusals.ts";
@@ -62,7 +62,7 @@ export async function generate(
   if (relayed?.callBackUrl !== undefined) generation.callback = relayed.callBackUrl;
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
-  const create = ({ body, text }: ValidBody) => gateway.upstream(config).create({ endpoint, body, text });
+  const create = ({ body, text }: ValidBody) => context.upstream.create({ endpoint, body, text });
   const request = create(relayed?.sent ?? validation);
   if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
@@ -110,13 +110,13 @@ async function refuseEarly(context: RequestContext, refused: Refusal): Promise<A
 
 /** @param requestId also the Idempotency-Key that the upstream gets */
 function send(
-  { gateway, config }: RequestContext,
+  { upstream }: RequestContext,
   { carried }: UpstreamStep,
   { key: { accountId } }: Generation,
   { path, body, headers }: CheckedRequest,
   requestId: string,
 ): Promise<GenerationOutcome> {
-  return gateway.upstream(config).generate(path, body ?? "", { accountId, requestId, carried }, headers);
+  return upstream.generate(path, body ?? "", { accountId, requestId, carried }, headers);
 }
 
 /** BIND when a task was created, VOID when definitely none was; an unknown outcome leaves the hold to its due time. */
@@ -144,13 +144,12 @@ async function bind(
   data: string,
   unmetered = false,
 ): Promise<ApiAnswer> {
-  const { gateway, config, exchange } = context;
+  const { gateway, config, exchange, upstream } = context;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
-  const upstream = gateway.upstream(config);
   const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
   const tag = upstream.tagOf(generation.endpoint);
-  const task = { taskId, data, pollMs, maxAgeMs, upstream: tag };
+  const task = { taskId, data: generation.idempotency ? data : "", pollMs, maxAgeMs, upstream: tag };
   const { store } = gateway;
   const bound = unmetered ? store.bindUnmetered(generation, task) : store.bind(generation, task);
   const binding = await storeStep(context, "BIND", bound);

@@ -60,7 +60,7 @@ export async function relay(
   const checked = callBackUrl === undefined ? undefined : await check(context, endpoint, callBackUrl);
   if (checked?.ok === false)
     return { problem: { path: "/callBackUrl", message: `callBackUrl ${checked.reason}` } };
-  const takesCallbacks = gateway.upstream(config).takesCallbacks;
+  const { takesCallbacks } = context.upstream;
   if (callBackUrl === undefined && !takesCallbacks) return undefined;
   const token = callbacks
     .addresses(config)

@@ -1,5 +1,4 @@
 import type { Socket } from "node:net";
-import type { Config } from "../config/config.ts";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
@@ -18,6 +17,7 @@ import {
   openExchange,
   type RequestContext,
   respond,
+  type Snapshot,
   takeRequestId,
 } from "./http-exchange.ts";
 import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
@@ -63,21 +63,24 @@ export class RequestLifecycle {
    * @param isRefused its connection exceeds a limit
    * @returns undefined for a request that is dropped because its connection ends
    */
-  start({ req, res, expectsContinue }: ReceivedRequest, isRefused: boolean): Exchange | undefined {
+  readonly start = (
+    { req, res, expectsContinue }: ReceivedRequest,
+    isRefused: boolean,
+  ): Exchange | undefined => {
     res.on("error", ignore);
     if (this.#ending.has(req.socket)) return undefined;
-    const isFull = this.#inFlight >= this.#gateway.config().server.maxRequestsInFlight;
+    const isFull = this.#inFlight >= this.#gateway.live.snapshot.config.server.maxRequestsInFlight;
     if (isFull) this.#gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
     this.#inFlight++;
     this.#inFlightSeries.pending++;
     const exchange = openExchange(req, res, expectsContinue);
     void this.#serve(exchange, isRefused ? "connections" : isFull ? "requests" : undefined);
     return exchange;
-  }
+  };
 
   /** Answers a request whose body turned out to be malformed. Its exchange ends with its connection, or before. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer> {
-    const { head } = readHead(exchange.req, this.#gateway.config().server);
+    const { head } = readHead(exchange.req, this.#gateway.live.snapshot.config.server);
     exchange.malformedBodyAnswer = this.#dispatcher.refuseHead(exchange, head, refused);
     return exchange.malformedBodyAnswer;
   }
@@ -94,10 +97,10 @@ export class RequestLifecycle {
   /** @param overload the limit that is reached, if any */
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
-    let close = gateway.isDraining() || overload === "connections";
+    let close = gateway.isDraining || overload === "connections";
     let answer: ApiAnswer | undefined;
     try {
-      const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
+      const { head, fault: headFault } = readHead(exchange.req, gateway.live.snapshot.config.server);
       takeRequestId(exchange, head.requestId);
       if (head.hasBody && head.contentLength === undefined)
         this.#connections.pauseUntilBodyRead(exchange.req);
@@ -125,7 +128,7 @@ export class RequestLifecycle {
   #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
     if ((expectsContinue || leavesBody) && !req.complete) return true;
-    return this.#gateway.isDraining() && !this.#connections.hasPipelinedResponse(res);
+    return this.#gateway.isDraining && !this.#connections.hasPipelinedResponse(res);
   }
 
   /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0020. */
@@ -201,9 +204,9 @@ class Dispatcher {
   /** @returns the answer; undefined when the client went away */
   dispatch(exchange: Exchange, head: RequestHead): Answered {
     const gateway = this.#gateway;
-    const config = gateway.config();
+    const { snapshot } = gateway.live;
     const found = route(exchange.req.method ?? "", exchange.req.url ?? "");
-    const target = found.kind === "callback" && !isRelaying(config) ? OUTSIDE : found;
+    const target = found.kind === "callback" && !isRelaying(snapshot.config) ? OUTSIDE : found;
     exchange.route = target.template;
     if (target.kind === "callback") return receiveCallback(gateway, exchange, head, target.token);
     if (target.kind === "outside" && head.authorization === undefined) {
@@ -211,10 +214,11 @@ class Dispatcher {
     }
     const identity = gateway.authenticator.cached(head.authorization);
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity?.key.partition);
+    if (snapshot.config.store.fallbackStrategy === "deny")
+      gateway.store.requireUsable(identity?.key.partition);
     if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
-    if (!identity) return this.#authenticate(exchange, head, config, target);
-    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+    if (!identity) return this.#authenticate(exchange, head, snapshot, target);
+    return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Answers a request that must not be served, with its key's rate-limit headers if they can be read. */
@@ -224,7 +228,7 @@ class Dispatcher {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const context = callOf(gateway, exchange, head, gateway.config(), identity);
+        const context = callOf(gateway, exchange, head, gateway.live.snapshot, identity);
         const refused = limitUtilityRequests(context) ?? (await inspectKey(context));
         if (refused) return refusal(refused, exchange.shownId);
       }
@@ -238,16 +242,17 @@ class Dispatcher {
   async #authenticate(
     exchange: Exchange,
     head: RequestHead,
-    config: Config,
+    snapshot: Snapshot,
     target: Exclude<Route, { kind: "callback" }>,
   ): Promise<ApiAnswer | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity.key.partition);
+    if (snapshot.config.store.fallbackStrategy === "deny")
+      gateway.store.requireUsable(identity.key.partition);
     if (head.forwardedFor !== undefined) noteUntrustedProxy(gateway, exchange, address);
-    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+    return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Calls the handler of a request whose key was found. */
@@ -287,14 +292,14 @@ function callOf(
   gateway: Gateway,
   exchange: Exchange,
   head: RequestHead,
-  config: Config,
+  { config, upstream }: Snapshot,
   { key, token }: { key: KeyRef; token: string },
 ): RequestContext {
   exchange.keyId = key.keyId;
   exchange.accountId = key.accountId;
   const usage = gateway.keyUsages.of(key);
   exchange.keyUsage = usage;
-  return { gateway, config, exchange, head, key, token, usage };
+  return { gateway, config, upstream, exchange, head, key, token, usage };
 }
 
 async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {

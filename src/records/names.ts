@@ -30,7 +30,10 @@ export const META = "tg:meta";
 export const indexName = (digest: string): string => `tg:index:${digest}`;
 
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
-const tag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
+const tag = (partition: number): string => TAGS[partition] ?? newTag(partition);
+const newTag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
+/** Of the partitions that stores usually have. */
+const TAGS = Array.from({ length: 1024 }, (_, partition) => newTag(partition));
 
 /** The mark of a frozen partition, which lua/include/frozen.lua looks for (string: since when, Unix ms). */
 export const frozenName = (partition: number): string => `${tag(partition)}:frozen`;

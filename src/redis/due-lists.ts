@@ -36,7 +36,7 @@ export function createDueLists<List extends string>(
    */
   const addDue = (primary: Primary, due: Due<List, Set<number>>): Promise<void> =>
     primary.command(async (redis) => {
-      const lists = listsOf(connection.facts()?.partitions ?? 0).filter(
+      const lists = listsOf(connection.known.facts?.partitions ?? 0).filter(
         ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
       );
       const atMs = nowMs?.() ?? (await storeNowMs(redis));

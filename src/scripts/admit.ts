@@ -1,8 +1,8 @@
 import type { ShadowLimit, Tiers } from "../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
-import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
-import { clockOf, type Script } from "./script-definition.ts";
+import { clockOf, type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
+import type { Script } from "./script-definition.ts";
 import type { UnknownOutcome } from "./unclear.ts";
 
 /** One generation from admission to its end. */

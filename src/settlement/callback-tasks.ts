@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
-import { nextPollMs } from "../domain/task-states.ts";
 import { idempotencyName, keyRef, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Generation } from "../scripts/admit.ts";
+import { nextPollMs } from "../scripts/bind.ts";
 import { reclaim } from "../scripts/reclaim.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { CallbackResult } from "../telemetry/metrics/callbacks.ts";
@@ -24,7 +24,7 @@ interface CallbackSettings {
 }
 
 export interface CallbackTasksOptions {
-  connection: Pick<Connection, "of" | "facts">;
+  connection: Pick<Connection, "of" | "known">;
   store: Pick<Store, "observe"> & Pick<Holds, "bind">;
   upstream(): Upstream;
   upstreamOf(tag: string | undefined): TaskUpstream;
@@ -228,7 +228,7 @@ export class CallbackTasks {
       endpoint: record.endpoint ?? "",
       holdMs: 0,
       retentionMs: Number(record.retention_ms ?? settings().tasks.retentionMs),
-      storeId: connection.facts()?.id,
+      storeId: connection.known.facts?.id,
       admittedAtMs: record.admitted_at === undefined ? undefined : Number(record.admitted_at),
       ...(record.idempotency !== undefined && {
         idempotency: { digest: record.idempotency, fingerprint: fingerprint ?? "" },

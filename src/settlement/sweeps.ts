@@ -1,5 +1,5 @@
 import { withoutClaim } from "../durability/claims.ts";
-import { createTasks } from "../durability/tasks.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
@@ -14,15 +14,15 @@ export type Sweeps = ReturnType<typeof createSweeps>;
  * @throws GatewayError `store_unavailable`
  */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
-  const tasks = createTasks(connection);
+  const tasks = createTaskIds(connection);
 
   const dueLists = createDueLists(connection, listsOfOpenRequests, ["holds", "polls"], nowMs);
 
   return {
-    partitions: (): number => connection.facts()?.partitions ?? 0,
+    partitions: (): number => connection.known.facts?.partitions ?? 0,
     /** False while the primary of the partition is away, or the partition frozen: its work waits until it is back. */
     isUsable: (partition: number): boolean =>
-      !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+      !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition),
 
     due: dueLists,
 

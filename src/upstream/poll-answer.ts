@@ -1,12 +1,18 @@
 import { isObject, parseObject } from "../domain/json.ts";
-import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
+import type { TaskStatus } from "../domain/task-states.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
-import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
 import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
-import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
+import {
+  AdapterMistake,
+  type CheckedRequest,
+  checkRequest,
+  type Dialect,
+  ENVELOPE_DIALECT,
+  responseOf,
+  returned,
+} from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { dataText, readTask, taskWithId } from "./task-data.ts";
-import { shownTaskId } from "./task-ids.ts";
+import { dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 
 /** The meaning of an answer to a poll; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =

@@ -104,7 +104,7 @@ class DeliveryWorker {
   async clean(): Promise<void> {
     const { connection, settings, log } = this.#options;
     this.#cleanedAtMs = performance.now();
-    const { partitions = 0 } = connection.facts() ?? {};
+    const { partitions = 0 } = connection.known.facts ?? {};
     for (let partition = 0; partition < partitions && !this.#stopped; partition++) {
       if (!this.#isUsable(partition)) continue;
       try {
@@ -132,7 +132,7 @@ class DeliveryWorker {
 
   #isUsable(partition: number): boolean {
     const { connection } = this.#options;
-    return !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition);
+    return !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition);
   }
 
   #places(lane: Lane): number {

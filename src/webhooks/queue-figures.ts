@@ -20,7 +20,7 @@ export function createQueueFigures(connection: Connection) {
 
   const figuresOf = (primary: Primary): Promise<QueueFigures> =>
     primary.command(async (redis) => {
-      const { partitions = 0 } = connection.facts() ?? {};
+      const { partitions = 0 } = connection.known.facts ?? {};
       const own = Array.from({ length: partitions }, (_, partition) => partition).filter(
         (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),
       );

@@ -88,7 +88,7 @@ function copierOn(connection: Connection, archive: ReturnType<typeof connectArch
   return createCopier({
     connection,
     tables: async () =>
-      createTables((await identifyOrClaim(archive.query, connection.facts()!.id!)).archiveId, archive),
+      createTables((await identifyOrClaim(archive.query, connection.known.facts!.id!)).archiveId, archive),
     archiveUsed: (fault) => expect(fault).toBeUndefined(),
     keepMs: () => WEEK_MS,
     intervalMs: () => 1000,

@@ -112,7 +112,7 @@ function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs, besid
     async tables() {
       await migrate(archive);
       const tables = createTables(
-        (await identifyOrClaim(archive.query, own.facts()!.id!)).archiveId,
+        (await identifyOrClaim(archive.query, own.known.facts!.id!)).archiveId,
         archive,
       );
       return {

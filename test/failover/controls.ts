@@ -59,7 +59,11 @@ export const CONTROLS: readonly Control[] = [
     name: "no charges of the last seconds are sent again, and a replica that lags is promoted",
     topology: "trio",
     patches: [
-      { file: "src/durability/losses/confirmed-charges.ts", from: "kept.push(charge);", to: "return;" },
+      {
+        file: "src/durability/losses/confirmed-charges.ts",
+        from: "const place = places[next];",
+        to: "return;",
+      },
     ],
     fault: "stale",
     killsGateways: false,

@@ -35,7 +35,7 @@ export function targetOf({ world, sent }: Run, command: Command, index?: number)
 const isCertainlyVoid = ({ refused, unsent }: ModelRequest): boolean => refused === true || unsent === true;
 
 /** On a Redis Cluster no script reaches two partitions. */
-export const isClustered = ({ stage }: Run): boolean => stage.connection.facts()?.cluster ?? false;
+export const isClustered = ({ stage }: Run): boolean => stage.connection.known.facts?.cluster ?? false;
 
 /** In place of one that is never made by itself. */
 const NO_CALL = {} as ScriptCall;

@@ -10,7 +10,7 @@ import { kindOf } from "../../src/records/ledger-entries.ts";
 import { accountNames, META } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { createStage, ENDPOINT, openConnection, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { CORRECTION_MUTANTS, type Mutant, plant } from "./mutants.ts";
@@ -144,7 +144,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
   try {
     await client.connect();
     scriptsOf(client);
-    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     const on = oneNode(client);
     const { wrong, terms } = await givenHour();
     const seen: unknown[] = [];

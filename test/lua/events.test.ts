@@ -2,13 +2,13 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
 import { keyRef, partitionNames } from "../../src/records/names.ts";
-import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { change } from "../../src/scripts/change.ts";
 import { expiring } from "../../src/scripts/expiring.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
-import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
 

@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 64, id: connection.facts()!.id!, layout: "1" });
+  await connection.redis.hset(META, { partitions: 64, id: connection.known.facts!.id!, layout: "1" });
 });
 afterAll(async () => {
   await connection?.close();

@@ -16,7 +16,7 @@ import { type GrantKind, kindOf, type LedgerEntry } from "../../src/records/ledg
 import { accountNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -277,7 +277,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
   try {
     await client.connect();
     scriptsOf(client);
-    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     return await everything(oneNode(client));
   } finally {
     client.disconnect();

@@ -346,7 +346,7 @@ async function seenBy(mutant?: Mutant): Promise<unknown> {
     await empty();
     const scripts = createScriptRunner(redis, {
       ...(folder === undefined ? {} : { folder }),
-      canFreeze: () => false,
+      form: { checksFrozen: false, crossesSlots: false },
     });
     const entries = [...LEDGER, ...times(4, (at) => charge(DAY_MS + 1 + at, { keyId: `key_${at}` }))];
     const ids = await writeEntries(redis, 0, entries);

@@ -15,12 +15,12 @@ import {
 } from "../../src/records/ledger-entries.ts";
 import { accountNames, type KeyRef, META, partitionNames } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { refund } from "../../src/scripts/refund.ts";
 import { reverse } from "../../src/scripts/reverse.ts";
-import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
 import { type TrimCall, trim } from "../../src/scripts/trim.ts";
 import { createStage, RETENTION_MS, type TestConnection } from "../support/store.ts";
 

@@ -10,12 +10,12 @@ import {
   webhooksName,
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
 import { type LeasedDelivery, leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
 import { queueDelivery } from "../../src/scripts/queue-delivery.ts";
-import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
 import { settleDelivery } from "../../src/scripts/settle-delivery.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { webhook } from "../../src/scripts/webhook.ts";

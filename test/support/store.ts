@@ -7,13 +7,13 @@ import {
   type SettlementOptions,
 } from "../../src/durability/deferred-settlements.ts";
 import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
-import { createTasks } from "../../src/durability/tasks.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
-import { type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { type AdjustCall, adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -26,13 +26,7 @@ import { recharge } from "../../src/scripts/recharge.ts";
 import { type ReclaimCall, reclaim } from "../../src/scripts/reclaim.ts";
 import { type RefundCall, refund } from "../../src/scripts/refund.ts";
 import { type ReverseCall, reverse } from "../../src/scripts/reverse.ts";
-import {
-  type Item,
-  itemOf,
-  type Reply,
-  type Run,
-  type ScriptFile,
-} from "../../src/scripts/script-definition.ts";
+import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type VoidCall, voidHold } from "../../src/scripts/void.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";
@@ -169,7 +163,7 @@ export function createStage(connection: TestConnection, options: StageOptions = 
     ...stageReads(base),
     /** Sends what was kept for later; answers its outcome. */
     settle: async ({ script, call }: Settlement): Promise<string> =>
-      script === "bind" ? createTasks(connected).bind(call) : (await run(voidHold, call)).outcome,
+      script === "bind" ? createTaskIds(connected).bind(call) : (await run(voidHold, call)).outcome,
   };
 }
 
@@ -415,7 +409,7 @@ export const count = (results: readonly { outcome: string }[], outcome: string):
 export const bindBy =
   (run: Run) =>
   async (call: BindCall): Promise<Binding> =>
-    (await run(bind, call)).outcome;
+    await run(bind, call);
 
 /** Sets limits over all keys of an account as operators do, with these keys' open slots; undefined removes one. */
 export async function setAccountLimits(

@@ -4,15 +4,13 @@ import { scriptsOf } from "../redis/script-runner.ts";
 import { isCluster, partitionsOf } from "../redis/store-facts.ts";
 import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
-import { type InspectCall, type Inspection, inspect } from "../scripts/inspect.ts";
-import { type ObserveCall, type ObserveReply, observe } from "../scripts/observe.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
 
-type Tasks = ReturnType<typeof createTasks>;
+type Tasks = ReturnType<typeof createTaskIds>;
 
 /** Scripts of tasks and their claims, on one server or on a cluster. */
-export function createTasks(store: TaskStore) {
-  const isClustered = (): boolean => store.facts()?.cluster ?? false;
+export function createTaskIds(store: TaskStore) {
+  const isClustered = (): boolean => store.known.facts?.cluster ?? false;
   const claims = createClaims(store);
 
   return {
@@ -20,18 +18,8 @@ export function createTasks(store: TaskStore) {
      * If another request owns the task id, nothing is charged, and that request's task is disputed. @param isRepeat
      * the store has answered it before @throws ClaimError
      */
-    async bind(call: BindCall, isRepeat?: boolean): Promise<Binding> {
-      if (isClustered()) return claims.bind(call, isRepeat);
-      return (await store.of(call.key.partition).run(bind, call)).outcome;
-    },
-
-    async inspect(call: InspectCall & Required<Pick<InspectCall, "task">>): Promise<Inspection> {
-      return store.of(call.key.partition).run(inspect, call);
-    },
-
-    async observe(call: ObserveCall): Promise<ObserveReply> {
-      return store.of(call.partition).run(observe, call);
-    },
+    bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
+      isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
 
     /** Releases the task id. @throws ClaimError */
     async collect(call: CollectCall): Promise<Collected> {
@@ -48,14 +36,14 @@ export function createTasks(store: TaskStore) {
   };
 }
 
-export async function tasksOf(nodes: RedisNodes): Promise<Tasks> {
+export async function taskIdsOf(nodes: RedisNodes): Promise<Tasks> {
   const facts = {
     partitions: await partitionsOf(nodes),
     cluster: await isCluster(nodes.ofName(META)),
   };
-  return createTasks({
+  return createTaskIds({
     of: (place) => scriptsOf(nodes.of(place)),
     ofName: (name) => ({ command: (work) => work(nodes.ofName(name)) }),
-    facts: () => facts,
+    known: { facts },
   });
 }
