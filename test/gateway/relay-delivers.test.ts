@@ -113,6 +113,28 @@ test("an unknown outcome that its callback charges is told with its video", asyn
   expect(message?.body.data).toMatchObject({ task_id: latest().taskId, video_url: expect.any(String) });
 });
 
+// Guarantee: no video for nothing.
+test("a late task that the balance does not cover is not told", async () => {
+  const { key, accountId } = await given();
+  upstream.behave({ create: "reset" });
+  expectStatus(await storyboard({ key }, receiver.url), 502);
+  const late = latest();
+  const { body } = await stage.manage("GET", `/accounts/${accountId}/tasks?limit=1`);
+  await stage.manage("POST", `/tasks/${body.data[0].request_id}/release`, { body: {} });
+  const adjustment = { amount: -9990, reason: "spent elsewhere", reference: "elsewhere" };
+  expectStatus(await stage.manage("POST", `/accounts/${accountId}/adjustments`, { body: adjustment }), 201);
+  late.status = "completed";
+  expectStatus(await callBack(stage.gateway, late), 200);
+  upstream.behave({});
+  await stage.manage("POST", `/accounts/${accountId}/grants`, { body: { credits: 500, reference: "more" } });
+  expectStatus(await storyboard({ key }, receiver.url), 200);
+  latest().status = "completed";
+  expectStatus(await callBack(stage.gateway, latest()), 200);
+  await told();
+  const ids = receiver.received.map((one) => JSON.parse(one.body).data.task_id);
+  expect(ids, "the later one alone").toEqual([latest().taskId]);
+});
+
 test("an address that leads inside, or that cannot be called, is refused before anything is held", async () => {
   const { key, accountId } = await given();
   const before = upstream.tasks.length;
