@@ -79,13 +79,20 @@ function isPublic(address: Address): boolean {
 const isTunnel = ({ parts }: ipaddr.IPv6): boolean => ISATAP.has(parts[4] ?? 0) && parts[5] === 0x5efe;
 
 function isIn(address: Address, networks: readonly string[]): boolean {
-  return networks.some((network) => {
-    const range = rangeOf(network);
-    return range[0].kind() === address.kind() && address.match(range);
-  });
+  return rangesOf(networks).some((range) => range[0].kind() === address.kind() && address.match(range));
 }
 
-function rangeOf(network: string): [Address, number] {
+type Range = [Address, number];
+/** Of the lists in force: parsing them takes longer than all else that is judged. */
+const parsedRanges = new WeakMap<readonly string[], Range[]>();
+
+function rangesOf(networks: readonly string[]): Range[] {
+  const parsed = parsedRanges.get(networks) ?? networks.map(rangeOf);
+  parsedRanges.set(networks, parsed);
+  return parsed;
+}
+
+function rangeOf(network: string): Range {
   if (network.includes("/")) return ipaddr.parseCIDR(network);
   const address = ipaddr.parse(network);
   return [address, address.kind() === "ipv4" ? 32 : 128];
