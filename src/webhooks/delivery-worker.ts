@@ -19,7 +19,7 @@ const CLEANINGS_MAX = 20;
 /** Bodies of one lease, so that no reply is large. */
 const LEASED_AT_ONCE = 16;
 /** What a lease has beyond the time of a try: for the way to the store and back. */
-const LEASE_SLACK_MS = 15_000;
+const LEASE_SLACK_MS = 5_000;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
 const STOP_WITHIN_MS = 5000;
