@@ -1,5 +1,4 @@
 import ipaddr from "ipaddr.js";
-import { dropOldest } from "../domain/bounded.ts";
 
 /** Which addresses messages may go to beside public ones. */
 export interface AddressPolicy {
@@ -80,26 +79,20 @@ function isPublic(address: Address): boolean {
 const isTunnel = ({ parts }: ipaddr.IPv6): boolean => ISATAP.has(parts[4] ?? 0) && parts[5] === 0x5efe;
 
 function isIn(address: Address, networks: readonly string[]): boolean {
-  return networks.some((network) => {
-    const range = rangeOf(network);
-    return range[0].kind() === address.kind() && address.match(range);
-  });
+  return rangesOf(networks).some((range) => range[0].kind() === address.kind() && address.match(range));
 }
 
-/** The networks of the settings as they were parsed; there are few. */
-const RANGES = new Map<string, [Address, number]>();
-const RANGES_MAX = 256;
+type Range = [Address, number];
+/** Of the lists in force: parsing them takes longer than all else that is judged. */
+const parsedRanges = new WeakMap<readonly string[], Range[]>();
 
-function rangeOf(network: string): [Address, number] {
-  const known = RANGES.get(network);
-  if (known) return known;
-  const range = parseRange(network);
-  dropOldest(RANGES, RANGES_MAX);
-  RANGES.set(network, range);
-  return range;
+function rangesOf(networks: readonly string[]): Range[] {
+  const parsed = parsedRanges.get(networks) ?? networks.map(rangeOf);
+  parsedRanges.set(networks, parsed);
+  return parsed;
 }
 
-function parseRange(network: string): [Address, number] {
+function rangeOf(network: string): Range {
   if (network.includes("/")) return ipaddr.parseCIDR(network);
   const address = ipaddr.parse(network);
   return [address, address.kind() === "ipv4" ? 32 : 128];

@@ -165,10 +165,13 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   /** What does not show, such as the control sequences of terminals, is escaped. */
   #answer(): string {
+    if (this.#bytes === 0) return "";
     const encoding = this.#headers["content-encoding"];
     if (encoding !== undefined && encoding !== "identity") return "(compressed)";
     // A character that is cut at the end is left out.
-    const text = new TextDecoder().decode(Buffer.concat(this.#chunks), { stream: true });
+    const text = Buffer.concat(this.#chunks)
+      .toString()
+      .replace(/\ufffd$/, "");
     return visibleLines(text).slice(0, ANSWER_BYTES_MAX);
   }
 }
