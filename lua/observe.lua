@@ -106,8 +106,11 @@ if ended_by == "expired" and retention_ms then
 end
 call("ZADD", done, forget_at(now, retention_ms), request_id)
 -- A task that was not charged is told to no address that its request named: there is no video for nothing.
-add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
-  '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}', not record[5] and record[15])
+local callback = not record[5] and record[15]
+if of_account[2] or callback then
+  add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
+    '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}', callback)
+end
 note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then

@@ -96,7 +96,7 @@ export const WATCH: Readonly<Record<string, string>> = {
     "stands still while entries are older than `archive.keep`: a task that does not end, or the log of the gateway that copies",
   tollgate_archive_forks_total: "any: `TollgateArchiveFork`",
   tollgate_callbacks_total:
-    "`forged` or `limited` by the thousand: somebody guesses addresses; `unanswered`: the upstream does not answer polls",
+    "`bound`, `late`: would have been free; `unanswered` rises: the upstream calls back and does not answer; `forged`: addresses that no gateway made",
   tollgate_webhook_deliveries_total:
     "`retried` and `failed` against `delivered`: `TollgateWebhooksFailing`; `disabled`: `TollgateWebhookEndpointDisabled`",
   tollgate_webhook_overdue_seconds: "minutes: no gateway sends, `TollgateWebhooksOverdue`",

@@ -65,13 +65,13 @@ const listCommand = (): Command =>
         "webhooks",
         answer(),
         {
-          id: ({ id }) => id,
-          status: ({ status, disabled_reason: reason }) => (reason ? `${status} (${reason})` : status),
-          waiting: ({ waiting }) => waiting,
-          dropped: ({ dropped }) => dropped,
-          url: ({ url }) => url,
+          ID: ({ id }) => id,
+          STATUS: ({ status, disabled_reason: reason }) => (reason ? `${status} (${reason})` : status),
+          WAITING: ({ waiting }) => waiting,
+          DROPPED: ({ dropped }) => dropped,
+          URL: ({ url }) => url,
         },
-        ["url"],
+        ["URL"],
       ),
   });
 
@@ -134,14 +134,14 @@ const deliveriesCommand = (): Command =>
         "deliveries",
         answer(),
         {
-          id: ({ id }) => id,
-          type: ({ type }) => type,
-          at: ({ event_at: at }) => at,
-          status: ({ status }) => status,
-          attempts: ({ attempts }) => attempts,
-          answered: ({ response_status: status, response }) => status ?? response ?? "",
+          ID: ({ id }) => id,
+          TYPE: ({ type }) => type,
+          AT: ({ event_at: at }) => at,
+          STATUS: ({ status }) => status,
+          ATTEMPTS: ({ attempts }) => attempts,
+          ANSWERED: ({ response_status: status, response }) => status ?? response ?? "",
         },
-        ["answered", "type"],
+        ["ANSWERED", "TYPE"],
       ),
   });
 

@@ -29,7 +29,7 @@ const MINUTE_MS = 60_000;
 const REMEMBERED_MAX = 20_000;
 
 /** What the rooms behind this one know of customers' addresses. */
-export interface CallbackGuard {
+interface CallbackGuard {
   /** @returns the address as it is called, or why it must not be, in words that follow its name */
   check(text: string, policy: Config["webhooks"]): { ok: true; url: string } | { ok: false; reason: string };
   /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
@@ -143,7 +143,7 @@ interface Count {
 }
 
 /** How often a request is called back about, how often an address guesses, and how many callbacks are worked on at a time. */
-export class CallbackLimits {
+class CallbackLimits {
   readonly #requests = new Map<string, Count>();
   readonly #addresses = new Map<string, Count>();
   readonly #nowMs: () => number;

@@ -13,7 +13,7 @@ const STORYBOARD: GenerationEndpoint = "gen2-pro/storyboard";
 type Validated = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
 
 /** What of a generation is told to whom. */
-export interface Relayed {
+interface Relayed {
   /** The customer's address, which the gateway calls once the task has ended. */
   callBackUrl: string | undefined;
   /** What is sent: the priced body but for `callBackUrl`. */

@@ -31,7 +31,7 @@ import { createCallbackRelay } from "./callback-relay.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
-export interface Running {
+interface Running {
   url: string;
   adminUrl: string;
   live: LiveConfig;

@@ -74,6 +74,8 @@ export const partitionNames = (partition: number) => ({
   /** Accounts that are suspended or closed (sorted set: status, account id). */
   inactive: `${tag(partition)}:inactive`,
   tiers: `${tag(partition)}:tiers`,
+  /** Keys that end, by when their accounts are told (sorted set). */
+  expiring: `${tag(partition)}:expiring`,
   /** What operators changed (stream; lua/include/audit.lua). */
   audit: `${tag(partition)}:audit`,
 });
@@ -110,9 +112,6 @@ export const usageName = (partition: number, accountId: string, month: string): 
 
 /** What all accounts of a partition have used in a UTC month, as 2030-01 (hash). */
 export const totalsName = (partition: number, month: string): string => `${tag(partition)}:totals:${month}`;
-
-/** Keys that end, by when their accounts are told (sorted set: key id). */
-export const expiringName = (partition: number): string => `${tag(partition)}:expiring`;
 
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>

@@ -14,7 +14,7 @@ export interface ReclaimCall {
  * `charged_again`: it is completed from now on; `credits` were charged, none if it had no refund. `uncovered`: the balance does not allow the
  * price, and the task stays failed. `finished`: it has another end, or was charged again before.
  */
-export interface Reclaimed {
+interface Reclaimed {
   outcome: "charged_again" | "uncovered" | "finished";
   credits: number;
 }

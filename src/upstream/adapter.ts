@@ -36,7 +36,7 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
 }
 
 /** A JSON Schema of an object, of typebox or written by hand. Members that it does not name are refused. */
-export interface OptionsSchema {
+interface OptionsSchema {
   readonly type: "object";
   readonly properties: Readonly<Record<string, object>>;
   readonly required?: readonly string[];

@@ -6,7 +6,7 @@ import { type Lane, type LeasedDelivery, leaseDeliveries } from "../scripts/leas
 import { settleDelivery } from "../scripts/settle-delivery.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { messageOf } from "./delivery-message.ts";
+import { createMessages } from "./delivery-message.ts";
 import { nextTryAfterMs } from "./retry-schedule.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
 import type { Sender, SendResult } from "./sender.ts";
@@ -52,6 +52,7 @@ export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => 
 
 class DeliveryWorker {
   readonly #options: WorkerOptions;
+  readonly #message: ReturnType<typeof createMessages>;
   readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
   readonly #underWay: Record<Lane, Set<Promise<void>>> = { first: new Set(), retry: new Set() };
   /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
@@ -64,7 +65,10 @@ class DeliveryWorker {
 
   constructor(options: WorkerOptions) {
     this.#options = options;
-    this.#due = createDueLists(options.connection, listsOfDeliveries, ["first", "retry"]);
+    const { connection } = options;
+    this.#message = createMessages(options.box);
+    // A gateway that is idle does not ask for the time: its estimate of the store's clock is good enough to look.
+    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry"], connection.nowMs);
   }
 
   start(): void {
@@ -201,9 +205,9 @@ class DeliveryWorker {
   }
 
   async #send(delivery: LeasedDelivery): Promise<SendResult> {
-    const { sender, box, log } = this.#options;
+    const { sender, log } = this.#options;
     try {
-      return await sender.send(messageOf(delivery, box, Date.now()));
+      return await sender.send(this.#message(delivery, Date.now()));
     } catch (error) {
       log.error({ err: error, endpoint: delivery.endpointId }, "a webhook could not be signed");
       return { outcome: "failed", reason: "it could not be signed" };

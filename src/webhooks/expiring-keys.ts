@@ -1,4 +1,4 @@
-import { expiringName } from "../records/names.ts";
+import { partitionNames } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
 import { expiring } from "../scripts/expiring.ts";
@@ -6,8 +6,6 @@ import type { Logger } from "../telemetry/log.ts";
 
 const LOOK_EVERY_MS = 60_000;
 const KEYS_AT_ONCE = 50;
-
-export type ExpiringKeys = ReturnType<typeof createExpiringKeys>;
 
 /** Tells accounts, once a minute, of their keys that end soon. Every gateway looks; a script tells each key once. */
 export function createExpiringKeys(connection: Connection, log: Logger) {
@@ -42,6 +40,6 @@ export function createExpiringKeys(connection: Connection, log: Logger) {
 const listsOfKeys = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => ({
     list: "expiring" as const,
-    name: expiringName(partition),
+    name: partitionNames(partition).expiring,
     partition,
   }));

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
-import { expiringName, keyRef } from "../../src/records/names.ts";
+import { keyRef, partitionNames } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { change } from "../../src/scripts/change.ts";
@@ -197,10 +197,10 @@ test("a key that ends is told of seven days ahead, once, unless its end was move
   };
   expect(await look(), "too early").toEqual([]);
   stage.clock.nowMs = endMs - 7 * DAY_MS;
-  const told = { key_id: plain, expires_at: String(endMs) };
+  const told = { key_id: plain, expires_at: new Date(endMs).toISOString() };
   expect(await look()).toEqual([told]);
   expect(await look()).toEqual([told]);
   stage.clock.nowMs = endMs + 20 * DAY_MS;
   expect(await look(), "it has ended unnoticed").toEqual([told]);
-  expect(await stage.redis.zcard(expiringName(partition))).toBe(0);
+  expect(await stage.redis.zcard(partitionNames(partition).expiring)).toBe(0);
 });

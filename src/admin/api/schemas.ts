@@ -55,7 +55,7 @@ export const Account = titled("Account", {
   metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
   status: accountStatus,
   limits: limits(OF_ACCOUNT),
-  alerts,
+  alerts: Type.Optional(alerts),
   balance: count("Credits that can be spent: without those that are held."),
   held: credits,
   total_used: count("Credits charged, without those that were refunded."),

@@ -32,7 +32,7 @@ export const accountShown = (account: AccountObject) => ({
   metadata: account.metadata,
   status: account.status,
   limits: limitsShown(account.limits),
-  alerts: { credits_below: account.creditsBelow },
+  ...(account.creditsBelow.length > 0 && { alerts: { credits_below: account.creditsBelow } }),
   balance: account.balance,
   held: account.held,
   total_used: account.totalUsed,

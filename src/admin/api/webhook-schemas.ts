@@ -28,7 +28,7 @@ const url = Type.String({
 const events = Type.Array(Type.Enum([...WEBHOOK_EVENT_TYPES]), {
   minItems: 1,
   maxItems: 20,
-  description: "What it is told of.",
+  description: "What it is told of. A new endpoint: of all, unless you say.",
 });
 const endpointStatus = Type.Enum([...ENDPOINT_STATUSES]);
 
@@ -55,7 +55,7 @@ export const Webhook = titled("Webhook", {
   secret: Type.Optional(words("With which its messages are signed. Only in the answer that makes it.")),
 });
 
-export const NewWebhook = object({ url, events, label: Type.Optional(label) });
+export const NewWebhook = object({ url, events: Type.Optional(events), label: Type.Optional(label) });
 
 export const WebhookChanges = object(
   {

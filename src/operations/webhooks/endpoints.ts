@@ -53,12 +53,13 @@ interface EndpointChanges {
 export async function registerEndpoint(
   nodes: RedisNodes,
   accountId: string,
-  wanted: { url: string; events: readonly string[]; label?: string | undefined },
+  wanted: { url: string; events?: readonly string[] | undefined; label?: string | undefined },
   actor: Actor,
   rules: WebhookRules,
 ): Promise<{ endpoint: Endpoint; secret: string }> {
   const secret = rules.newSecret();
-  const fields = { ...fieldsOf(wanted, rules), secret: rules.seal(secret) };
+  const all = { events: WEBHOOK_EVENT_TYPES, ...wanted };
+  const fields = { ...fieldsOf(all, rules), secret: rules.seal(secret) };
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   nodes.requireWritable?.([nodes.of(partition)]);
   const endpointId = randomId("we");
