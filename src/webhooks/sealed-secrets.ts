@@ -1,4 +1,5 @@
 import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from "node:crypto";
+import { dropOldest } from "../domain/bounded.ts";
 
 export interface SecretKeys {
   /** WEBHOOK_SECRET_KEY. */
@@ -25,6 +26,8 @@ const FORMAT = "1";
 const CIPHER = "aes-256-gcm";
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
+/** Opened secrets that are remembered: each message of an endpoint needs the same one. */
+const OPENED_MAX = 1_000;
 
 /** A key of 32 bytes for one purpose. HKDF (RFC 5869), so that no purpose tells anything about another's key. */
 export const deriveKey = (secretKey: string, purpose: string): Buffer =>
@@ -35,12 +38,18 @@ export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys): Sec
   if (secretKey === undefined) return undefined;
   const current = sealingKey(secretKey);
   const keys = [current, ...(previousSecretKey === undefined ? [] : [sealingKey(previousSecretKey)])];
+  const opened = new Map<string, string>();
   return {
     seal: (secret) => sealWith(current, secret),
     unseal(sealed) {
+      const known = opened.get(sealed);
+      if (known !== undefined) return known;
       const key = keys.find(({ prefix }) => sealed.startsWith(prefix));
       if (key === undefined) throw new SealedSecretError(`no key at hand opens it: ${keyName(sealed)}`);
-      return unsealWith(key, sealed);
+      const secret = unsealWith(key, sealed);
+      dropOldest(opened, OPENED_MAX);
+      opened.set(sealed, secret);
+      return secret;
     },
     isCurrent: (sealed) => sealed.startsWith(current.prefix),
   };

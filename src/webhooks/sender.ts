@@ -44,23 +44,26 @@ const OWN_HEADERS = {
 
 /** Sends messages to customers' endpoints, and reads what it needs of the answer. @param settings those in force */
 export function createSender(settings: () => EgressPolicy, network?: Network): Sender {
-  let current: { policy: string; agent: Dispatcher } | undefined;
-  const closing = new Set<Promise<void>>();
+  let current: { settings: EgressPolicy; policy: string; agent: Dispatcher } | undefined;
+  /** Agents of earlier policies: what they have in flight ends, and they get no more. */
+  const retiring = new Set<Dispatcher>();
   let isClosed = false;
 
-  function close(agent: Dispatcher): void {
-    const closed = agent.destroy().finally(() => closing.delete(closed));
-    closing.add(closed);
+  function retire(agent: Dispatcher): void {
+    retiring.add(agent);
+    void agent.close().finally(() => retiring.delete(agent));
   }
 
   /** Connections that another policy has allowed are not used any more. */
-  function agentFor({ allowNetworks, allowPorts, proxyUrl, timeoutMs }: EgressPolicy): Dispatcher {
+  function agentFor(inForce: EgressPolicy): Dispatcher {
+    if (current?.settings === inForce) return current.agent;
+    const { allowNetworks, allowPorts, proxyUrl, timeoutMs } = inForce;
     const used = { allowNetworks, allowPorts, proxyUrl, timeoutMs };
     const policy = JSON.stringify(used);
-    if (current?.policy === policy) return current.agent;
-    if (current) close(current.agent);
-    current = { policy, agent: guardedAgent(used, network) };
-    return current.agent;
+    if (current && current.policy !== policy) retire(current.agent);
+    const agent = current?.policy === policy ? current.agent : guardedAgent(used, network);
+    current = { settings: inForce, policy, agent };
+    return agent;
   }
 
   return {
@@ -78,9 +81,8 @@ export function createSender(settings: () => EgressPolicy, network?: Network): S
     },
     async close() {
       isClosed = true;
-      if (current) close(current.agent);
-      current = undefined;
-      await Promise.all(closing);
+      const agents = [...retiring, ...(current ? [current.agent] : [])];
+      await Promise.all(agents.map((agent) => agent.destroy()));
     },
   };
 }

@@ -105,7 +105,7 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   {
     ...SENDER,
     name: "connections for webhooks outlive the policy that allowed them",
-    from: "if (current?.policy === policy) return current.agent;",
+    from: "if (current?.settings === inForce) return current.agent;",
     to: "if (current) return current.agent;",
     testFile: "webhooks/guarded-agent.test.ts",
     test: "connections that a policy has allowed",

@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { type EgressPolicy, type Network, ownNetwork } from "../../../src/webhooks/guarded-agent.ts";
 import { givenDns, type Zone } from "../../support/dns-server.ts";
 import { innerHosts } from "../../support/inner-addresses.ts";
+import { soon } from "../../support/soon.ts";
 import {
   answered,
   CERTIFICATE,
@@ -126,6 +127,21 @@ test("connections that a policy has allowed are not used under another one", asy
   policy = { ...POLICY, allowNetworks: ["10.0.0.0/8"] };
   expect(await send()).toEqual(NOT_PUBLIC);
   expect(receiver.requests).toHaveLength(1);
+});
+
+test("a message in flight is delivered though the policy changes meanwhile, and its connection ends then", async () => {
+  const held: Socket[] = [];
+  const receiver = await givenReceiver((socket) => void held.push(socket));
+  let policy: EgressPolicy = LOOPBACK;
+  const sender = givenSender(() => policy);
+  const sent = sender.send(messageTo(receiver.url));
+  await soon(() => expect(held).toHaveLength(1));
+  policy = { ...LOOPBACK, allowPorts: [8443] };
+  const next = sender.send(messageTo(receiver.url));
+  await soon(() => expect(held).toHaveLength(2));
+  for (const socket of held) answered("200 OK")(socket);
+  expect([await sent, await next]).toMatchObject([{ outcome: "delivered" }, { outcome: "delivered" }]);
+  await soon(() => expect(receiver.sockets.size).toBe(1));
 });
 
 test("a name without an address, and a name server that is away, are failures in words", async () => {
