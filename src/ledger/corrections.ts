@@ -53,7 +53,7 @@ interface WrongCharge {
   credits: number;
 }
 
-export interface Corrections {
+interface Corrections {
   /** Charges of this call that were wrong, and were not given back before. */
   charges: number;
   corrected: number;

@@ -19,7 +19,7 @@ export interface ReverseCall {
   actor: Actor;
 }
 
-export type Reversed =
+type Reversed =
   | { outcome: "unknown_account" }
   /** `references`: how many of the account's have been forgotten; this may be one of them. */
   | { outcome: "forgotten"; balance: number; references: number }

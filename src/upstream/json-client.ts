@@ -269,7 +269,7 @@ const INTERIM = /^HTTP\/1\.[01] 1(?!01)/;
  *   `read()`.
  * @returns the same socket
  */
-export function withoutInterimAnswers<T extends Socket>(socket: T): T {
+function withoutInterimAnswers<T extends Socket>(socket: T): T {
   const read = socket.read;
   let held: Buffer | undefined;
   // The first bytes after something was written are the beginning of an answer; all others are left as they are.

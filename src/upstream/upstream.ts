@@ -292,7 +292,7 @@ export function generationOutcome(
 }
 
 /** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
-export type GenerationAnswer =
+type GenerationAnswer =
   | UpstreamRejection
   /** `taskId` as customers get it. */
   | { outcome: "accepted"; taskId: string; data: string }

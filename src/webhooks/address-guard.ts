@@ -12,7 +12,7 @@ export type { AddressPolicy } from "./public-address.ts";
 
 type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string };
 
-export const URL_LENGTH_MAX = 2048;
+const URL_LENGTH_MAX = 2048;
 
 /** Blanks, line breaks, control characters and backslashes, which `new URL` drops or repairs. */
 const REPAIRED = /[^!-[\]-~\u0080-\u{10ffff}]/u;

@@ -8,7 +8,7 @@ export interface AddressPolicy {
   readonly allowPorts: readonly number[];
 }
 
-export interface Target {
+interface Target {
   readonly protocol: string;
   readonly port: number;
 }
