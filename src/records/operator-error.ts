@@ -28,7 +28,7 @@ const KINDS = {
 export type OperatorProblem = keyof typeof KINDS;
 
 /** What kind of mistake it is: the management API answers 400, 403, 404, 409, 412 and 503. */
-export type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
+type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
 type Unspecific = Exclude<OperatorErrorCode, "conflict">;
 
 const isSpecific = (code: string): code is OperatorProblem => Object.hasOwn(KINDS, code);

@@ -27,7 +27,7 @@ interface ReversalTerms {
   amount?: number | undefined;
 }
 
-export interface Reversal {
+interface Reversal {
   outcome: "reversed" | "duplicate";
   balance: number;
   /** Undefined where many more were made since. */
