@@ -45,11 +45,8 @@ if shared then key.shared = shared end
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
 local earlier = call("HGET", request, "state")
-if earlier == "void" then return reply("void", now, key, window, slots) end
-if earlier then
-  local kept = details and { "", call("HGET", request, "price") } or {}
-  return reply("admitted", now, key, window, slots, unpack(kept))
-end
+local kept = earlier and details and { "", call("HGET", request, "price") } or {}
+if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
 if not key.usable then return reply("unknown_key", now) end
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
 if now > not_after + 0 then return reply("stale", now, key, window, slots) end
@@ -127,7 +124,5 @@ if idempotency then
   call("PERSIST", idempotency)
 end
 if key.monthly_credits then key.spent = spent + price end
-if details then
-  return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted or "", int(price))
-end
-return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted)
+if details then key.noted = key.noted or "" end
+return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted, details and int(price))

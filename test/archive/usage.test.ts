@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openArchiveReads } from "../../src/archive/reads.ts";
+import { accountStatements } from "../../src/ledger/account-statements.ts";
 import { emptyStatement } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { refusal, runHere } from "../support/cli.ts";
@@ -131,6 +133,23 @@ test("both sources say the same of everything, by every column", async () => {
   for (const by of ["day", "account", "key", "day,account,endpoint,key"]) {
     const words = ["usage", "--by", by];
     expect((await from("archive", ...words)).usage).toEqual((await from("redis", ...words)).usage);
+  }
+});
+
+test("statements over HTTP are the same from the archive and from Redis, and say where they end", async () => {
+  const reads = openArchiveReads(stage.url);
+  try {
+    for (const month of ["2025-08", "2025-09", "2025-10", "2025-11", "2025-12"]) {
+      const accounts = ["acme", "globex"];
+      const archived = await accountStatements(stage.nodes, accounts, month, reads.of(stage.nodes));
+      const inRedis = await accountStatements(stage.nodes, accounts, month);
+      expect(archived.map(({ statement }) => statement)).toEqual(inRedis.map(({ statement }) => statement));
+      expect(archived).toMatchObject(accounts.map(() => ({ source: "archive", sinceMs: undefined })));
+      expect(archived.every(({ untilMs }) => untilMs !== undefined)).toBe(true);
+      for (const { statement } of archived) expect(statement.closing).toBe(closingOf(statement));
+    }
+  } finally {
+    reads.close();
   }
 });
 

@@ -355,11 +355,7 @@ export const OBJECT_EXAMPLES = {
 /** Bodies of requests, by `operationId`. */
 export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
   createAccount: { account_id: "acme", label: "Acme Films", metadata: { crm_id: "4711" } },
-  changeAccount: {
-    price_multiplier: 0.8,
-    status: "suspended",
-    limits: { [FIRST!.name]: FIRST!.example.limit },
-  },
+  changeAccount: { status: "suspended", limits: { [FIRST!.name]: FIRST!.example.limit } },
   createKey: {
     tier: "standard",
     label: "backend",
