@@ -77,7 +77,7 @@ function moment(ms: string | number | undefined): string | null {
 }
 
 const ACCOUNT_SETTINGS: readonly string[] = [
-  ...["label", "metadata", "status", "revision", "limited"],
+  ...["label", "metadata", "status", "revision", "limited", "alerts"],
   ...TIER_LIMITS.map(({ name }) => name),
 ];
 const KEY_SETTINGS: readonly string[] = ["label", "revision", "fingerprint"];
