@@ -20,6 +20,7 @@
 --@keys account endpoint webhooks
 --@args now account_id endpoint_id action revisions actor most_text overlap_ms fields...
 --@include audit
+--@include changed
 --@include deliveries
 --@include endpoints
 --@include fields
@@ -41,7 +42,9 @@ local function audited_endpoint(changes)
   return kept
 end
 
+-- In the audit, and for the archive, which keeps an account's endpoints with it.
 local function note(before, after)
+  note_changed(account, "account " .. account_id)
   write_audit(account, now, actor, action, account_id, endpoint_id, audited_endpoint(before), audited_endpoint(after))
 end
 

@@ -1,4 +1,5 @@
 --@include audit
+--@include changed
 --@include deliveries
 -- Webhook endpoints of an account. Its field `webhooks` has those that are enabled, each with the events that it wants, so that
 -- the script that ends a task reads nothing more. Whoever changes an endpoint calls `list_endpoints` afterwards.
@@ -20,6 +21,7 @@ local function disable_endpoint(endpoint, endpoint_id, account_id, now, reason, 
   call("HSET", endpoint, "status", "disabled", "disabled_reason", reason)
   call("HINCRBY", endpoint, "revision", 1)
   list_endpoints(string.match(endpoint, "^tg:{p%d+}"), account_id)
+  note_changed(endpoint, "account " .. account_id)
   write_audit(endpoint, now, actor, "webhook.disable", account_id, endpoint_id, { status = "enabled" },
     { status = "disabled", disabled_reason = reason })
 end

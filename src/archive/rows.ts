@@ -82,7 +82,7 @@ function moment(ms: string | number | undefined): string | null {
 }
 
 const ACCOUNT_SETTINGS: readonly string[] = [
-  ...["label", "metadata", "status", "revision", "limited", "price_multiplier"],
+  ...["label", "metadata", "status", "revision", "limited", "alerts", "price_multiplier"],
   ...TIER_LIMITS.map(({ name }) => name),
 ];
 const KEY_SETTINGS: readonly string[] = ["label", "revision", "fingerprint"];
