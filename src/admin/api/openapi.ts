@@ -3,6 +3,7 @@ import type { TObject, TSchema } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
+import * as money from "./money-schemas.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
@@ -11,7 +12,7 @@ import * as webhooks from "./webhook-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ ...objects, ...views, ...webhooks })
+  Object.entries({ ...objects, ...money, ...views, ...webhooks })
     .filter(([name, schema]) => (schema as { title?: string }).title === name)
     .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;

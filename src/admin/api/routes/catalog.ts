@@ -2,8 +2,9 @@ import { Type } from "typebox";
 import { listInForce } from "../../../config/price-lists.ts";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
 import { object, textOrNull } from "../field-schemas.ts";
+import { Package } from "../money-schemas.ts";
 import { page, route } from "../route.ts";
-import { Package, Price, Tiers } from "../schemas.ts";
+import { Price, Tiers } from "../schemas.ts";
 
 const MISSING_SHOWN_MAX = 100;
 

@@ -2,8 +2,8 @@ import { momentMs } from "../../../domain/moments.ts";
 import { correctCharges } from "../../../ledger/corrections.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import { requireAllAccounts } from "../authorize.ts";
+import { Correction, NewCorrection } from "../money-schemas.ts";
 import { operation } from "../route.ts";
-import { Correction, NewCorrection } from "../schemas.ts";
 import { isoTime } from "../shown.ts";
 
 function requireTime(name: string, text: string): number {

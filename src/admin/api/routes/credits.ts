@@ -4,8 +4,8 @@ import { grantCredits, readGrant } from "../../../operations/credits/grants.ts";
 import { reverseGrant } from "../../../operations/credits/reversals.ts";
 import type { LedgerEntry } from "../../../records/ledger-entries.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
+import { NewAdjustment, NewGrant, NewReversal, Transaction } from "../money-schemas.ts";
 import { type Answer, type ApiCall, operation } from "../route.ts";
-import { NewAdjustment, NewGrant, NewReversal, Transaction } from "../schemas.ts";
 import type { OperationSettings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
 

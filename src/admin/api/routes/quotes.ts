@@ -8,9 +8,9 @@ import { META } from "../../../records/names.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireOwnAccount, requireScope } from "../authorize.ts";
+import { NewQuote, Quote } from "../money-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation } from "../route.ts";
-import { NewQuote, Quote } from "../schemas.ts";
 
 function requireEndpoint(text: string) {
   const endpoint = endpointOf(text);

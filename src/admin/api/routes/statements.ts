@@ -4,8 +4,8 @@ import type { AccountStatement } from "../../../ledger/account-statements.ts";
 import { pageStatements, readStatement } from "../../../ledger/statement-pages.ts";
 import { STATEMENT_NUMBERS } from "../../../ledger/statements.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
+import { Statement } from "../money-schemas.ts";
 import { operation, page } from "../route.ts";
-import { Statement } from "../schemas.ts";
 import { isoTimeOrNull } from "../shown.ts";
 
 const statementShown = (
