@@ -14,6 +14,7 @@ import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createAdminApi } from "./api/serve.ts";
 import type { GatewayState } from "./api/services.ts";
+import { requireWebhooks } from "./api/webhook-rules.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
 import type { MetricsReading } from "./health.ts";
@@ -116,9 +117,10 @@ const servicesOf = ({
   notReady,
 }: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
   tiers: () => live.config().tiers,
-  prices: () => live.config().prices,
+  config: () => live.config(),
   packages: () => live.config().packages,
   bounds: () => live.config().admin.bounds,
+  webhooks: () => requireWebhooks(live.config().webhooks),
   tierCounts,
   describeConfig: live.describe,
   describeFiles: live.describeFiles,

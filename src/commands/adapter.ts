@@ -30,7 +30,7 @@ interface Finding {
   what: string;
   ok: boolean;
   detail: string;
-  /** What the gateway makes of it, where that may not be meant. */
+  /** The gateway's own reading, where that may not be meant. */
   note?: string;
 }
 
@@ -175,7 +175,7 @@ function resultOf(adapter: Adapter, { call, response, task, options: given }: An
   }
 }
 
-/** What the gateway makes of an answer: a result that it cannot use, or a state that it does not take as the adapter means it. */
+/** The gateway's own reading of an answer: a result that it cannot use, or a state that it does not take as the adapter means it. */
 function gatewaysReading(
   adapter: Adapter,
   { call, response, task, options: given }: AnswerRow,

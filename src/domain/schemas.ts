@@ -126,7 +126,7 @@ export const BODIES = {
       ),
       callBackUrl: Type.Optional(
         webUrl(
-          "Address that the generator notifies when the task completes (what it sends is its own choice)",
+          "Address that is notified when the task has ended. Where the gateway relays callbacks, it must be public and https, and gets the messages of webhooks; else what the generator sends is its own choice",
         ),
       ),
     },

@@ -6,7 +6,7 @@ import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
 
-export type Tasks = ReturnType<typeof createTaskIds>;
+type Tasks = ReturnType<typeof createTaskIds>;
 
 /** Scripts of tasks and their claims, on one server or on a cluster. */
 export function createTaskIds(store: TaskStore) {

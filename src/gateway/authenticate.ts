@@ -10,9 +10,7 @@ const LOOK_UPS: LookUpBudget = { perSecond: 1000, perAddressAndSecond: 250 };
 /** The usual spelling. Other spellings that RFC 9110 section 11.1 allows are parsed by `authenticate`. */
 const SCHEME = "Bearer ";
 
-export type Identity<Key> =
-  | { outcome: "known"; key: Key; token: string }
-  | { outcome: "refused"; refusal: Refusal };
+type Identity<Key> = { outcome: "known"; key: Key; token: string } | { outcome: "refused"; refusal: Refusal };
 
 interface KnownKey<Key> {
   readonly key: Key;

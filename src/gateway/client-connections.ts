@@ -271,7 +271,7 @@ const STARTED_MAX = 8;
  * Requests that may wait on one connection. Node emits every request of one read, which is up to 64 KiB. Clients that
  * really pipeline send a few.
  */
-export const WAITING_MAX = 100;
+const WAITING_MAX = 100;
 
 interface PipelinedRequestsOptions {
   waitingMax(): number;

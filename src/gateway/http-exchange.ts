@@ -17,6 +17,7 @@ import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
+import type { Callbacks } from "./callbacks.ts";
 import {
   type FallbackMemory,
   type KeyUsage,
@@ -67,6 +68,8 @@ export interface Exchange {
   responseBytes: number | undefined;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
+  /** The rest of the body is not read, not even to discard it: the connection ends with the response. */
+  leavesBody: boolean | undefined;
   /** The answer to a request whose body turned out to be malformed; it is written on the bare socket. */
   malformedBodyAnswer: Promise<ApiAnswer> | undefined;
 }
@@ -111,6 +114,7 @@ export function openExchange(req: IncomingMessage, res: ServerResponse, expectsC
     degraded: undefined,
     clientGone: undefined,
     responseBytes: undefined,
+    leavesBody: undefined,
     malformedBodyAnswer: undefined,
   };
 }
@@ -177,6 +181,8 @@ export interface Gateway {
   uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
+  /** Undefined where nothing can be relayed. */
+  callbacks: Callbacks | undefined;
   /** The memory for JSON bodies that are being received. */
   bodies: BodyBudget;
   bodyRead: BodyRead;

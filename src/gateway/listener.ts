@@ -54,7 +54,7 @@ export interface ListenerOptions extends Timeouts {
   onMalformedRequest(refused: Refusal, requestId: string): void;
 }
 
-export interface Listener extends Server {
+interface Listener extends Server {
   /**
    * Ends connections without pending responses. `close` ends the idle ones only, and stops the interval that enforces the
    * headers timeout: it would wait for ever for the rest of a head.
@@ -247,6 +247,7 @@ export function createPublicPort(options: {
   store: Store & Holds;
   upstreams: Upstreams;
   unmeteredElsewhere: UnmeteredElsewhere;
+  callbacks: Gateway["callbacks"];
   countRefusal: Gateway["countRefusal"];
   metrics: Metrics;
   tracing: Tracing;
@@ -337,6 +338,7 @@ function gatewayOf(
     keyUsages: createKeyUsages(),
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
+    callbacks: options.callbacks,
     metrics,
     holds: metrics.holds.series(),
     upstreamSeconds: madeOnce((kind, outcome) => metrics.upstreamSeconds.of({ kind, outcome })),

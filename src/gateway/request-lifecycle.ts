@@ -5,6 +5,8 @@ import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
+import { CALLBACKS } from "./callback-addresses.ts";
+import { receiveCallback } from "./callbacks.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { generate } from "./generate.ts";
@@ -22,6 +24,7 @@ import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
+import { isRelaying } from "./relay.ts";
 import { Uploads } from "./upload.ts";
 
 /** A request whose answer is decided; without an answer its client went away. */
@@ -122,9 +125,9 @@ export class RequestLifecycle {
   }
 
   /** Whether the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
-  #mustClose({ req, res, expectsContinue }: Exchange): boolean {
+  #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
-    if (expectsContinue && !req.complete) return true;
+    if ((expectsContinue || leavesBody) && !req.complete) return true;
     return this.#gateway.isDraining && !this.#connections.hasPipelinedResponse(res);
   }
 
@@ -136,7 +139,9 @@ export class RequestLifecycle {
         if (respond(exchange, answer, close)) this.#connections.responseWritten(exchange, answer.body.length);
         else exchange.clientGone = true;
       }
-      drainBody(exchange.req, bodyRead, () => this.#connections.endAfterResponse(exchange.res));
+      const end = (): void => this.#connections.endAfterResponse(exchange.res);
+      if (exchange.leavesBody && !exchange.req.complete) end();
+      else drainBody(exchange.req, bodyRead, end);
     }
     for (const { exchange, answer } of decided) this.#complete(exchange, answer);
     this.#inFlight -= decided.length;
@@ -186,7 +191,7 @@ const ignore = (): void => undefined;
 type Answered = Promise<ApiAnswer | undefined> | ApiAnswer;
 
 /** Finds the route, the key and the handler of each request whose head is valid. */
-export class Dispatcher {
+class Dispatcher {
   readonly #gateway: Gateway;
   readonly #taskPolls = new TaskPolls();
   readonly #uploads: Uploads;
@@ -199,12 +204,14 @@ export class Dispatcher {
   /** @returns the answer; undefined when the client went away */
   dispatch(exchange: Exchange, head: RequestHead): Answered {
     const gateway = this.#gateway;
-    const target = route(exchange.req.method ?? "", exchange.req.url ?? "");
+    const { snapshot } = gateway.live;
+    const found = route(exchange.req.method ?? "", exchange.req.url ?? "");
+    const target = found.kind === "callback" && !isRelaying(snapshot.config) ? OUTSIDE : found;
     exchange.route = target.template;
+    if (target.kind === "callback") return receiveCallback(gateway, exchange, head, target.token);
     if (target.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.shownId);
     }
-    const { snapshot } = gateway.live;
     const identity = gateway.authenticator.cached(head.authorization);
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
     if (snapshot.config.store.fallbackStrategy === "deny")
@@ -236,7 +243,7 @@ export class Dispatcher {
     exchange: Exchange,
     head: RequestHead,
     snapshot: Snapshot,
-    target: Route,
+    target: Exclude<Route, { kind: "callback" }>,
   ): Promise<ApiAnswer | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
@@ -249,7 +256,7 @@ export class Dispatcher {
   }
 
   /** Calls the handler of a request whose key was found. */
-  #handle(context: RequestContext, target: Route): Answered {
+  #handle(context: RequestContext, target: Exclude<Route, { kind: "callback" }>): Answered {
     if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);
@@ -308,11 +315,12 @@ function preflightRefusal(to: Route): Refusal {
 }
 
 /** The target of a request. `template` is a label from a closed set, for logs and metrics. */
-export type Route = { template: string } & (
+type Route = { template: string } & (
   | { kind: "generate"; endpoint: GenerationEndpoint }
   | { kind: "task"; taskId: string }
   | { kind: "upload" }
   | { kind: "credits" }
+  | { kind: "callback"; token: string }
   | { kind: "wrong_method"; allow: string }
   | { kind: "unknown_path" }
   | { kind: "outside" }
@@ -332,11 +340,12 @@ const FIXED = new Map<string, { method: "GET" | "POST"; route: Route }>([
 
 const TASKS = `${API_PREFIX}tasks/`;
 const TASK_TEMPLATE = `${TASKS}{taskId}`;
+const CALLBACK_TEMPLATE = `${CALLBACKS}{token}`;
 const UNKNOWN: Route = { kind: "unknown_path", template: "unknown" };
 const OUTSIDE: Route = { kind: "outside", template: "unknown" };
 
 /** All route templates, for documentation and for tests of the closed label set. */
-export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, "unknown", "none"];
+export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, CALLBACK_TEMPLATE, "unknown", "none"];
 
 /** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. A query is ignored. */
 export function route(method: string, target: string): Route {
@@ -351,5 +360,7 @@ export function route(method: string, target: string): Route {
     if (method === "GET") return { kind: "task", taskId: path.slice(TASKS.length), template: TASK_TEMPLATE };
     return { kind: "wrong_method", allow: "GET", template: TASK_TEMPLATE };
   }
+  if (path.startsWith(CALLBACKS))
+    return { kind: "callback", token: path.slice(CALLBACKS.length), template: CALLBACK_TEMPLATE };
   return path.startsWith(API_PREFIX) || path === API_PREFIX.slice(0, -1) ? UNKNOWN : OUTSIDE;
 }

@@ -26,6 +26,7 @@ import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
+import { createCallbackRelay } from "./callback-relay.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
@@ -63,6 +64,7 @@ export async function startGateway(
       resolve(config.store.journal),
       () => connection.known.facts?.id,
     ),
+    callbacks: createCallbackRelay({ connection, store, upstreams, live, metrics, log }),
     countRefusal: counts.refusals.count,
     metrics,
     tracing,

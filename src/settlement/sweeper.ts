@@ -36,7 +36,7 @@ export interface SweepSettings {
   };
 }
 
-export interface SweeperOptions {
+interface SweeperOptions {
   store: Store;
   sweeps: Sweeps;
   /** The upstream that made a task, by the tag that is stored with it. */

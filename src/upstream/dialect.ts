@@ -22,6 +22,7 @@ export const ADAPTER_FUNCTIONS = [
   "result",
   "upload",
   "uploaded",
+  "callback",
 ] as const;
 type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 
@@ -41,7 +42,7 @@ export interface AdapterFault {
 export class AdapterMistake extends Error {}
 
 /**
- * What a function of an adapter returned. A promise that is rejected later would end the process.
+ * The result of an adapter's function. A promise that is rejected later would end the process.
  * @throws AdapterMistake for a promise
  */
 export function returned<Result>(result: Result): Result {

@@ -20,7 +20,7 @@ export type ExchangeResult =
 /** Without Accept-Encoding an upstream may choose any. RFC 9110 12.5.3. */
 export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "identity"] as const;
 
-/** What is kept of an answer that did not come whole: it is for the log. */
+/** Kept for the log of an answer that did not come whole. */
 const RECEIVED_BYTES = 1024;
 
 /** How the upstream is connected to over TLS. PEM. */
@@ -269,7 +269,7 @@ const INTERIM = /^HTTP\/1\.[01] 1(?!01)/;
  *   `read()`.
  * @returns the same socket
  */
-export function withoutInterimAnswers<T extends Socket>(socket: T): T {
+function withoutInterimAnswers<T extends Socket>(socket: T): T {
   const read = socket.read;
   let held: Buffer | undefined;
   // The first bytes after something was written are the beginning of an answer; all others are left as they are.

@@ -14,7 +14,7 @@ import {
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 
-/** What an answer to a poll means; `data` is the task as JSON, `Task` in docs/openapi.json. */
+/** The meaning of an answer to a poll; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =
   | Exclude<UpstreamRejection, { outcome: "refused" }>
   /** `aboutTask`: the API itself refused, and for good; else a proxy's answer, or a transient fault. */
@@ -33,7 +33,7 @@ export interface ResultRequest {
   request: CheckedRequest;
 }
 
-/** What the gateway knows of a task beside the answer. */
+/** A task as the gateway knows it beside the answer. */
 export interface PolledTask {
   taskId: string;
   /** Undefined if only the id is known. */

@@ -191,7 +191,7 @@ export const statusWord = (text: string): string =>
     .toLowerCase()
     .replace(/[ -]/g, "_");
 
-export function taskStatusOf(text: string, own?: StatusWords): TaskStatus | undefined {
+function taskStatusOf(text: string, own?: StatusWords): TaskStatus | undefined {
   const word = statusWord(text);
   if (own && Object.hasOwn(own, word)) return own[word];
   return Object.hasOwn(STATUS_WORDS, word) ? STATUS_WORDS[word] : undefined;

@@ -3,7 +3,7 @@ import { FairGate, type GateObserver } from "../domain/fair-gate.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import type { Created, Generation, Unsupported } from "./adapter.ts";
+import type { CallbackRequest, Created, Generation, Unsupported } from "./adapter.ts";
 import { type Answer, describeAnswer } from "./answer.ts";
 import {
   type AdapterChoice,
@@ -36,9 +36,9 @@ import { taskTag, upstreamTag } from "./task-route.ts";
 export interface Upstream {
   /** Identifies this upstream, its credential and its adapter. */
   readonly tag: string;
-  /** What is stored with a task that the endpoint made. */
+  /** Stored with a task that the endpoint made. */
   tagOf(endpoint: string): string;
-  /** What is sent for a generation; nothing is sent yet. */
+  /** The request for a generation; nothing is sent yet. */
   create(generation: Generation): CheckedRequest | Unsupported | AdapterFault;
   /**
    * @param body exactly what was priced; `requestId` is sent as Idempotency-Key
@@ -51,6 +51,10 @@ export interface Upstream {
     headers?: readonly string[],
   ): Promise<GenerationOutcome>;
   poll(taskId: string, sender: PollSender): Promise<PollOutcome>;
+  /** Whether generations may have a `callBackUrl`: the adapter reads callbacks. */
+  readonly takesCallbacks: boolean;
+  /** The task that a callback names, as customers know it; undefined if it names none. Nothing else of it is read. */
+  taskOfCallback(request: CallbackRequest): string | undefined;
   /** A generation got another request's response: the connections for generations are not used again. */
   resetConnectionPool(): void;
   close(): Promise<void>;
@@ -142,6 +146,8 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     create: (generation) => createRequest(dialect, generation),
     generate: (path, body, sender, headers) => sendGeneration(generations, path, body, sender, headers),
     poll: (taskId, sender) => sendPoll(sender.accountId === undefined ? sweeps : polls, taskId, sender),
+    takesCallbacks: dialect.adapter.callback !== undefined,
+    taskOfCallback: (request) => taskOfCallback(dialect, request),
     resetConnectionPool: generations.client.reset,
     async close() {
       for (const { gate } of [generations, polls, sweeps]) gate.close();
@@ -162,6 +168,15 @@ export function createRequest(
     if (request.method === "POST") return request;
     throw new AdapterMistake("returned a request that is no POST");
   });
+}
+
+function taskOfCallback(dialect: Dialect, request: CallbackRequest): string | undefined {
+  const named = dialect.call("callback", request.body, () => {
+    const taskId: unknown = returned(dialect.adapter.callback?.(request, dialect.options));
+    if (taskId === undefined || typeof taskId === "string") return { taskId };
+    throw new AdapterMistake("returned an id that is no text");
+  });
+  return "taskId" in named && named.taskId !== undefined ? shownTaskId(named.taskId) : undefined;
 }
 
 /** @throws AdapterMistake */
@@ -277,7 +292,7 @@ export function generationOutcome(
 }
 
 /** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
-export type GenerationAnswer =
+type GenerationAnswer =
   | UpstreamRejection
   /** `taskId` as customers get it. */
   | { outcome: "accepted"; taskId: string; data: string }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { connectArchive } from "../../src/archive/connection.ts";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";

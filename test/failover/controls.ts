@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import { type Criterion, formatVerdict } from "../fault/checker.ts";
 import { writeHistory } from "../fault/history.ts";
 import { seedFor } from "../fault/random.ts";

@@ -20,7 +20,8 @@ export function targetOf({ world, sent }: Run, command: Command, index?: number)
   const withTask = "tasks" in command && command.tasks;
   const isSent = "sent" in command && command.sent;
   // Only a poll, its settlement, and the BIND of a journal come so late that their request may be collected.
-  const isLate = index === undefined && ["inspect", "observe", "bind", "refund"].includes(command.kind);
+  const isLate =
+    index === undefined && ["inspect", "observe", "bind", "refund", "reclaim"].includes(command.kind);
   const able = sent.filter(
     ({ request }) =>
       (isLate || world.requests.includes(request)) &&

@@ -118,6 +118,7 @@ async function addKey(
     ledger: [],
     references: new Map<string, string>(),
     refunds: new Set<string>(),
+    reversed: new Map<string, number>(),
     collectedUntilMs: 0,
   };
   const key: ModelKey = {

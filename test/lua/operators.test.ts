@@ -81,6 +81,7 @@ test("an account is created, changed and read, and a stale revision changes noth
   const created = await createAccount(nodes, { label: "Ann's shop", metadata }, ANN);
   expect(created).toEqual({
     accountId: expect.stringMatching(/^acc_/),
+    priceMultiplier: "1",
     label: "Ann's shop",
     metadata,
     status: "active",

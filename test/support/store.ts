@@ -9,6 +9,7 @@ import {
 import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
 import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { cliActor } from "../../src/records/actor.ts";
+import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
@@ -22,7 +23,9 @@ import { packTiers } from "../../src/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/scripts/inspect.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
+import { type ReclaimCall, reclaim } from "../../src/scripts/reclaim.ts";
 import { type RefundCall, refund } from "../../src/scripts/refund.ts";
+import { type ReverseCall, reverse } from "../../src/scripts/reverse.ts";
 import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type VoidCall, voidHold } from "../../src/scripts/void.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
@@ -330,16 +333,18 @@ function stageOperations(
       amount: number,
       reference: string,
       lookedUp = 0,
+      kind: GrantKind = "purchase",
     ): Promise<Reply> {
-      return send(
-        recharge,
-        itemOf(recharge, { actor: cliActor(), partition, accountId, amount, reference, lookedUp }, now()),
-      );
+      const call = { actor: cliActor(), partition, accountId, amount, reference, kind, lookedUp };
+      return send(recharge, itemOf(recharge, call, now()));
     },
     /** Answers ADJUST's reply as it is. */
     adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),
+    /** Answers REVERSE's reply as it is. */
+    reverse: (call: ReverseCall): Promise<Reply> => send(reverse, itemOf(reverse, call, now())),
     /** Answers REFUND's reply as it is. */
     refund: (call: RefundCall): Promise<Reply> => send(refund, itemOf(refund, call, now())),
+    reclaim: (call: ReclaimCall): Promise<Reply> => send(reclaim, itemOf(reclaim, call, now())),
     credits: (key: KeyRef) => store.credits(key, tiers),
     /** The same for a key that must be known. */
     async account(key: KeyRef) {

@@ -92,7 +92,7 @@ export async function releaseTask(nodes: RedisNodes, id: string, actor: Actor): 
   }
   throw new OperatorError(
     "it changes while it is being released; read it again",
-    "conflict",
+    "task_changing",
     undefined,
     "`tollgate tasks show` shows it",
   );

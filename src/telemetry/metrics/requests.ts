@@ -10,6 +10,7 @@ export const OVERLOADS = [
   "pipelined_requests",
   "unread_answers",
   "write_timeout",
+  "callbacks",
 ] as const;
 
 /** Why the admin port refuses a request before the rights of whoever sent it count. */

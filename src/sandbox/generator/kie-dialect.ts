@@ -1,6 +1,6 @@
-import { type Failure, json, type SandboxAnswer, success } from "./answer.ts";
-import type { Dialect } from "./dialect.ts";
-import type { TaskView } from "./tasks.ts";
+import { type Failure, json, type SandboxAnswer, success } from "./generator-answer.ts";
+import type { Dialect } from "./generator-dialect.ts";
+import type { TaskView } from "./generator-tasks.ts";
 
 const MODELS = new Set([
   "sora-2-text-to-video",

@@ -79,9 +79,9 @@ const timeOf = (ms: number | string | undefined): string | null =>
   ms === undefined ? null : new Date(Number(ms)).toISOString();
 
 const REQUESTS = `
-  SELECT request_id, status, admitted_at, bound_at, finished_at, EXISTS (
-    SELECT FROM tollgate.ledger_entries entry WHERE entry.request_id = request.request_id AND entry.type = 'recharge'
-  ) AS refunded
+  SELECT request_id, status, admitted_at, bound_at, finished_at, coalesce((
+    SELECT sum(amount) > 0 FROM tollgate.ledger_entries entry WHERE entry.request_id = request.request_id AND kind = 'refund'
+  ), false) AS refunded
   FROM tollgate.requests request WHERE request_id = ANY ($1::text[])`;
 
 interface RequestRow {

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { failure, json, type SandboxAnswer, send, steeredFailure, textOf } from "./answer.ts";
 import { answering, type Behaviour, readBehaviour, readDirectives } from "./behaviour.ts";
+import { failure, json, type SandboxAnswer, send, steeredFailure, textOf } from "./generator-answer.ts";
 import { TINY_MP4, TINY_PNG } from "./media.ts";
-import { type RequestLog, readText } from "./requests.ts";
+import { type RequestLog, readText } from "./request-log.ts";
 import { type State, steer } from "./state.ts";
 import { digest, readForm } from "./uploads.ts";
 

@@ -1,8 +1,7 @@
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
 import {
   monthBounds,
   numbersOf,
-  STATEMENT,
-  type Statement,
   USAGE_COLUMNS,
   USAGE_COUNTS,
   type UsageRow,
@@ -35,19 +34,29 @@ export async function archivedUsage(
 
 const SUMS = USAGE_COUNTS.map((name) => `sum(${name}) AS ${name}`);
 
-export async function archivedStatement(
+type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {
+  account_id: string;
+  amounts_paid: Record<string, string>;
+  is_this: boolean;
+};
+
+/** By account, of those that had entries by then. */
+export async function archivedStatements(
   query: ArchiveQuery,
-  accountId: string,
+  accountIds: readonly string[],
   month: string,
-): Promise<Statement> {
-  const { first } = monthBounds(month);
-  const [row] = await query<Record<keyof Statement, string> & { is_this: boolean }>(
-    `SELECT *, month = $2::date AS is_this FROM tollgate.statements
-     WHERE account_id = $1 AND month <= $2::date ORDER BY month DESC LIMIT 1`,
-    [accountId, first],
+): Promise<Map<string, Statement>> {
+  const rows = await query<StatementRow>(
+    `SELECT DISTINCT ON (account_id) *, month = $2::date AS is_this FROM tollgate.statements
+     WHERE account_id = ANY ($1::text[]) AND month <= $2::date ORDER BY account_id, month DESC`,
+    [accountIds, monthBounds(month).first],
   );
-  if (row?.is_this) return numbersOf(STATEMENT, row);
-  return numbersOf(STATEMENT, { opening: row?.closing, closing: row?.closing });
+  return new Map(rows.map((row) => [row.account_id, statementOf(row)]));
+}
+
+function statementOf(row: StatementRow): Statement {
+  if (!row.is_this) return emptyStatement(Number(row.closing));
+  return { ...numbersOf(STATEMENT_NUMBERS, row), amounts_paid: row.amounts_paid };
 }
 
 export async function hasAccount(query: ArchiveQuery, accountId: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../../domain/endpoints.ts";
-import { type Failure, failure, type SandboxAnswer, success } from "./answer.ts";
-import { kie } from "./kie.ts";
-import type { TaskView } from "./tasks.ts";
+import { type Failure, failure, type SandboxAnswer, success } from "./generator-answer.ts";
+import type { TaskView } from "./generator-tasks.ts";
+import { kie } from "./kie-dialect.ts";
 
 /** The requests and answers of one API in front of the sandbox's tasks. */
 export interface Dialect {
