@@ -3,11 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
 import { keyRef, partitionNames } from "../../src/records/names.ts";
-<<<<<<< HEAD
-import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
-=======
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
->>>>>>> w-relay-mutants
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { change } from "../../src/scripts/change.ts";
 import { expiring } from "../../src/scripts/expiring.ts";
