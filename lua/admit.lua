@@ -5,13 +5,15 @@
 -- BOUND  200  one request; the window is searched by halves
 -- `window` is a list of stamps (ms), newest first. `price_text` is in credits, `endpoint` a path, `not_after` a time (ms).
 -- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
--- are empty. `retention_ms`: how long the record is kept after its end.
+-- are empty. `retention_ms`: how long the record is kept after its end. `restrictions`: those of the key that the caller has
+-- checked the request against (empty: none).
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
 --                          when this request id was admitted before)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request was voided before its ADMIT ran; nothing happens
 --   unknown_key            no such key, revoked or expired, and not a repeat of a request; the five numbers are zeros
+--   restricted             the key has other restrictions than the caller has checked; the key's are behind its tier
 --   account_suspended      suspended or closed: the account's status
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
@@ -24,7 +26,7 @@
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
 --   insufficient_credits   credits that can be spent
 --@keys key_name account window slots request holds idempotency?
---@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms
+--@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms restrictions
 --@include limits
 --@include month
 --@include numbers
@@ -44,6 +46,7 @@ if shared then key.shared = shared end
 local earlier = call("HGET", request, "state")
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
 if not key.usable then return reply("unknown_key", now) end
+if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
 if now > not_after + 0 then return reply("stale", now, key, window, slots) end
 

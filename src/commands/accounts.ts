@@ -26,7 +26,11 @@ const createCommand = (): Command =>
     name: "create",
     about: "make an account before its first key",
     arguments: { "[account]": "its id; generated when left out" },
-    options: { "--label <text>": "a name for it", "--metadata <json>": "a JSON object that is kept with it" },
+    options: {
+      "--label <text>": "a name for it",
+      "--metadata <json>": "a JSON object that is kept with it",
+      ...limitOptions(TIER_LIMITS, { after: ", of all its keys together" }),
+    },
   });
 
 const listCommand = (): Command =>

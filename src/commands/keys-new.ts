@@ -3,6 +3,7 @@ import type { Config } from "../config/config.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
+import { checkedRestrictions } from "../operations/access/operator-values.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readFacts } from "../redis/store-facts.ts";
@@ -18,6 +19,8 @@ export interface NewKeyFlags extends ActorFlags {
   credits?: number;
   expires?: number;
   label?: string;
+  allowedEndpoints?: string[];
+  allowedAddresses?: string[];
   json?: boolean;
 }
 
@@ -32,6 +35,12 @@ export function newKey(name: string, description: string): Command {
   };
   for (const [form, { about, parse }] of Object.entries(limits)) made.option(form, about, parse);
   return made
+    .option("--allowed-endpoints <list>", "the only endpoints that it may use, with commas between", listOf)
+    .option(
+      "--allowed-addresses <list>",
+      "the only client addresses that it may be used from, as CIDR ranges",
+      listOf,
+    )
     .option("--label <text>", "a name for it")
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 }
@@ -39,8 +48,18 @@ export function newKey(name: string, description: string): Command {
 export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
   const given = flags as Record<string, unknown>;
   const limits = byLimit(LIMITS, ({ name }) => given[attributeOf(name)] as number | undefined);
-  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label: flags.label };
+  return {
+    accountId: account,
+    tier,
+    credits,
+    limits,
+    expiresAtMs: expires,
+    label: flags.label,
+    restrictions: checkedRestrictions(flags),
+  };
 }
+
+const listOf = (text: string): string[] => text.split(",");
 
 const attributeOf = (name: string): string =>
   name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());

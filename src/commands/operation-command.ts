@@ -243,7 +243,9 @@ export function flat(object: object): Record<string, unknown> {
   const fields = Object.entries(object).flatMap(([name, value]): [string, unknown][] =>
     name === "limits"
       ? Object.entries(value as object)
-      : [[name, Array.isArray(value) ? value.join() : value]],
+      : name === "effective_limits"
+        ? Object.entries(value as object).map(([limit, most]) => [`effective_${limit}`, most])
+        : [[name, Array.isArray(value) ? value.join() : value]],
   );
   return Object.fromEntries(fields.filter(([, value]) => value !== null));
 }

@@ -162,6 +162,8 @@ export interface Gateway {
   uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
+  /** The same of an IPv6 client, too, not its block. */
+  exactAddress: ClientAddress;
   /** The memory for JSON bodies that are being received. */
   bodies: BodyBudget;
   bodyRead: BodyRead;

@@ -14,7 +14,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
-import { clientAddress, createUntrustedProxyNotice, trustedProxies } from "./address.ts";
+import { clientAddress, createUntrustedProxyNotice, exactAddress, trustedProxies } from "./address.ts";
 import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
@@ -258,6 +258,7 @@ export function createPublicPort(options: {
     (config) => config.server.trustProxy,
     ({ server: { trustProxy } }) => ({
       client: clientAddress(trustProxy),
+      exact: exactAddress(trustProxy),
       isProxy: trustedProxies(trustProxy),
     }),
   );
@@ -276,6 +277,7 @@ export function createPublicPort(options: {
       ...gatewayOf(options),
       isDraining: () => isDraining,
       clientAddress: (peer, forwardedFor) => addresses(config()).client(peer, forwardedFor),
+      exactAddress: (peer, forwardedFor) => addresses(config()).exact(peer, forwardedFor),
       bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
       uploadStarted: (req, accountId) => connections.uploadStarted(req, accountId),
     },
@@ -316,7 +318,7 @@ export function createPublicPort(options: {
 /** All of `Gateway` that does not depend on the connections. */
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
-): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "isDraining"> {
+): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "exactAddress" | "isDraining"> {
   const { config, store, upstreams, metrics, log } = options;
   const { upstream, upstreamOf, uploads } = upstreams;
   return {

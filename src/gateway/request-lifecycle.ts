@@ -20,6 +20,7 @@ import {
 } from "./http-exchange.ts";
 import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
+import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
 import { Uploads } from "./upload.ts";
@@ -243,8 +244,22 @@ export class Dispatcher {
     return this.#handle(callOf(gateway, exchange, head, config, identity), target);
   }
 
+  /** Confirms what this process remembers: the key may not be used so. */
+  async #confirmRestrictions(context: RequestContext, target: Route): Promise<ApiAnswer | undefined> {
+    const { usage, exchange } = context;
+    let refused: Refusal | undefined;
+    if (isFromAllowedAddress(context)) refused = limitUtilityRequests(context) ?? (await inspectKey(context));
+    else if (mayConfirm(context)) refused = await inspectKey(context);
+    else refused = refuseRestricted(context, usage.restrictions?.text);
+    return refused ? refusal(refused, exchange.shownId) : this.#serve(context, target);
+  }
+
   /** Calls the handler of a request whose key was found. */
   #handle(context: RequestContext, target: Route): Answered {
+    return isAllowed(context) ? this.#serve(context, target) : this.#confirmRestrictions(context, target);
+  }
+
+  #serve(context: RequestContext, target: Route): Answered {
     if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);

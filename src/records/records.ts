@@ -99,6 +99,8 @@ export const KEY_FIELDS = {
   rotated_to: "id of the key that replaces it",
   label: "a name that operators gave it",
   revision: "how often operators changed it; missing before the first time",
+  restrictions:
+    "the only endpoints and client addresses that it may be used with, as domain/key-restrictions.ts writes them",
   fingerprint: "of the call with an Idempotency-Key that made it",
   counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
   clock_ms: "the latest moment of an admission; never goes back",

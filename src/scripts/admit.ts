@@ -21,6 +21,8 @@ export interface Generation {
   /** When it was admitted, Unix ms by the store's clock, set there. */
   admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
+  /** Of the key, which the request was checked against; undefined for none. */
+  restrictions?: string | undefined;
 }
 
 interface AdmitCall {
@@ -58,6 +60,8 @@ export type Admission = KeyState &
     | { outcome: "idempotency_mismatch" }
     /** `dueAtMs`: when its outcome is known at the latest. `unknown`: the upstream's answer to the first was none. */
     | { outcome: "idempotency_in_progress"; retryAfterMs: number; dueAtMs: number; unknown?: UnknownOutcome }
+    /** The key has other restrictions than the request was checked against. */
+    | { outcome: "restricted" }
     | { outcome: "stale" | "void" }
     | { outcome: "unknown_key" }
   );
@@ -77,6 +81,7 @@ export const admit: Script<AdmitCall, Admission> = {
   args({ generation, notAfterMs }) {
     const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
+    const { restrictions = "" } = generation;
     return [
       requestId,
       key.keyId,
@@ -87,6 +92,7 @@ export const admit: Script<AdmitCall, Admission> = {
       fingerprint,
       digest,
       Math.round(retentionMs),
+      restrictions,
     ];
   },
   read(reply) {

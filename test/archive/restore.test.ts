@@ -21,7 +21,14 @@ import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { readTierCounts } from "../../src/operations/keys/tier-counts.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
-import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import {
+  accountNames,
+  keyNames,
+  keyRef,
+  partitionNames,
+  partitionOf,
+  requestName,
+} from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { runHere } from "../support/cli.ts";
@@ -119,6 +126,22 @@ describe("a restored store", () => {
     }
     const verification = await verifyLedger(empty.nodes);
     expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
+  });
+
+  // Guarantee: a restore gives no key more than it had.
+  test("has the endpoints and addresses of keys as the lost one did", async () => {
+    const restrictions = { endpoints: ["gen2/text-to-video" as const], addresses: ["10.0.0.0/8"] };
+    const { keyId } = await issueKey(stage.nodes, { accountId: "acme", restrictions }, cliActor());
+    await restored();
+    expect((await findKey(empty.nodes, keyId)).restrictions).toEqual(restrictions);
+    await stage.redis.hset(
+      keyNames(partitionOf("acme", PARTITIONS), keyId).key,
+      "restrictions",
+      "addresses=::/0",
+    );
+    const archive = connectArchive(stage.url);
+    const { violations } = await verifyArchive(stage.nodes, archive.query).finally(archive.close);
+    expect(JSON.stringify(violations)).toMatch(/restrictions/);
   });
 
   // Guarantee: a configuration cannot drop a tier that a restored key uses.

@@ -152,7 +152,20 @@ const GENERATION: Row[] = [
       return generate(main, key);
     },
   ],
-  ["Forbidden", "account_suspended", whileBarred("suspended", ({ main }, key) => generate(main, key))],
+  [
+    "GenerationForbidden",
+    "account_suspended",
+    whileBarred("suspended", ({ main }, key) => generate(main, key)),
+  ],
+  [
+    "GenerationForbidden",
+    "endpoint_not_allowed",
+    async ({ main }) => {
+      const restrictions = { endpoints: ["gen2/text-to-video" as const], addresses: undefined };
+      const { key } = await main.givenKey({ restrictions });
+      return main.request("POST", "/api/v1/gen2-pro/text-to-video", { key, body: BOAT });
+    },
+  ],
   ["NotFound", "path_not_found", raw("POST", "/api/v1/gen3/text-to-video")],
   ["MethodNotAllowed", "method_not_allowed", raw("DELETE", TEXT_TO_VIDEO)],
   [
@@ -212,6 +225,11 @@ const TASK: Row[] = [
   ["TooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", "/api/v1/tasks/a")],
   ["TooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", "/api/v1/tasks/a")],
   ["BadRequest", "invalid_request", raw("GET", "/api/v1/tasks/a", "Content-Length: 1")],
+  [
+    "Forbidden",
+    "account_suspended",
+    whileBarred("closed", ({ main }, key) => main.request("GET", "/api/v1/tasks/task_1", { key })),
+  ],
   ["TaskNotFound", "task_not_found", raw("GET", "/api/v1/tasks/task_7f3a1c52")],
   ["TaskNotFound", "path_not_found", raw("GET", "/api/v1/task/task_7f3a1c52")],
   ["ServiceUnavailable", "store_unavailable", (stage) => poll(stage, stage.away)],

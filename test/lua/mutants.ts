@@ -1943,3 +1943,25 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
     " then",
   ),
 ];
+
+/** Of restrictions of keys, which the model does not know; test/lua/restrictions.test.ts finds them. */
+export const RESTRICTION_MUTANTS: readonly Mutant[] = [
+  without(
+    "ADMIT does not ask for the restrictions",
+    "admit",
+    'if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end\n',
+  ),
+  mutant(
+    "restrictions that the key has no more are good",
+    "admit",
+    'if (key.restrictions or "") ~= restrictions',
+    "if key.restrictions and key.restrictions ~= restrictions",
+  ),
+  mutant(
+    "a request that was judged by nothing passes",
+    "admit",
+    'if (key.restrictions or "") ~= restrictions',
+    'if restrictions ~= "" and (key.restrictions or "") ~= restrictions',
+  ),
+  without("replies do not say the restrictions", "include/reply", " and not key.restrictions"),
+];

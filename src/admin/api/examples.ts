@@ -142,6 +142,7 @@ export const OBJECT_EXAMPLES = {
     metadata: { crm_id: "4711" },
     status: "active",
     limits: limitsWith(0),
+    effective_limits: limitsWith(0),
     balance: 450,
     held: 50,
     total_used: 1000,
@@ -156,6 +157,12 @@ export const OBJECT_EXAMPLES = {
     status: "active",
     limits: limitsWith(1),
     ...CAPPED,
+    effective_limits: {
+      ...byLimit(TIER_LIMITS, ({ tiers }) => tiers.standard),
+      [SECOND!.name]: SECOND!.example.limit,
+    },
+    allowed_endpoints: ["gen2/text-to-video"],
+    allowed_addresses: null,
     spent_this_month: 1050,
     created_at: "2026-10-01T08:00:00.000Z",
     expires_at: null,
@@ -266,7 +273,12 @@ export const OBJECT_EXAMPLES = {
 
 /** Bodies of requests, by `operationId`. */
 export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
-  createAccount: { account_id: "acme", label: "Acme Films", metadata: { crm_id: "4711" } },
+  createAccount: {
+    account_id: "acme",
+    label: "Acme Films",
+    metadata: { crm_id: "4711" },
+    limits: { [FIRST!.name]: FIRST!.example.limit },
+  },
   changeAccount: { status: "suspended", limits: { [FIRST!.name]: FIRST!.example.limit } },
   createKey: {
     tier: "standard",
@@ -274,7 +286,12 @@ export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
     limits: { [SECOND!.name]: SECOND!.example.limit },
     ...CAPPED,
   },
-  changeKey: { ...byLimit(CAPS, () => null), expires_at: "2099-12-31T00:00:00Z" },
+  importKey: { key: "sk_live_4f9aB7c2e8d1", label: "taken over", allowed_addresses: ["203.0.113.0/24"] },
+  changeKey: {
+    ...byLimit(CAPS, () => null),
+    allowed_endpoints: ["gen2/text-to-video"],
+    expires_at: "2099-12-31T00:00:00Z",
+  },
   rotateKey: { overlap: "24h" },
   createToken: { label: "shop", scopes: ["accounts:write", "keys:write", "credits:write"] },
   grantCredits: { package: "premium", reference: "order-1001" },

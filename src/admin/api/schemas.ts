@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { ADDRESS_RANGES_MAX } from "../../domain/key-restrictions.ts";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
@@ -47,6 +48,7 @@ export const Account = titled("Account", {
   metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
   status: accountStatus,
   limits: limits(OF_ACCOUNT),
+  effective_limits: limits(`What is enforced ${OF_ACCOUNT.charAt(0).toLowerCase()}${OF_ACCOUNT.slice(1)}`),
   balance: count("Credits that can be spent: without those that are held."),
   held: credits,
   total_used: count("Credits charged, without those that were refunded."),
@@ -58,6 +60,7 @@ export const NewAccount = object({
   account_id: Type.Optional(newAccountId),
   label: Type.Optional(label),
   metadata: Type.Optional(metadata),
+  limits: Type.Optional(newLimits(OF_ACCOUNT)),
 });
 
 export const AccountChanges = object(
@@ -70,6 +73,25 @@ export const AccountChanges = object(
   { minProperties: 1 },
 );
 
+const allowedEndpoints = nullable<string[]>(
+  Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
+    minItems: 1,
+    maxItems: 20,
+    examples: [["gen2/text-to-video"]],
+    description:
+      "The only generation endpoints that the key may use, such as `gen2/text-to-video` or `/api/v1/gen2/text-to-video`; stored and answered in the short form. null: all.",
+  }),
+);
+const allowedAddresses = nullable<string[]>(
+  Type.Array(Type.String({ minLength: 1, maxLength: 60 }), {
+    minItems: 1,
+    maxItems: ADDRESS_RANGES_MAX,
+    examples: [["203.0.113.0/24"]],
+    description:
+      "The only client addresses that the key may be used from, as CIDR ranges or addresses. From elsewhere the key is answered as an unknown one. null: all.",
+  }),
+);
+
 export const Key = titled("Key", {
   key_id: text,
   account_id: accountId,
@@ -78,6 +100,12 @@ export const Key = titled("Key", {
   status: Type.Enum([...KEY_STATUSES], { description: "By the clock of Redis." }),
   limits: limits(OF_KEY),
   ...caps,
+  effective_limits: described(
+    "What is enforced: the key's own limit or that of its tier, or that over all keys of the account if it is lower.",
+    byLimit(TIER_LIMITS, () => count()),
+  ),
+  allowed_endpoints: allowedEndpoints,
+  allowed_addresses: allowedAddresses,
   spent_this_month: count("Credits held and consumed in this UTC month, without refunds."),
   created_at: time,
   expires_at: timeOrNull,
@@ -86,12 +114,24 @@ export const Key = titled("Key", {
   key: Type.Optional(words("The key itself. Only in the answer that makes it: it is stored as a SHA-256.")),
 });
 
-export const NewKey = object({
+/** What the body of a key's creation has. */
+const keyFields = {
   tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
   label: Type.Optional(label),
   limits: Type.Optional(newLimits(OF_KEY)),
   ...newCaps,
+  allowed_endpoints: Type.Optional(allowedEndpoints),
+  allowed_addresses: Type.Optional(allowedAddresses),
   expires_at: Type.Optional(timeOrNull),
+};
+export const NewKey = object(keyFields);
+export const ImportedKey = object({
+  key: Type.String({
+    minLength: 8,
+    maxLength: 256,
+    description: "The key itself, `sk_...`; stored as a SHA-256.",
+  }),
+  ...keyFields,
 });
 
 export const KeyChanges = object(
@@ -100,6 +140,8 @@ export const KeyChanges = object(
     label: Type.Optional(nullable<string>(label)),
     limits: Type.Optional(newLimits(OF_KEY)),
     ...newCaps,
+    allowed_endpoints: Type.Optional(allowedEndpoints),
+    allowed_addresses: Type.Optional(allowedAddresses),
     expires_at: Type.Optional(timeOrNull),
   },
   { minProperties: 1 },

@@ -1,9 +1,9 @@
-import { byLimit, CAPS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
+import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
-import type { KeyRecord } from "../../operations/keys/keys.ts";
+import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
 
@@ -30,6 +30,7 @@ export const accountShown = (account: AccountObject) => ({
   metadata: account.metadata,
   status: account.status,
   limits: limitsShown(account.limits),
+  effective_limits: limitsShown(account.limits),
   balance: account.balance,
   held: account.held,
   total_used: account.totalUsed,
@@ -38,7 +39,7 @@ export const accountShown = (account: AccountObject) => ({
 });
 
 /** @param secret the key itself, in the answer that makes it */
-export const keyShown = (key: KeyRecord, secret?: string) => ({
+export const keyShown = (key: KeyRecord, tiers: Tiers, secret?: string) => ({
   key_id: key.keyId,
   account_id: key.accountId,
   label: key.label ?? null,
@@ -46,6 +47,9 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   status: key.status,
   limits: limitsShown(key.limits),
   ...byLimit(CAPS, ({ name }) => key.limits[name] ?? null),
+  effective_limits: effectiveLimits(key, tiers),
+  allowed_endpoints: key.restrictions.endpoints ?? null,
+  allowed_addresses: key.restrictions.addresses ?? null,
   spent_this_month: key.spentThisMonth,
   created_at: isoTimeOrNull(key.createdAtMs),
   expires_at: isoTimeOrNull(key.expiresAtMs),
