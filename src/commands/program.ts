@@ -1,8 +1,8 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
-import manifest from "../../package.json" with { type: "json" };
 import { visibleLines } from "../domain/visible-text.ts";
 import { inCommandWords } from "../records/operator-error.ts";
+import { REVISION, VERSION } from "../telemetry/version.ts";
 import { accountsCommand } from "./accounts.ts";
 import { adapterCommand } from "./adapter.ts";
 import { archiveCommand } from "./archive.ts";
@@ -30,7 +30,7 @@ const HELP_CHARS = 100;
 /** All commands. Each call makes a new tree: Commander keeps what it has parsed in it. */
 export function tollgateProgram(): Command {
   const program = new Command("tollgate")
-    .version(manifest.version)
+    .version(`${VERSION} (${REVISION})`)
     .description("Operates a Tollgate gateway, through the Redis at REDIS_URL, else the config's.")
     .addCommand(accountsCommand())
     .addCommand(keysCommand())

@@ -1,4 +1,4 @@
-import packageJson from "../../package.json" with { type: "json" };
+import { VERSION } from "../telemetry/version.ts";
 import type { Adapter } from "./adapter.ts";
 
 /** What authenticates and names the gateway at its upstream. */
@@ -11,7 +11,7 @@ export interface GatewayIdentity {
   headers?: Readonly<Record<string, string>>;
 }
 
-const USER_AGENT = `tollgate/${packageJson.version}`;
+const USER_AGENT = `tollgate/${VERSION}`;
 
 /** The flat name, value pairs that begin each request to the upstream. */
 export function gatewayHeaders(

@@ -163,7 +163,7 @@ export const heading = (title, refresh, more) =>
     ${
       refresh && [
         html`<p class="asof">as of ${new Date().toISOString().slice(11, 19)} UTC</p>`,
-        button("Read again", refresh, { class: "quiet" }),
+        button("Refresh", refresh, { class: "quiet" }),
       ]
     }
   </div>`;

@@ -1,7 +1,7 @@
 /** @import { Content } from "./dom.js" */
 /** @import { Place } from "./location.js" */
 /** @import { Scope } from "./objects.d.ts" */
-import { forgetSession, may, ownAccounts, ownScopes, signedIn, token } from "./api.js";
+import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { capitalized, wordsOf } from "./format.js";
 import { showState, showTrouble } from "./health.js";
@@ -175,7 +175,7 @@ byId("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const input = byId("token", HTMLInputElement);
   const open = byId("sign-in-button", HTMLButtonElement);
-  token.set(input.value.trim());
+  token.set(input.value.trim(), Number(byId("kept", HTMLSelectElement).value));
   input.value = "";
   byId("sign-in-error").textContent = "";
   open.disabled = true;
@@ -189,7 +189,21 @@ byId("sign-in-form").addEventListener("submit", (event) => {
 
 byId("sign-out").addEventListener("click", () => {
   lock("");
-  say("The token is forgotten.");
+  say("You are signed out.");
+});
+
+// Signed in or out in another tab.
+addEventListener("storage", ({ key }) => {
+  if (key !== STORED) return;
+  if (token.get()) void show();
+  else if (byId("sign-in").hidden) lock("");
+});
+
+addEventListener("keydown", (event) => {
+  const isTyping = document.activeElement?.matches("input, select, textarea") ?? false;
+  if (event.key !== "/" || isTyping || byId("dialog", HTMLDialogElement).open || byId("find").hidden) return;
+  event.preventDefault();
+  byId("find-id").focus();
 });
 
 byId("find").addEventListener("submit", (event) => {

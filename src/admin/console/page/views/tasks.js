@@ -55,7 +55,7 @@ async function openRequests(seconds) {
       [
         { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
         { title: "State", of: requestState, as: badge },
-        { title: "Next look", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
+        { title: "Next poll in", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
         { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
         { title: "Credits", numeric: true, of: (row) => row.price, as: count },
         { title: "Endpoint", of: (row) => row.endpoint, as: endpointName },
@@ -65,7 +65,7 @@ async function openRequests(seconds) {
       seconds > 0 ? "None is open for so long." : "None is open.",
     ),
     hint(
-      "Oldest first. Held: the upstream has not named a task yet; the hold ends by itself at its next look. Else the state is what the upstream said last. To end one, open it.",
+      "Oldest first. Held: the upstream has not named a task yet; the hold ends by itself then. Else the state is what the upstream said last. To end one, open it.",
     ),
   ];
 }
@@ -90,7 +90,7 @@ export async function showTask({ place, again }) {
       ["Credits", task.price === null ? undefined : count(task.price)],
       ["Refunded", task.refunded ? "yes" : "no"],
       ["Admitted", task.created_at && moment(task.created_at)],
-      ["Bound", task.bound_at && moment(task.bound_at)],
+      ["Charged", task.bound_at && moment(task.bound_at)],
       ["Finished", task.finished_at && moment(task.finished_at)],
     ]),
     may("tasks:write") && taskActions(task, again),
