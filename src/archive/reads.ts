@@ -1,14 +1,17 @@
-import type { AccountUsageQuery, ArchivedUsage } from "../ledger/account-usage.ts";
+import type { ArchivedUsage } from "../ledger/account-usage.ts";
+import type { ArchivedSpenders } from "../operations/accounts/top-accounts.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
+import type { ArchivedTransactions } from "../operations/credits/all-transactions.ts";
 import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
+import { createArchivedTransactions } from "./all-transactions.ts";
 import { connectArchive } from "./connection.ts";
 import { createArchivedHistory, createArchivedRequests } from "./history.ts";
 import { identifyFor } from "./identity.ts";
 import { archiveReason } from "./reasons.ts";
 import type { ArchiveQuery } from "./tables.ts";
-import { archivedUsage, copiedUntilMs } from "./usage.ts";
+import { archivedSpenders, archivedUsage, copiedUntilMs } from "./usage.ts";
 
 const STATEMENT_MS = 5000;
 const CONNECTIONS_MAX = 2;
@@ -17,6 +20,8 @@ const CONNECTIONS_MAX = 2;
 export interface ArchiveReads extends ArchivedUsage {
   history: ArchivedHistory;
   requests: ArchivedRequests;
+  transactions: ArchivedTransactions;
+  spenders: ArchivedSpenders;
 }
 
 /** Separate connections: copying never waits for a list. */
@@ -38,7 +43,9 @@ export function openArchiveReads(url: string) {
       return {
         history: createArchivedHistory(query),
         requests: createArchivedRequests(query),
-        usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
+        transactions: createArchivedTransactions(query),
+        spenders: (days, limit) => archivedSpenders(query, days, limit),
+        usage: (selection) => archivedUsage(query, selection),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),
       };
     },

@@ -5,7 +5,14 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { createUsageRows, dayStartMs, dayText, type UsageGroup, type UsageRow } from "./usage.ts";
+import {
+  createUsageRows,
+  dayStartMs,
+  dayText,
+  type UsageGroup,
+  type UsageRow,
+  type UsageSelection,
+} from "./usage.ts";
 import {
   NO_USAGE,
   rolledSince,
@@ -38,7 +45,7 @@ interface AccountUsage {
 
 /** @throws OperatorError `unavailable` while the archive cannot be used */
 export interface ArchivedUsage {
-  usage(selection: AccountUsageQuery): Promise<UsageRow[]>;
+  usage(selection: UsageSelection): Promise<UsageRow[]>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
 }
 
@@ -128,7 +135,7 @@ async function addRollups(
   }
 }
 
-function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
+export function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
   const oldest = dayText(nowMs - KEPT_MS).slice(0, 7);
   // One more day: another server's clock may be in the next month.
   const newest = dayText(nowMs + DAY_MS).slice(0, 7);

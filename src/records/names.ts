@@ -73,6 +73,8 @@ export const partitionNames = (partition: number) => ({
   labels: `${tag(partition)}:labels`,
   /** Accounts that are suspended or closed (sorted set: status, account id). */
   inactive: `${tag(partition)}:inactive`,
+  /** Accounts by the balance of their ledger (sorted set). */
+  byBalance: `${tag(partition)}:by-balance`,
   tiers: `${tag(partition)}:tiers`,
   /** What operators changed (stream; lua/include/audit.lua). */
   audit: `${tag(partition)}:audit`,
@@ -100,6 +102,9 @@ export const archiveNames = (partition: number) => ({
   /** The gateway process that copies the partition (string). */
   archiver: `${tag(partition)}:archiver`,
 });
+
+/** Accounts by what they spent on a UTC day, as 2030-01-31: charged without what was refunded (sorted set). */
+export const spentName = (partition: number, day: string): string => `${tag(partition)}:spent:${day}`;
 
 /** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
 export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;

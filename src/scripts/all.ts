@@ -17,6 +17,7 @@ import { lease } from "./lease.ts";
 import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
+import { ranked } from "./ranked.ts";
 import { recharge } from "./recharge.ts";
 import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
@@ -59,6 +60,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   history,
   trim,
   rollup,
+  ranked,
   survey,
   gather,
   refused,

@@ -1965,3 +1965,20 @@ export const RESTRICTION_MUTANTS: readonly Mutant[] = [
   ),
   without("replies do not say the restrictions", "include/reply", " and not key.restrictions"),
 ];
+
+/** Of the lists of accounts by balance and spending; test/lua/account-ranks.test.ts finds them. */
+export const RANK_MUTANTS: readonly Mutant[] = [
+  without("a new account is not listed", "account", "  rank_new_account(account, account_id)\n"),
+  without("nothing is listed", "rollup", "write_ranks(ledger, now)\n"),
+  mutant("a refund is spending", "include/ranks", "refunded = -1", "refunded = 1"),
+  mutant("a purchase is spending", "include/ranks", "purchased = 0", "purchased = 1"),
+  mutant("spending is kept for ever", "include/ranks", 'call("PEXPIREAT", list, int(ends_at))', ""),
+  mutant(
+    "the balance is what was counted",
+    "include/ranks",
+    'call("ZADD", tag .. ":by-balance", balance, account_id)',
+    'call("ZADD", tag .. ":by-balance", 1, account_id)',
+  ),
+  mutant("a page begins with its place", "ranked", "found == member) then first", "found == nil) then first"),
+  mutant("a place among ties is their first", "ranked", "while first < last do", "while false do"),
+];

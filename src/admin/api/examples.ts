@@ -133,22 +133,42 @@ const TIER = {
 const limitsWith = (set: number) =>
   byLimit(TIER_LIMITS, (limit) => (limit === TIER_LIMITS[set] ? limit.example.limit : null));
 
+const TRANSACTION = {
+  id: "txn_12_1761890400000-0",
+  type: "recharge",
+  kind: "purchase",
+  amount: 500,
+  balance_after: 500,
+  created_at: "2026-10-31T06:00:00.000Z",
+  task_id: null,
+  request_id: null,
+  key_id: null,
+  reason: null,
+  reference: "order-1001",
+  by: "tok_9yKq2m4vTz0a shop",
+} as const;
+
+const USAGE = { requests: 20, credits: 1000, refunds: 50, completed: 19, failed: 1, seconds: 1710 };
+
+const ACCOUNT = {
+  account_id: "acme",
+  label: "Acme Films",
+  metadata: { crm_id: "4711" },
+  status: "active",
+  limits: limitsWith(0),
+  effective_limits: limitsWith(0),
+  balance: 450,
+  held: 50,
+  total_used: 1000,
+  total_requests: 21,
+  created_at: "2026-10-01T08:00:00.000Z",
+} as const;
+
 /** One example of each object of the API, by the title of its schema. */
 export const OBJECT_EXAMPLES = {
   ...VIEW_EXAMPLES,
-  Account: {
-    account_id: "acme",
-    label: "Acme Films",
-    metadata: { crm_id: "4711" },
-    status: "active",
-    limits: limitsWith(0),
-    effective_limits: limitsWith(0),
-    balance: 450,
-    held: 50,
-    total_used: 1000,
-    total_requests: 21,
-    created_at: "2026-10-01T08:00:00.000Z",
-  },
+  Account: ACCOUNT,
+  ListedAccount: { ...ACCOUNT, spent_today: 120, spent_7d: 730 },
   Key: {
     key_id: "key_Rx0dTdT1hDhbmzOa",
     account_id: "acme",
@@ -169,20 +189,8 @@ export const OBJECT_EXAMPLES = {
     revoked_at: null,
     rotated_to: null,
   },
-  Transaction: {
-    id: "txn_12_1761890400000-0",
-    type: "recharge",
-    kind: "purchase",
-    amount: 500,
-    balance_after: 500,
-    created_at: "2026-10-31T06:00:00.000Z",
-    task_id: null,
-    request_id: null,
-    key_id: null,
-    reason: null,
-    reference: "order-1001",
-    by: "tok_9yKq2m4vTz0a shop",
-  },
+  TransactionOfAll: { account_id: "acme", ...TRANSACTION },
+  Transaction: TRANSACTION,
   Task: {
     task_id: "task_5f0c",
     request_id: "req_mh8p2k0a1b2c3d4e000001",
@@ -259,6 +267,21 @@ export const OBJECT_EXAMPLES = {
     source: "redis",
     since: null,
     ended_since: null,
+  },
+  UsageRowOfAll: { month: "2026-10", account_id: "acme", ...USAGE },
+  AllUsage: {
+    data: [{ month: "2026-10", account_id: "acme", ...USAGE }],
+    next_cursor: null,
+    source: "redis",
+    since: null,
+    ended_since: null,
+  },
+  TopAccounts: {
+    data: [{ account_id: "acme", label: "Acme Films", credits: 12_840 }],
+    next_cursor: null,
+    source: "redis",
+    since: null,
+    complete: true,
   },
   Problem: {
     type: "about:blank",

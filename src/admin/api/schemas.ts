@@ -26,6 +26,7 @@ import {
   time,
   timeOrNull,
   titled,
+  unread,
   words,
 } from "./field-schemas.ts";
 
@@ -54,6 +55,14 @@ export const Account = titled("Account", {
   total_used: count("Credits charged, without those that were refunded."),
   total_requests: count(),
   created_at: time,
+});
+
+export const ListedAccount = titled("ListedAccount", {
+  ...Account.properties,
+  spent_today: count(
+    "Credits charged on this UTC day, without what was refunded on it; about a second behind.",
+  ),
+  spent_7d: count("The same of the last seven UTC days, this one included."),
 });
 
 export const NewAccount = object({
@@ -198,6 +207,11 @@ export const Transaction = titled("Transaction", {
   ),
 });
 
+export const TransactionOfAll = titled("TransactionOfAll", {
+  account_id: accountId,
+  ...Transaction.properties,
+});
+
 export const NewGrant = described("Either `credits` or `package`.", {
   credits: Type.Optional(Type.Integer({ minimum: 1, maximum: CREDITS_MAX })),
   package: Type.Optional(
@@ -310,6 +324,38 @@ export const Usage = titled("Usage", {
       "Charges and refunds before this moment are not counted; null if all that were asked for are.",
   }),
   ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
+});
+
+export const AllUsage = titled("AllUsage", {
+  ...Usage.properties,
+  data: Type.Array(
+    titled("UsageRowOfAll", {
+      month: Type.Optional(Type.String({ examples: ["2026-10"] })),
+      account_id: Type.Optional(text),
+      ...UsageRow.properties,
+    }),
+  ),
+  next_cursor: textOrNull("For `cursor`, to get the next page; null after the last one."),
+  unread,
+});
+
+export const TopAccounts = titled("TopAccounts", {
+  data: Type.Array(
+    object({
+      account_id: accountId,
+      label: nullable<string>(label),
+      credits: Type.Optional(count("By spend.")),
+      refusals: Type.Optional(count("By refusals.")),
+    }),
+  ),
+  next_cursor: textOrNull("Always null."),
+  source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+  since: nullable<string>({
+    ...time,
+    description: "What was before this moment is not counted; null if all that was asked for is.",
+  }),
+  complete: Type.Boolean({ description: "Whether no other account can belong to the list." }),
+  unread,
 });
 
 export const Package = titled("Package", { package: text, credits });

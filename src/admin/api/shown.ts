@@ -1,6 +1,7 @@
 import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
+import type { ListedAccount } from "../../operations/accounts/account-lists.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
@@ -36,6 +37,12 @@ export const accountShown = (account: AccountObject) => ({
   total_used: account.totalUsed,
   total_requests: account.totalRequests,
   created_at: isoTime(account.createdAtMs),
+});
+
+export const listedAccountShown = ({ spent, ...account }: ListedAccount) => ({
+  ...accountShown(account),
+  spent_today: spent.today,
+  spent_7d: spent.week,
 });
 
 /** @param secret the key itself, in the answer that makes it */
