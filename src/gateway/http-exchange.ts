@@ -174,8 +174,8 @@ export interface Gateway {
   overLimit: OverLimitCache;
   keyUsages: KeyUsages;
   fallback: FallbackMemory;
-  /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
-  countRefusal(keyId: string, accountId: string, outcome: string): void;
+  /** Keeps a refusal of a known key for operators; `outcome` is the name in the error table. */
+  countRefusal(exchange: Exchange, outcome: string, refused: Refusal | undefined): void;
   metrics: Metrics;
   /** The series of `metrics.holds`. */
   holds: Series;
@@ -288,7 +288,7 @@ export function createCompletion(
     counts.requests.pending++;
     counts.seconds.add(elapsedMs / 1000);
     if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
-      gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+      gateway.countRefusal(exchange, outcome, answer.refused);
     }
     report(gateway, exchange, { status, outcome, elapsedMs, refused: answer?.refused });
   };

@@ -26,7 +26,7 @@ const DAY_MS = 86_400_000;
 const KEPT_MS = 400 * DAY_MS;
 
 /** Days are by UTC, such as 2026-10-31, both inclusive. */
-export interface AccountUsageQuery {
+interface AccountUsageQuery {
   accountId: string;
   from?: string | undefined;
   to?: string | undefined;

@@ -18,6 +18,7 @@ import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
 import { createWork } from "../jobs/background-work.ts";
 import { createRefusalCounts } from "../jobs/refusal-counts.ts";
 import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
+import { addToRefusalLogs } from "../operations/accounts/refusal-log.ts";
 import { addRefusals } from "../operations/accounts/refusals.ts";
 import { createTierCounter } from "../operations/keys/tier-counts.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../redis/connection.ts";
@@ -137,6 +138,7 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
   const { connection, live, metrics, log } = options;
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
+    addSingle: (refusals) => addToRefusalLogs(connection, refusals),
     usable: connection.isUsable,
     nowMs: connection.nowMs,
     log,

@@ -109,6 +109,14 @@ export const spentName = (partition: number, day: string): string => `${tag(part
 /** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
 export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;
 
+/** The latest refusals of keys of a partition. */
+export const refusalLogNames = (partition: number, keyId: string) => ({
+  /** Refusals of a key, the latest first (list). */
+  log: `${tag(partition)}:refusal-log:${keyId}`,
+  /** Keys that have such a list, by when they were last refused (sorted set). */
+  logs: `${tag(partition)}:refusal-logs`,
+});
+
 /** What an account has used in a UTC month, as 2030-01 (hash). */
 export const usageName = (partition: number, accountId: string, month: string): string =>
   `${tag(partition)}:usage:${accountId}:${month}`;

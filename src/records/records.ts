@@ -174,7 +174,7 @@ export const ROLLED_FIELDS = {
 
 /**
  * A field of `tg:{pNN}:usage:<account id>:<UTC month>` is "day endpoint key id", or "day - -" for what belongs to no request; of
- * `tg:{pNN}:totals:<UTC month>` it is the day. Its value is these numbers, with spaces between; zeros in the end are left out.
+ * `tg:{pNN}:totals:<UTC month>` it is the day, or "day endpoint". Its value is these numbers, with spaces between; zeros in the end are left out.
  */
 export const USAGE_NUMBERS = {
   requests: "charged generations, and unmetered ones",
@@ -205,9 +205,15 @@ interface TaskRecord {
   accountId: string;
   /** The latest observation, if there is one. */
   seen: Sighting | undefined;
+  /** What customers see of it, JSON; empty before the first observation. */
+  data: string;
 }
+
+/** Behind the six words in front of it. */
+const DATA = /^(?:\S* ){6}(.*)$/s;
 
 export function taskRecord(text: string): TaskRecord {
   const [requestId = "", , accountId = "", , atMs, status] = text.replace(/^!/, "").split(" ", 6);
-  return { requestId, accountId, seen: status === undefined ? undefined : { status, atMs: Number(atMs) } };
+  const seen = status === undefined ? undefined : { status, atMs: Number(atMs) };
+  return { requestId, accountId, seen, data: DATA.exec(text)?.[1] ?? "" };
 }

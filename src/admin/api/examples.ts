@@ -115,7 +115,7 @@ const VIEW_EXAMPLES = {
     complete: true,
   },
   SearchResults: {
-    data: [{ kind: "key", id: KEY, account_id: "acme", label: "backend" }],
+    data: [{ kind: "key", id: KEY, account_id: "acme", label: "backend", key_id: null }],
     next_cursor: null,
     complete: true,
   },
@@ -132,6 +132,20 @@ const TIER = {
 /** Limits of which one is set. */
 const limitsWith = (set: number) =>
   byLimit(TIER_LIMITS, (limit) => (limit === TIER_LIMITS[set] ? limit.example.limit : null));
+
+const TASK = {
+  task_id: "task_5f0c",
+  request_id: "req_mh8p2k0a1b2c3d4e000001",
+  account_id: "acme",
+  key_id: "key_Rx0dTdT1hDhbmzOa",
+  endpoint: "/api/v1/gen2/text-to-video",
+  price: 50,
+  status: "completed",
+  created_at: "2026-10-31T06:00:00.000Z",
+  bound_at: "2026-10-31T06:00:01.000Z",
+  finished_at: "2026-10-31T06:03:00.000Z",
+  refunded: false,
+} as const;
 
 const TRANSACTION = {
   id: "txn_12_1761890400000-0",
@@ -191,18 +205,13 @@ export const OBJECT_EXAMPLES = {
   },
   TransactionOfAll: { account_id: "acme", ...TRANSACTION },
   Transaction: TRANSACTION,
-  Task: {
-    task_id: "task_5f0c",
+  Task: TASK,
+  TaskDetail: { ...TASK, video_url: "https://cdn.example/task_5f0c.mp4", failure_reason: null },
+  KeyRefusal: {
+    at: HOUR,
+    ...{ outcome: "rate_limited", limit: 20, used: 20, retry_after: 12 },
     request_id: "req_mh8p2k0a1b2c3d4e000001",
-    account_id: "acme",
-    key_id: "key_Rx0dTdT1hDhbmzOa",
-    endpoint: "/api/v1/gen2/text-to-video",
-    price: 50,
-    status: "completed",
-    created_at: "2026-10-31T06:00:00.000Z",
-    bound_at: "2026-10-31T06:00:01.000Z",
-    finished_at: "2026-10-31T06:03:00.000Z",
-    refunded: false,
+    client_request_id: null,
   },
   Release: { outcome: "ended", refunded: 50 },
   Token: {

@@ -11,6 +11,7 @@ import {
   accountId,
   caps,
   count,
+  countOrNull,
   credits,
   described,
   label,
@@ -156,6 +157,16 @@ export const KeyChanges = object(
   { minProperties: 1 },
 );
 
+export const KeyRefusal = titled("KeyRefusal", {
+  at: time,
+  outcome: words("A name of docs/errors.md, such as `rate_limited`."),
+  limit: countOrNull("The limit that refused it."),
+  used: countOrNull("How much of it was used."),
+  retry_after: countOrNull("Seconds, as it was answered."),
+  request_id: text,
+  client_request_id: textOrNull("The id that the client sent and got back, if it sent one."),
+});
+
 export const Rotation = object({
   overlap: Type.Optional(
     Type.String({
@@ -246,6 +257,12 @@ export const Task = titled("Task", {
   bound_at: timeOrNull,
   finished_at: timeOrNull,
   refunded: Type.Boolean(),
+});
+
+export const TaskDetail = titled("TaskDetail", {
+  ...Task.properties,
+  video_url: textOrNull("As the customer saw it last; null without one."),
+  failure_reason: textOrNull("Why it failed, in the generator's words; null if it gave none."),
 });
 
 export const Release = titled("Release", {

@@ -1,8 +1,10 @@
+import { parseObject } from "../../domain/json.ts";
 import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
 import type { ListedAccount } from "../../operations/accounts/account-lists.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { Refusal } from "../../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
@@ -97,6 +99,15 @@ export const taskShown = (task: TaskView) => ({
   refunded: task.refunded,
 });
 
+/** @param data of a task as customers see them, JSON; empty for none */
+export function seenShown(data: string) {
+  const { video_url: videoUrl, failure_reason: reason } = data === "" ? {} : (parseObject(data) ?? {});
+  return {
+    video_url: typeof videoUrl === "string" ? videoUrl : null,
+    failure_reason: typeof reason === "string" ? reason : null,
+  };
+}
+
 /** @param secret the token itself, in the answer that makes it */
 export const tokenShown = (record: TokenRecord, secret?: string) => ({
   token_id: record.tokenId,
@@ -120,6 +131,16 @@ export const auditShown = (record: AuditRecord) => ({
   before: record.before,
   after: record.after,
   request_id: textOrNull(record.requestId),
+});
+
+export const keyRefusalShown = (refusal: Refusal) => ({
+  at: isoTime(refusal.atMs),
+  outcome: refusal.outcome,
+  limit: refusal.limit ?? null,
+  used: refusal.used ?? null,
+  retry_after: refusal.retryAfterSeconds ?? null,
+  request_id: refusal.requestId,
+  client_request_id: refusal.shownId === refusal.requestId ? null : refusal.shownId,
 });
 
 export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) => ({

@@ -221,10 +221,21 @@ export const OpenRequests = list(
 export const SearchResults = list(
   "SearchResults",
   object({
-    kind: Type.Enum(["account", "key", "task", "request", "transaction", "token", "audit", "reference"]),
+    kind: Type.Enum([
+      "account",
+      "key",
+      "task",
+      "request",
+      "transaction",
+      "token",
+      "audit",
+      "reference",
+      "refusal",
+    ]),
     id: text,
     account_id: textOrNull(),
     label: textOrNull(),
+    key_id: textOrNull("Of a refusal: the key that was refused."),
   }),
   {
     complete: Type.Boolean({

@@ -1,8 +1,9 @@
-import type { Static } from "typebox";
+import { type Static, Type } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
 import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits.ts";
 import { checkedRestrictions } from "../../../operations/access/operator-values.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
+import { pageRefusalsOfKey } from "../../../operations/accounts/refusal-log.ts";
 import { changeKey, revokeKey } from "../../../operations/keys/change-key.ts";
 import { importKey } from "../../../operations/keys/import-key.ts";
 import { issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
@@ -10,11 +11,12 @@ import { type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
 import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, period } from "../field-schemas.ts";
+import { periodOf } from "../request.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
-import { ImportedKey, Key, KeyChanges, NewKey, Rotation } from "../schemas.ts";
+import { ImportedKey, Key, KeyChanges, KeyRefusal, NewKey, Rotation } from "../schemas.ts";
 import type { OperationSettings } from "../services.ts";
-import { keyShown } from "../shown.ts";
+import { keyRefusalShown, keyShown } from "../shown.ts";
 
 const OVERLAP_DEFAULT = "24h";
 
@@ -207,6 +209,30 @@ export const revocationOfKey = operation("POST /accounts/{account}/keys/{key}/re
   answer,
 });
 
+const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/refusals", {
+  tag: "Usage",
+  scope: "usage:read",
+  name: "listRefusalsOfKey",
+  summary: "List the latest refusals of a key",
+  description:
+    "Each one with its second, the last 1,000 of the last day, latest first; some seconds behind. Of the keys of a partition those 30 that were refused last have such a list.",
+  query: object({
+    ...paging,
+    ...period,
+    outcome: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 64, description: "Of this kind only, such as `rate_limited`." }),
+    ),
+  }),
+  answers: { 200: { description: "Refusals.", schema: pageOf(KeyRefusal) } },
+  refusals: [404],
+  async operate(nodes, call) {
+    const { outcome, cursor, limit = LIMIT_DEFAULT } = call.query;
+    const filter = { outcome, cursor, limit, ...periodOf(call.query) };
+    return pageRefusalsOfKey(nodes, await keyOf(nodes, call), filter);
+  },
+  answer: ({ refusals, next }) => page(refusals.map(keyRefusalShown), next),
+});
+
 export const keyRoutes = [
   creationOfKey,
   importOfKey,
@@ -215,4 +241,5 @@ export const keyRoutes = [
   changeOfKey,
   rotationOfKey,
   revocationOfKey,
+  refusalsOfKeyRoute,
 ];
