@@ -79,6 +79,8 @@ const WORDS: Record<ErrorName, string> = {
     "The generator gave no answer in time: a task may run. Retry with the same `Idempotency-Key` only.",
   overloaded:
     "More requests are in progress than the gateway takes at once. Nothing was begun. Wait for `Retry-After`, then retry.",
+  maintenance:
+    "The operator works on the service; polls and credits go on. Nothing was begun. Wait for `Retry-After`, then retry.",
   outcomes_unknown:
     "So many requests of the account got no clear answer from the generator that no further one is admitted until some of them are cleared up. Nothing was begun. Wait for `Retry-After`, then retry.",
   store_unavailable:
@@ -108,6 +110,7 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   upstream_rate_limited: { retryAfterSeconds: 15 },
   slow_down: { retryAfterSeconds: 1 },
   overloaded: { retryAfterSeconds: 1 },
+  maintenance: { retryAfterSeconds: 120 },
   outcomes_unknown: { retryAfterSeconds: 95 },
   store_unavailable: { retryAfterSeconds: 2 },
 };
@@ -218,6 +221,7 @@ const PARTICULAR = new Map<ErrorName, readonly Kind[]>([
   ["endpoint_not_allowed", ["generation"]],
   ["task_not_found", ["task"]],
   ...OF_ADMISSION.map((name) => [name, ["generation"]] as const),
+  ["maintenance", ["generation", "upload"]],
   ...OF_BODY.map((name) => [name, ["generation", "upload"]] as const),
   ...OF_UPSTREAM.map((name) => [name, ["generation", "task", "upload"]] as const),
 ]);

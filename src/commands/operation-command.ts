@@ -30,6 +30,8 @@ interface OperationCommand<Done> {
    * of `<n|none>` stands for null.
    */
   options?: Readonly<Record<string, Parameter>>;
+  /** Fields that the command's name stands for. */
+  always?: Readonly<Record<string, unknown>>;
   /** The output; the API's answer when left out. @param answer makes that */
   show?(done: Done, call: ApiCall, answer: () => object): Partial<CommandOutput>;
 }
@@ -74,7 +76,7 @@ export function workCommand<Result, Done>(
   return made.action(async (...given: unknown[]) => {
     const flags = given[words.length] as Flags;
     const params: Record<string, string> = {};
-    const values: Record<string, unknown> = {};
+    const values: Record<string, unknown> = { ...spec.always };
     for (const [at, form] of words.entries()) {
       if (path.includes(`{${nameOf(form)}}`)) params[nameOf(form)] = given[at] as string;
       else put(values, fieldOf(schema, form).path, given[at]);

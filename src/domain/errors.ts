@@ -41,6 +41,7 @@ const TABLE = {
     "The video generation service gave no answer in time; nothing is charged unless the task is confirmed",
   ],
   overloaded: [503, 503, "The service is busy; try again shortly"],
+  maintenance: [503, 503, "Down for maintenance; retry later"],
   outcomes_unknown: [
     503,
     503,

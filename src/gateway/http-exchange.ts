@@ -174,6 +174,8 @@ export interface Gateway {
   overLimit: OverLimitCache;
   keyUsages: KeyUsages;
   fallback: FallbackMemory;
+  /** Undefined without maintenance, in which generations and uploads are refused. */
+  maintenance(): { retryAfterSeconds: number; message: string | undefined } | undefined;
   /** Keeps a refusal of a known key for operators; `outcome` is the name in the error table. */
   countRefusal(exchange: Exchange, outcome: string, refused: Refusal | undefined): void;
   metrics: Metrics;

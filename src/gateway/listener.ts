@@ -249,6 +249,7 @@ export function createPublicPort(options: {
   upstreams: Upstreams;
   unmeteredElsewhere: UnmeteredElsewhere;
   countRefusal: Gateway["countRefusal"];
+  maintenance: Gateway["maintenance"];
   metrics: Metrics;
   tracing: Tracing;
   log: Logger;
@@ -340,6 +341,7 @@ function gatewayOf(
     keyUsages: createKeyUsages(),
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
+    maintenance: options.maintenance,
     metrics,
     holds: metrics.holds.series(),
     upstreamSeconds: madeOnce((kind, outcome) => metrics.upstreamSeconds.of({ kind, outcome })),

@@ -260,6 +260,8 @@ export class Dispatcher {
   }
 
   #serve(context: RequestContext, target: Route): Answered {
+    const isSending = target.kind === "generate" || target.kind === "upload";
+    if (isSending && this.#gateway.maintenance() !== undefined) return denyInMaintenance(context);
     if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);
@@ -307,6 +309,18 @@ function callOf(
 
 async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
   return refusal(await refuseKnown(context, refused), context.exchange.shownId);
+}
+
+/** Also while the store is away: it may be what is maintained. */
+async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
+  const { gateway, exchange } = context;
+  const { retryAfterSeconds = 1, message } = gateway.maintenance() ?? {};
+  const refused = refuse("maintenance", {
+    retryAfterSeconds,
+    ...(message !== undefined && { text: message }),
+  });
+  const known = await inspectKey(context).catch(() => undefined);
+  return refusal(known ?? refused, exchange.shownId);
 }
 
 /** CORS is not granted: a page that holds a key shows it to everybody. */

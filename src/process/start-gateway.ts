@@ -16,6 +16,7 @@ import { renewTls } from "../gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
 import { createWork } from "../jobs/background-work.ts";
+import { createMaintenanceWatch } from "../jobs/maintenance-watch.ts";
 import { createRefusalCounts } from "../jobs/refusal-counts.ts";
 import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
 import { addToRefusalLogs } from "../operations/accounts/refusal-log.ts";
@@ -64,6 +65,7 @@ export async function startGateway(
     upstreams,
     unmeteredElsewhere: createUnmeteredElsewhere(resolve(config.store.journal), () => connection.facts()?.id),
     countRefusal: counts.refusals.count,
+    maintenance: counts.maintenance.current,
     metrics,
     tracing,
     log,
@@ -150,15 +152,18 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
     metrics,
     log,
   });
+  const maintenance = createMaintenanceWatch({ connection, log });
   return {
     refusals,
     tierUse,
+    maintenance,
     start(): void {
+      maintenance.start();
       refusals.start();
       tierUse.start();
     },
     async stop(): Promise<void> {
-      await Promise.all([refusals.stop(), tierUse.stop()]);
+      await Promise.all([refusals.stop(), tierUse.stop(), maintenance.stop()]);
     },
   };
 }

@@ -80,6 +80,9 @@ export const partitionNames = (partition: number) => ({
   audit: `${tag(partition)}:audit`,
 });
 
+/** Whether there is maintenance (hash). All that is about the whole store and changed by a script is in partition 0. */
+export const MAINTENANCE = `${tag(0)}:maintenance`;
+
 /** Names of a token of the management API. All tokens are in partition 0. */
 export const tokenNames = (tokenId: string) => ({
   token: `${tag(0)}:token:${tokenId}`,

@@ -115,6 +115,15 @@ export const KEY_FIELDS = {
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
 
+/** `tg:{p00}:maintenance`: missing without maintenance. */
+export const MAINTENANCE_FIELDS = {
+  on: "1 while generations and uploads are refused",
+  retry_after: "seconds that customers are told to wait",
+  message: "for customers",
+  since: "when it began",
+} as const;
+export type MaintenanceFields = RecordOf<typeof MAINTENANCE_FIELDS>;
+
 /** `tg:{p00}:token:<token id>`: a token of the management API. */
 export const TOKEN_FIELDS = {
   label: "for people",

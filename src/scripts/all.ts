@@ -14,6 +14,7 @@ import { holding } from "./holding.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
+import { maintenance } from "./maintenance.ts";
 import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
@@ -64,6 +65,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   survey,
   gather,
   refused,
+  maintenance,
   account,
   suspend,
   revoke,

@@ -17,7 +17,7 @@ export const TAGS = {
 } as const;
 export type Tag = keyof typeof TAGS;
 
-export type Method = "GET" | "POST" | "PATCH";
+export type Method = "GET" | "POST" | "PUT" | "PATCH";
 
 /** One call of an operation, by HTTP or by the command line. */
 export interface ApiCall<Query = unknown, Body = unknown> {

@@ -6,6 +6,7 @@ import { auditRoutes } from "./routes/audit.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { maintenanceRoutes } from "./routes/maintenance.ts";
 import { searchRoutes } from "./routes/search.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { todayRoutes } from "./routes/today.ts";
@@ -45,6 +46,7 @@ export const ROUTES: readonly Route[] = [
   ...catalogRoutes,
   ...tokenRoutes,
   ...auditRoutes,
+  ...maintenanceRoutes,
   ...viewRoutes,
   ...searchRoutes,
   ...todayRoutes,

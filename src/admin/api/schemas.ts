@@ -6,6 +6,7 @@ import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { ACCOUNT_STATUSES } from "../../operations/accounts/operator-accounts.ts";
 import { KEY_STATUSES } from "../../operations/keys/keys.ts";
+import { RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX } from "../../operations/store/maintenance.ts";
 import { LISTED_STATUSES } from "../../operations/tasks/task-view.ts";
 import {
   accountId,
@@ -341,6 +342,30 @@ export const Usage = titled("Usage", {
       "Charges and refunds before this moment are not counted; null if all that were asked for are.",
   }),
   ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
+});
+
+export const Maintenance = titled("Maintenance", {
+  on: Type.Boolean(),
+  retry_after: countOrNull("Seconds that customers are told to wait."),
+  message: textOrNull("For customers; null: the usual words."),
+  since: timeOrNull,
+});
+
+export const NewMaintenance = object({
+  on: Type.Boolean(),
+  retry_after: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: RETRY_AFTER_MAX,
+      default: RETRY_AFTER_DEFAULT,
+      description: "Seconds.",
+    }),
+  ),
+  message: Type.Optional(
+    nullable<string>(
+      Type.String({ minLength: 1, maxLength: 100, description: "For customers, on one line." }),
+    ),
+  ),
 });
 
 export const AllUsage = titled("AllUsage", {
