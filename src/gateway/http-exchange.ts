@@ -19,6 +19,7 @@ import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
 import type { FallbackMemory, KeyUsage, KeyUsages, OverLimitCache } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
+import type { UsageAnswer, UsageQuestion } from "./usage.ts";
 
 /** One request on the public port and its response. */
 export interface Exchange {
@@ -174,6 +175,8 @@ export interface Gateway {
   overLimit: OverLimitCache;
   keyUsages: KeyUsages;
   fallback: FallbackMemory;
+  /** What an account has used; read on connections of its own. */
+  usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer>;
   /** Undefined without maintenance, in which generations and uploads are refused. */
   maintenance(): { retryAfterSeconds: number; message: string | undefined } | undefined;
   /** Keeps a refusal of a known key for operators; `outcome` is the name in the error table. */

@@ -250,6 +250,7 @@ export function createPublicPort(options: {
   unmeteredElsewhere: UnmeteredElsewhere;
   countRefusal: Gateway["countRefusal"];
   maintenance: Gateway["maintenance"];
+  usageOf: Gateway["usageOf"];
   metrics: Metrics;
   tracing: Tracing;
   log: Logger;
@@ -342,6 +343,7 @@ function gatewayOf(
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
     maintenance: options.maintenance,
+    usageOf: options.usageOf,
     metrics,
     holds: metrics.holds.series(),
     upstreamSeconds: madeOnce((kind, outcome) => metrics.upstreamSeconds.of({ kind, outcome })),

@@ -24,6 +24,7 @@ import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from ".
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
 import { Uploads } from "./upload.ts";
+import { usage } from "./usage.ts";
 
 /** A request whose answer is decided; without an answer its client went away. */
 interface Decided {
@@ -262,7 +263,7 @@ export class Dispatcher {
   #serve(context: RequestContext, target: Route): Answered {
     const isSending = target.kind === "generate" || target.kind === "upload";
     if (isSending && this.#gateway.maintenance() !== undefined) return denyInMaintenance(context);
-    if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
+    if (LIMITED_KINDS.has(target.kind)) {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);
     }
@@ -275,6 +276,8 @@ export class Dispatcher {
         return this.#uploads.upload(context);
       case "credits":
         return credits(context);
+      case "usage":
+        return usage(context);
       case "wrong_method":
         return deny(context, refuse("method_not_allowed", { allow: target.allow }));
       case "unknown_path":
@@ -337,6 +340,7 @@ export type Route = { template: string } & (
   | { kind: "task"; taskId: string }
   | { kind: "upload" }
   | { kind: "credits" }
+  | { kind: "usage" }
   | { kind: "wrong_method"; allow: string }
   | { kind: "unknown_path" }
   | { kind: "outside" }
@@ -351,9 +355,12 @@ const FIXED = new Map<string, { method: "GET" | "POST"; route: Route }>([
       ] as const,
   ),
   [`${API_PREFIX}upload`, { method: "POST", route: { kind: "upload", template: `${API_PREFIX}upload` } }],
+  [`${API_PREFIX}usage`, { method: "GET", route: { kind: "usage", template: `${API_PREFIX}usage` } }],
   [`${API_PREFIX}credits`, { method: "GET", route: { kind: "credits", template: `${API_PREFIX}credits` } }],
 ]);
 
+/** Requests that count toward the utility rate of a key. */
+const LIMITED_KINDS: ReadonlySet<string> = new Set(["task", "upload", "credits", "usage"]);
 const TASKS = `${API_PREFIX}tasks/`;
 const TASK_TEMPLATE = `${TASKS}{taskId}`;
 const UNKNOWN: Route = { kind: "unknown_path", template: "unknown" };

@@ -29,6 +29,7 @@ import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
+import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
@@ -66,6 +67,7 @@ export async function startGateway(
     unmeteredElsewhere: createUnmeteredElsewhere(resolve(config.store.journal), () => connection.facts()?.id),
     countRefusal: counts.refusals.count,
     maintenance: counts.maintenance.current,
+    usageOf: counts.usage.usageOf,
     metrics,
     tracing,
     log,
@@ -153,9 +155,11 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
     log,
   });
   const maintenance = createMaintenanceWatch({ connection, log });
+  const usage = createCustomerUsage(live.config());
   return {
     refusals,
     tierUse,
+    usage,
     maintenance,
     start(): void {
       maintenance.start();
@@ -163,6 +167,7 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
       tierUse.start();
     },
     async stop(): Promise<void> {
+      usage.close();
       await Promise.all([refusals.stop(), tierUse.stop(), maintenance.stop()]);
     },
   };

@@ -32,6 +32,17 @@ const VIEW_EXAMPLES = {
     series: { ok: [41.5], refused: [0.4], failed: [0], all_p99: [0.12] },
     denied: [{ outcome: "rate_limited", status: 429, last_minute: 24, last_15_minutes: 180 }],
   },
+  Health: {
+    status: "ok",
+    checks: [
+      {
+        name: "redis",
+        status: "ok",
+        message: "all primaries answer and take writes",
+        runbook: "docs/operations/redis.md",
+      },
+    ],
+  },
   Overview: {
     open: 184,
     money: {
@@ -202,6 +213,11 @@ export const OBJECT_EXAMPLES = {
     expires_at: null,
     revoked_at: null,
     rotated_to: null,
+  },
+  TransactionPage: {
+    data: [{ account_id: "acme", ...TRANSACTION }],
+    next_cursor: null,
+    source: "archive",
   },
   TransactionOfAll: { account_id: "acme", ...TRANSACTION },
   Transaction: TRANSACTION,

@@ -16,6 +16,7 @@ import {
   unread,
   words,
 } from "./field-schemas.ts";
+import { HEALTH_STATUSES } from "./health-checks.ts";
 
 // Answers of operators' views of a running service: figures of the moment, not objects.
 
@@ -197,6 +198,18 @@ export const AccountRefusals = titled("AccountRefusals", {
   more: Type.Boolean({ description: "There are earlier ones." }),
   uncounted: countOrNull(
     "Refusals of this and other accounts that had no room in the counts; null for a token that may use some accounts only.",
+  ),
+});
+
+export const Health = titled("Health", {
+  status: Type.Enum([...HEALTH_STATUSES]),
+  checks: Type.Array(
+    object({
+      name: text,
+      status: Type.Enum([...HEALTH_STATUSES], { description: "warn: look at it. fail: mend it." }),
+      message: text,
+      runbook: words("A page of the documentation."),
+    }),
   ),
 });
 

@@ -75,5 +75,5 @@ test("the templates are a closed set, whatever the path", () => {
     (path) => route("GET", path).template,
   );
   for (const template of templates) expect(ROUTE_TEMPLATES).toContain(template);
-  expect(ROUTE_TEMPLATES).toHaveLength(11);
+  expect(ROUTE_TEMPLATES).toHaveLength(12);
 });

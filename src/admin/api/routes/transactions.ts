@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { pageAllTransactions } from "../../../operations/credits/all-transactions.ts";
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches, titled } from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
 import { Transaction, TransactionKind, TransactionOfAll } from "../schemas.ts";
@@ -20,7 +20,7 @@ const Query = object({
 });
 
 const AllQuery = object({ ...paging, type: Query.properties.type, kind: Query.properties.kind, ...period });
-const AllPage = object({
+const AllPage = titled("TransactionPage", {
   ...pageOf(TransactionOfAll).properties,
   source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
   ...reaches,

@@ -98,7 +98,9 @@ export const usageRoutes = [
     description:
       "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
     query: object({
-      by: Type.Optional(Type.Enum(["spend", "refusals"], { default: "spend" })),
+      by: Type.Optional(
+        Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
+      ),
       from: day("The first day."),
       to: day("The last day, itself included."),
       limit: paging.limit,
