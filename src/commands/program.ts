@@ -55,11 +55,7 @@ export function tollgateProgram(): Command {
   return program;
 }
 
-/**
- * Runs one command line to its end; everything it has to say is written.
- * @param words the words after `tollgate`
- * @returns the exit code: 0, 1 for an error or for something that is not in order, 130 or 143 when interrupted
- */
+/** @returns the exit code: 0, 1 for an error or for something that is not in order, 130 or 143 when interrupted */
 export async function run(words: readonly string[]): Promise<number> {
   process.exitCode = 0;
   try {
@@ -75,7 +71,6 @@ export async function run(words: readonly string[]): Promise<number> {
   }
 }
 
-/** A command and all below it. */
 export const commandsOf = (command: Command): Command[] => [command, ...command.commands.flatMap(commandsOf)];
 
 /** The words that lead to a command, without `tollgate`. */
@@ -84,7 +79,6 @@ export function commandPath(command: Command): string {
   return command.parent ? `${above} ${command.name()}`.trim() : "";
 }
 
-/** Sets up help, errors and exit codes, which are the same for all commands. */
 function applyDefaults(command: Command): void {
   const name = `tollgate ${commandPath(command)}`.trim();
   command

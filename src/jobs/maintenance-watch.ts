@@ -1,6 +1,7 @@
 import { type Maintenance, maintenanceOf } from "../operations/store/maintenance.ts";
 import { MAINTENANCE } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 
 const LOOK_EVERY_MS = 1000;
@@ -10,8 +11,6 @@ const LOOK_EVERY_MS = 1000;
  */
 export function createMaintenanceWatch({ connection, log }: { connection: Connection; log: Logger }) {
   let current: Maintenance | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  let looking: Promise<void> = Promise.resolve();
 
   async function look(): Promise<void> {
     const before = current;
@@ -21,17 +20,7 @@ export function createMaintenanceWatch({ connection, log }: { connection: Connec
     if (!current && before) log.warn("maintenance is over");
   }
 
-  return {
-    current: (): Maintenance | undefined => current,
-    look,
-    start(): void {
-      timer = setInterval(() => {
-        looking = look().catch((error: unknown) => log.debug({ err: error }, "maintenance was not read"));
-      }, LOOK_EVERY_MS);
-    },
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await looking;
-    },
-  };
+  const failed = (error: unknown): void => log.debug({ err: error }, "maintenance was not read");
+  const { start, stop } = repeated(look, { pauseMs: () => LOOK_EVERY_MS, failed });
+  return { current: (): Maintenance | undefined => current, start: () => start(), stop };
 }

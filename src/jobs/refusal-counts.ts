@@ -1,6 +1,7 @@
 import type { Refusal as RefusalOfTable } from "../domain/errors.ts";
 import type { Refusal } from "../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../operations/accounts/refusals.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 
 const PAIRS_MAX = 1000;
@@ -29,7 +30,6 @@ export function createRefusalCounts(options: {
 }) {
   let pairs = new Map<string, HourlyRefusals>();
   let single: Refusal[] = [];
-  let current: Promise<void> = Promise.resolve();
 
   async function flush(): Promise<void> {
     if (pairs.size === 0 || !options.usable()) return;
@@ -38,12 +38,11 @@ export function createRefusalCounts(options: {
     pairs = new Map();
     single = [];
     // Not repeated: a second write could count twice.
-    await Promise.all([options.add(counts), options.addSingle(refusals)]).catch((error: unknown) =>
-      options.log.debug({ err: error }, "refusals not counted"),
-    );
+    await Promise.all([options.add(counts), options.addSingle(refusals)]).catch(notCounted);
   }
 
-  let timer: NodeJS.Timeout | undefined;
+  const notCounted = (error: unknown): void => options.log.debug({ err: error }, "refusals not counted");
+  const { start, stop } = repeated(flush, { pauseMs: () => FLUSH_EVERY_MS, failed: notCounted });
   return {
     count(request: RefusedRequest, outcome: string, refused: RefusalOfTable | undefined): void {
       const { keyId = "", accountId = "", requestId, shownId } = request;
@@ -58,15 +57,7 @@ export function createRefusalCounts(options: {
       else if (pairs.size < PAIRS_MAX) pairs.set(pair, { keyId, accountId, outcome, count: 1, atMs });
     },
     flush,
-    start(): void {
-      timer = setInterval(() => {
-        current = flush();
-      }, FLUSH_EVERY_MS).unref();
-    },
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await current;
-      await flush();
-    },
+    start: (): void => start(),
+    stop: (): Promise<void> => stop().then(flush),
   };
 }

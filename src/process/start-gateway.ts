@@ -33,7 +33,7 @@ import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
-export interface Running {
+interface Running {
   url: string;
   adminUrl: string;
   live: LiveConfig;

@@ -7,7 +7,6 @@ export interface GatewayIdentity {
   /** The header and the scheme of the credential; undefined for what the adapter says. An empty scheme sends the bare key. */
   authHeader?: string | undefined;
   authScheme?: string | undefined;
-  /** `upstream.headers` */
   headers?: Readonly<Record<string, string>>;
 }
 

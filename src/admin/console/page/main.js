@@ -32,7 +32,7 @@ import { showTokens } from "./views/tokens.js";
  */
 
 /** By name in the address, in the order of the navigation. @type {Record<string, View>} */
-export const VIEWS = {
+const VIEWS = {
   overview: { title: "Overview", scope: "usage:read", ofAll: true, show: showOverview },
   accounts: { title: "Accounts", scope: "accounts:read", show: showAccounts },
   account: { title: "Account", under: "accounts", show: showAccount },
@@ -47,7 +47,7 @@ export const VIEWS = {
 };
 
 /** Stands in for all views where the token is offered none. @type {View} */
-export const NOTHING = {
+const NOTHING = {
   title: "Nothing to show",
   async show() {
     const accounts = ownAccounts();
@@ -67,7 +67,6 @@ let turn = 0;
 /** Ends what the view before has begun. */
 let leaving = new AbortController();
 
-/** Shows what the address names. */
 async function show({ focus = true } = {}) {
   const mine = ++turn;
   box.setAttribute("aria-busy", "true");

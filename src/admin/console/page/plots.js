@@ -99,12 +99,7 @@ export class Plot extends Component {
   }
 }
 
-/**
- * How uPlot draws it, in the colours of the moment.
- * @param {PlotOptions} options
- * @param {(index: number | null | undefined) => void} pointed the pointer is there
- * @returns {Omit<UPlot.Options, "width" | "height">}
- */
+/** @param {PlotOptions} options @param {(index: number | null | undefined) => void} pointed @returns {Omit<UPlot.Options, "width" | "height">} */
 function drawing(options, pointed) {
   const { lines, format, tick = format, logarithmic = false, whole = false, days = false } = options;
   const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };

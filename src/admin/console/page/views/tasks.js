@@ -30,11 +30,7 @@ const AGES = /** @type {const} */ ([
 ]);
 const USUAL_SECONDS = 600;
 
-/**
- * Holds and tasks that have been open for long, over all accounts; a way to end one is on its own page.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** @param {Context} context @returns {Promise<Content>} */
 export async function showOpenTasks({ place, again }) {
   const seconds = Number(place.query.get("older") || USUAL_SECONDS);
   const filters = [{ name: "older", label: "Age, at least", options: AGES }];
