@@ -9,7 +9,7 @@ const GROUPS = ["day", "endpoint", "key"] as const;
 const NAMES = ["from", "to", "group_by"] as const;
 const DAY_MS = 86_400_000;
 /** Days that one answer covers; the default ends today. */
-export const USAGE_DAYS_MAX = 92;
+const USAGE_DAYS_MAX = 92;
 const DAYS_DEFAULT = 31;
 
 /** Days by UTC, both inclusive. */
@@ -37,7 +37,7 @@ export async function usage(context: RequestContext): Promise<ApiAnswer> {
 }
 
 /** @returns the refusal of a query that breaks a rule */
-export function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
+function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
   const at = url.indexOf("?");
   const query = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
   const problems: Problem[] = [];

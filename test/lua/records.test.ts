@@ -8,6 +8,7 @@ import {
   KEY_FIELDS,
   REQUEST_FIELDS,
   ROLLED_FIELDS,
+  MAINTENANCE_FIELDS,
   TOKEN_FIELDS,
   TRIMMED_FIELDS,
 } from "../../src/records/records.ts";
@@ -20,6 +21,7 @@ const DECLARED = Object.keys({
   ...IDEMPOTENCY_FIELDS,
   ...ARCHIVE_FIELDS,
   ...TRIMMED_FIELDS,
+  ...MAINTENANCE_FIELDS,
   ...TOKEN_FIELDS,
   ...ROLLED_FIELDS,
 });

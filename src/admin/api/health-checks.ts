@@ -5,7 +5,7 @@ type Health = ReturnType<Services["live"]["health"]>;
 export const HEALTH_STATUSES = ["ok", "warn", "fail"] as const;
 
 /** One thing that was looked at. `runbook`: a page of the documentation, or a section. */
-export interface HealthCheck {
+interface HealthCheck {
   name: string;
   status: (typeof HEALTH_STATUSES)[number];
   message: string;

@@ -14,6 +14,7 @@ import {
   idempotencyName,
   indexName,
   keyRef,
+  MAINTENANCE,
   META,
   markName,
   partitionNames,
@@ -230,6 +231,7 @@ describe("ARCHITECTURE", () => {
     const { names } = keyRef("<key id>", "<account id>", 7);
     const made = [
       META,
+      MAINTENANCE.replace("{p00}", "{p07}"),
       indexName("<sha256>"),
       claimName("<task id>"),
       ...Object.values(partitionNames(7)),
