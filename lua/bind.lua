@@ -36,7 +36,7 @@
 --@include unknown
 --@unless_frozen request
 
-local record = call("HMGET", request, "state", "price", "admitted_at", "unknown")
+local record = call("HMGET", request, "state", "price", "admitted_at", "unknown", "details")
 local state = record[1]
 -- What a request that is held has not, or nobody asks for.
 local earlier = state ~= "held" and call("HMGET", request, "task_id", "retention_ms", "uncollected", "first_void_id",
@@ -97,6 +97,7 @@ if outcome ~= "uncollected" then
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then
     more = { "admitted_at", int(admitted_at), unpack(more or {}) }
   end
+  if record[5] then more = { "details", record[5], unpack(more or {}) } end
   post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, endpoint,
     task_id, request_id, key_id, more)
 end

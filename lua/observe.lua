@@ -22,6 +22,7 @@
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
 --@include audit
 --@include ended
+--@include events
 --@include limits
 --@include numbers
 --@include refund
@@ -31,12 +32,13 @@
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 
-local limited = call("HGET", account, "limited")
+local of_account = call("HMGET", account, "limited", "webhooks")
+local limited = of_account[1]
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at", "refunded")
+  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at", "refunded", "callback")
 local state = record[1]
 
 local function keep()
@@ -96,7 +98,19 @@ end
 -- that only the removal from `polls` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
-call("ZADD", done, forget_at(now, record[10]), request_id)
+-- One that is too old may complete after all, and is then charged again: its record is kept twice as long.
+local retention_ms = record[10]
+if ended_by == "expired" and retention_ms then
+  retention_ms = int(2 * tonumber(retention_ms))
+  call("HSET", request, "retention_ms", retention_ms)
+end
+call("ZADD", done, forget_at(now, retention_ms), request_id)
+-- A task that was not charged is told to no address that its request named: there is no video for nothing.
+local callback = not record[5] and record[15]
+if of_account[2] or callback then
+  add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
+    '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}', callback)
+end
 note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then

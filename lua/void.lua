@@ -61,7 +61,7 @@ if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record[4]) then return reply("not_due", now, key, window, slots) end
 
 local spent = key and read_spent(key_name)
-local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
+local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id", "fingerprint")
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
 -- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
 -- the account's. After that only the removal from `holds` can fail: all other names were read above.
@@ -94,7 +94,7 @@ if first and (first[1] or request_id) == request_id then
       -- A step of the clock may expire the entry all the same. BIND knows by this id whether it still is the same one.
       local first_void_id = first[3] or request_id
       call("HSET", idempotency, "first_void_id", first_void_id)
-      call("HSET", request, "first_void_id", first_void_id)
+      call("HSET", request, "first_void_id", first_void_id, "fingerprint", first[4] or "")
     end
   else
     call("DEL", idempotency)

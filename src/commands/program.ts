@@ -24,6 +24,7 @@ import { tasksCommand } from "./tasks.ts";
 import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
 import { tokensCommand } from "./tokens.ts";
 import { statementCommand, usageCommand } from "./usage.ts";
+import { webhooksCommand } from "./webhooks.ts";
 
 /** Longer lines are hard to read, however wide the terminal. */
 const HELP_CHARS = 100;
@@ -38,6 +39,7 @@ export function tollgateProgram(): Command {
     .addCommand(creditsCommand())
     .addCommand(tasksCommand())
     .addCommand(tokensCommand())
+    .addCommand(webhooksCommand())
     .addCommand(ledgerCommand())
     .addCommand(usageCommand())
     .addCommand(statementCommand())

@@ -1,6 +1,6 @@
+import { noLimits } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { type Allowance, allowanceOf, readRestrictions } from "../domain/key-restrictions.ts";
-import { noLimits } from "../domain/limits.ts";
 import type { RequestContext } from "./http-exchange.ts";
 
 // Which endpoints a key may be used for, and from which addresses. Scripts say what a key's restrictions are, this process judges

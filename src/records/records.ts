@@ -12,6 +12,7 @@ export const REQUEST_FIELDS = {
   account_id: "whose balance it uses",
   key_id: "whose slot it has",
   price: "fixed at admission",
+  details: "what its charge says of the price, JSON; missing for a list price that is always in force",
   endpoint: "the full path, as charged and listed",
   admitted_at:
     "the key's clock at its admission; missing where the store had forgotten the request before its BIND",
@@ -40,6 +41,10 @@ export const REQUEST_FIELDS = {
   void_at: "when it was void",
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
+  fingerprint: "of path and body, if it had an Idempotency-Key, once it was void with an unknown outcome",
+  callback: "the customer's callBackUrl, if the gateway relays it",
+  charged_again:
+    "1 once its refund was taken back: it had ended as too old, and its task completed after all",
   archived: "generation of the archive that has it, and the state in which it was copied",
   trimmed_charge: "id of its charge, if that has left the ledger",
   trimmed_refund: "id of its refund, if that has left the ledger",
@@ -73,11 +78,15 @@ export const ACCOUNT_FIELDS = {
   metadata: "what operators keep with it, JSON",
   status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",
   revision: "how often operators changed it; missing before the first time",
+  price_multiplier: "by which prices are multiplied for it, a decimal with two digits at most; missing for 1",
   ...byLimit(TIER_LIMITS, ({ unit }) => `${unit}, of all its keys together`),
   limited:
     "its revision when it got limits over all its keys; missing while it has none, as are the fields below",
   clock_ms: "the latest moment of an admission; never goes back",
   ...PERIODS,
+  alerts: "credits below which it is told, the highest first, with spaces",
+  alerted: "`alerts` as they were, `/`, and the lowest that was told since the latest recharge",
+  webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
 export type BarredStatus = "suspended" | "closed";
@@ -139,6 +148,37 @@ export const TOKEN_FIELDS = {
 } as const;
 export type StoredToken = RecordOf<typeof TOKEN_FIELDS>;
 
+/** `tg:{pNN}:webhook:<endpoint id>`: where an account wants to be told of events. */
+export const ENDPOINT_FIELDS = {
+  account_id: "whose events it gets",
+  url: "where they are sent",
+  events: "types of events that it gets, with commas",
+  label: "for people",
+  status: "enabled, disabled, or deleted while its deliveries are being removed",
+  disabled_reason: "gone (it answered 410), failing (for five days) or operator, while it is disabled",
+  secret: "with which messages are signed, sealed",
+  previous_secret: "the one before, sealed",
+  previous_until: "until when the one before signs, too",
+  created_at: "when it was registered",
+  revision: "how often operators changed it",
+  failing_since: "the first of the tries in a row that failed; missing while the latest succeeded",
+  failures: "how many tries in a row failed",
+  is_slow: "1 if its latest try failed or took seconds: its first tries then share the budget of retries",
+  delivered_at: "when a delivery succeeded last",
+  dropped: "how many events it never got since too many waited",
+  dropped_at: "when the last of them was dropped",
+} as const;
+export type EndpointRecord = RecordOf<typeof ENDPOINT_FIELDS>;
+
+/**
+ * `tg:{pNN}:event:<event id>`: an event, and a field for each endpoint that gets it, by its id. Lua packs both with spaces
+ * in lua/include/deliveries.lua.
+ */
+export const EVENT_FIELDS = {
+  event: "its type, when it was, the account id, and the data (JSON)",
+  url: "where the delivery of the pseudo endpoint `callback` goes",
+} as const;
+
 /** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */
 export const IDEMPOTENCY_FIELDS = {
   request_id: "the first request with this key; missing while the key is free again",
@@ -191,11 +231,14 @@ export const USAGE_NUMBERS = {
   refunded: "credits refunded",
   completed: "tasks that ended as completed",
   failed: "tasks that ended as failed",
-  purchased: "credits of grants",
+  purchased: "credits of purchases",
   adjusted: "credits of adjustments, negative downwards",
   uncollected: "tasks that were made and not charged",
   uncollected_credits: "what they would have cost",
   seconds: "how long the completed tasks ran",
+  trials: "credits of trial grants",
+  goodwill: "credits of goodwill grants",
+  reversed: "credits of reversals, positive",
 } as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */

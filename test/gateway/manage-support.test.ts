@@ -64,7 +64,7 @@ test("a key has its last thousand refusals for a day, and a partition has room f
   try {
     const redis = stage.gateway.redis;
     const accountId = await stage.givenAccount();
-    const { partitions } = connection.facts()!;
+    const { partitions } = connection.known.facts!;
     const partition = partitionOf(accountId, partitions);
     const refusal = (keyId: string, at: number): Refusal => ({
       ...{ accountId, keyId, atMs: Date.now() + at, outcome: "rate_limited" },

@@ -4,11 +4,13 @@ import { expect, test } from "vitest";
 import {
   ACCOUNT_FIELDS,
   ARCHIVE_FIELDS,
+  ENDPOINT_FIELDS,
+  EVENT_FIELDS,
   IDEMPOTENCY_FIELDS,
   KEY_FIELDS,
+  MAINTENANCE_FIELDS,
   REQUEST_FIELDS,
   ROLLED_FIELDS,
-  MAINTENANCE_FIELDS,
   TOKEN_FIELDS,
   TRIMMED_FIELDS,
 } from "../../src/records/records.ts";
@@ -24,6 +26,8 @@ const DECLARED = Object.keys({
   ...MAINTENANCE_FIELDS,
   ...TOKEN_FIELDS,
   ...ROLLED_FIELDS,
+  ...ENDPOINT_FIELDS,
+  ...EVENT_FIELDS,
 });
 const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
 
@@ -67,6 +71,9 @@ test("the fields that the scripts read and write are those that are declared", (
     "fingerprint",
     "monthly_credits",
     "root",
+    "created_at",
+    "url",
+    "events",
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });

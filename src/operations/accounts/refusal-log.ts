@@ -39,7 +39,7 @@ const digestOf = (id: string): string =>
 
 /** @throws GatewayError `store_unavailable` */
 export async function addToRefusalLogs(connection: Connection, refusals: readonly Refusal[]): Promise<void> {
-  const { partitions } = connection.facts() ?? {};
+  const { partitions } = connection.known.facts ?? {};
   if (partitions === undefined) return;
   const placed = Map.groupBy(refusals, ({ accountId }) => partitionOf(accountId, partitions));
   const byHour = Map.groupBy(refusals, ({ atMs }) => idsName(atMs));

@@ -118,7 +118,7 @@ export function requireUnrevoked(key: KeyRecord): void {
 const alreadyRevoked = (key: KeyRecord): OperatorError =>
   new OperatorError(
     `key ${key.keyId} is revoked for good; create a new one`,
-    "conflict",
+    "key_revoked",
     undefined,
     "`tollgate keys create` does",
   );

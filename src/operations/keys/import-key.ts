@@ -33,6 +33,6 @@ export async function importKey(
     if (!(error instanceof KnownKeyError)) throw error;
     if (error.accountId === accountId) return { keyId: error.keyId, isNew: false };
     // Whose it is concerns only those who may see that account.
-    throw new OperatorError("this key is another account's", "conflict", "key");
+    throw new OperatorError("this key is another account's", "key_exists", "key");
   }
 }

@@ -26,7 +26,7 @@ interface OpenView {
   status: string;
 }
 
-export interface OpenRequests {
+interface OpenRequests {
   requests: OpenView[];
   old: number;
   open: number;

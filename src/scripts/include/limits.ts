@@ -73,6 +73,9 @@ export interface KeyState {
   atMs: number;
 }
 
+/** The store's clock as a script that serves requests answers it, Unix ms. */
+export const clockOf = (reply: Reply): number => Number(reply[1]);
+
 /** How many values `reply` in lua/include/reply.lua writes; those of the script itself come after them. */
 export const KEY_STATE_LENGTH = 8;
 

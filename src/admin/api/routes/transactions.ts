@@ -3,9 +3,9 @@ import { pageAllTransactions } from "../../../operations/credits/all-transaction
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches, titled } from "../field-schemas.ts";
+import { Transaction, TransactionKind, TransactionOfAll } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
-import { Transaction, TransactionKind, TransactionOfAll } from "../schemas.ts";
 import { reachShown, transactionShown } from "../shown.ts";
 
 const Query = object({
