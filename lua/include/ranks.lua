@@ -5,7 +5,7 @@
 -- account is listed when it is made.
 local SPENT_KEPT_MS = 33 * DAY_MS
 -- What an entry adds to what its account has spent, by the number of usage in which it counts.
-local SPENDING = { charged = 1, refunded = -1, purchased = 0, adjusted = 0 }
+local SPENDING = { charged = 1, refunded = -1, purchased = 0, trials = 0, goodwill = 0, reversed = 0, adjusted = 0 }
 
 -- Accounts of the entries that are noted; amounts by day and account, and when the day begins (ms).
 local moved, spent, day_starts = {}, {}, {}

@@ -5,12 +5,16 @@ import { rollUp } from "../../src/ledger/rolling-up.ts";
 import { type AccountQuery, listAccounts } from "../../src/operations/accounts/account-lists.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { reverseGrant } from "../../src/operations/credits/reversals.ts";
+import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { META, partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { ranked } from "../../src/scripts/ranked.ts";
+import type { Run } from "../../src/scripts/script-definition.ts";
 import { createStage, openConnection, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { type Mutant, plant, RANK_MUTANTS } from "./mutants.ts";
@@ -106,6 +110,25 @@ test("a new account is listed at once, a change of its balance once it is rolled
   expect(await idsOf({ sort: "balance" })).toEqual(["a", "new"]);
 });
 
+// Guarantee: whatever moves a balance moves its account in the list.
+test("grants of each kind and their reversals move an account in the list", async () => {
+  await givenBalances({ a: 5 });
+  await createAccount(nodes, { accountId: "new" }, ACTOR);
+  const kinds: GrantKind[] = ["purchase", "trial", "goodwill"];
+  for (const [at, kind] of kinds.entries()) {
+    await grantCredits(nodes, "new", 10, kind, ACTOR, undefined, { kind, details: {} });
+    await rollAll();
+    const balance = 10 * (at + 1);
+    expect((await pagesOf({ sort: "-balance" }))[0]).toMatchObject({ accountId: "new", balance });
+    expect(await idsOf({ balanceBelow: balance })).toEqual(["a"]);
+  }
+  for (const of of kinds) {
+    await reverseGrant(nodes, "new", { of, reference: `back ${of}`, reason: "test" }, ACTOR);
+    await rollAll();
+  }
+  expect(await idsOf({ balanceBelow: 1 })).toEqual(["new"]);
+});
+
 test("pages go on behind a place whose account has moved", async () => {
   await givenBalances({ a: 1, b: 2, c: 3, d: 4 });
   const first = await listAccounts(nodes, { sort: "balance", limit: 2 });
@@ -183,6 +206,25 @@ test.each(RANK_MUTANTS)("the mistake is found: $what", async (mutant) => {
   expect(await lived(mutant)).not.toEqual(await lived());
 });
 
+/** Balances in the lists, of accounts that got nothing but such grants. */
+async function balancesOf(kinds: readonly GrantKind[], run: Run): Promise<unknown[]> {
+  for (const kind of kinds) {
+    await createAccount(nodes, { accountId: kind }, ACTOR);
+    await grantCredits(nodes, kind, 10, kind, ACTOR, undefined, { kind, details: {} });
+  }
+  await rollAll(run);
+  const read = () =>
+    Promise.all(
+      kinds.map((kind) =>
+        server.client.zscore(partitionNames(partitionOf(kind, PARTITIONS)).byBalance, kind),
+      ),
+    );
+  const granted = await read();
+  for (const of of kinds) await reverseGrant(nodes, of, { of, reference: "back", reason: "test" }, ACTOR);
+  await rollAll(run);
+  return [granted, await read()];
+}
+
 async function lived(mutant?: Mutant): Promise<unknown> {
   await empty();
   const folder = mutant && (await plant(mutant));
@@ -216,6 +258,7 @@ async function lived(mutant?: Mutant): Promise<unknown> {
       await client.zrange(today, "0", "-1", "WITHSCORES"),
       (await client.pttl(today)) > 31 * 86_400_000,
       await Promise.all(pages),
+      await balancesOf(["trial", "goodwill"], scripts.run),
     ];
   } finally {
     client.disconnect();

@@ -2132,6 +2132,9 @@ export const RANK_MUTANTS: readonly Mutant[] = [
   without("nothing is listed", "rollup", "write_ranks(ledger, now)\n"),
   mutant("a refund is spending", "include/ranks", "refunded = -1", "refunded = 1"),
   mutant("a purchase is spending", "include/ranks", "purchased = 0", "purchased = 1"),
+  without("trials move nobody in the list", "include/ranks", " trials = 0,"),
+  without("goodwill moves nobody in the list", "include/ranks", " goodwill = 0,"),
+  without("reversals move nobody in the list", "include/ranks", " reversed = 0,"),
   mutant("spending is kept for ever", "include/ranks", 'call("PEXPIREAT", list, int(ends_at))', ""),
   mutant(
     "the balance is what was counted",

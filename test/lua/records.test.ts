@@ -74,6 +74,7 @@ test("the fields that the scripts read and write are those that are declared", (
     "created_at",
     "url",
     "events",
+    ...["on", "retry_after", "message"],
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });
