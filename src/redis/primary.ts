@@ -3,6 +3,7 @@ import type { Run } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createRewriteAfterStart } from "./append-only-file.ts";
+import { createAwayVerdict } from "./away-verdict.ts";
 import { createBatcher, createCalls, createStoreClock, type Recover } from "./calls.ts";
 import {
   clientOf,
@@ -14,7 +15,6 @@ import {
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
 import { jittered } from "./jitter.ts";
-import { createOutage } from "./outage.ts";
 import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import { createScriptRunner, itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
@@ -114,7 +114,7 @@ export function createPrimary(options: PrimaryOptions) {
       checkUsable(own, { name: probeName(), check: () => store.checkServer(primary, own) }),
     );
   const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
-  const outage = createOutage({ isOpen: () => breaker.isOpen, probe: probeOwn, log });
+  const outage = createAwayVerdict({ isOpen: () => breaker.isOpen, probe: probeOwn, log });
 
   const primary = {
     name: options.name,

@@ -34,7 +34,7 @@ test("a redirect is a failure, and is not followed", async () => {
   const other = await givenReceiver();
   receiver.say(answer(302, { location: other.url }));
   await finishTask(stage.gateway, key);
-  await until(() => receiver.received.length === 2, "a retry");
+  await until(() => receiver.received.length >= 2, "a retry");
   expect(other.received).toEqual([]);
   expect(await deliveries()).toMatchObject([{ response_status: 302 }]);
   await other.stop();

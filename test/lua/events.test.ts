@@ -1,8 +1,9 @@
+import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
 import { keyRef, partitionNames } from "../../src/records/names.ts";
-import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { change } from "../../src/scripts/change.ts";
 import { expiring } from "../../src/scripts/expiring.ts";
@@ -11,6 +12,8 @@ import { revoke } from "../../src/scripts/revoke.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
+
+import { EVENT_MUTANTS, plant } from "./mutants.ts";
 
 // Events beside those of tasks: written by the script that makes them come true.
 
@@ -203,4 +206,87 @@ test("a key that ends is told of seven days ahead, once, unless its end was move
   stage.clock.nowMs = endMs + 20 * DAY_MS;
   expect(await look(), "it has ended unnoticed").toEqual([told]);
   expect(await stage.redis.zcard(partitionNames(partition).expiring)).toBe(0);
+});
+
+/** Everything at once, for mistakes in the scripts: what the accounts were told. */
+async function toldBy(scripts: ScriptRunner): Promise<unknown> {
+  stage = createStage(connection, { scripts });
+  const at = (call: () => Promise<unknown>) => {
+    stage.clock.nowMs += 1000;
+    return call();
+  };
+  const key = await givenAccount(130, { alerts: "100 50 10" });
+  for (const price of [30, 1, 1, 93]) await charge(key, price);
+  for (const amount of [55, 500]) {
+    await at(() => stage.recharge(key, amount, randomId("order")));
+    await charge(key, amount === 55 ? 55 : 490);
+  }
+  await stage.redis.hset(key.names.account, "alerts", "200");
+  await charge(key, 1);
+  const hovering = await givenAccount(100, { alerts: "100" });
+  for (const _ of [1, 2]) {
+    const generation = stage.request(hovering, { price: 5 });
+    await at(() => stage.givenTask(generation));
+    await at(() => stage.observe(generation, "failed"));
+  }
+  const holding = await givenAccount(130, { alerts: "100" });
+  await stage.admit(stage.request(holding, { price: 40 }));
+  await charge(holding, 1);
+  const barred = await givenAccount(10);
+  const { accountId, partition, keyId } = barred;
+  const actor = cliActor();
+  await at(() => scripts.run(revoke, { keyId, partition, actor }));
+  const patch = { partition, accountId, actor, action: "account.patch" as const, mayReinstate: true };
+  const asWord = async (status: string | null): Promise<void> => {
+    await at(() => scripts.run(account, { ...patch, fields: { status, label: String(status) } }));
+  };
+  await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
+  await asWord(null);
+  await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
+  await asWord("closed");
+  const events = [key, hovering, holding, barred].map(async (one) =>
+    (await eventsOf(one)).map(({ type, data }) => [type, type === "key.revoked" ? "" : data]),
+  );
+  return { events: await Promise.all(events), keys: await toldOfKeys(scripts) };
+}
+
+/** Which of four keys an account is told of, and how many stay listed. */
+async function toldOfKeys({ send }: ScriptRunner): Promise<unknown> {
+  const owner = await givenAccount(10);
+  const { accountId, partition } = owner;
+  const actor = cliActor();
+  const now = <Call, Result>(script: Script<Call, Result>, call: Call) =>
+    send(script, [itemOf(script, call, String(stage.clock.nowMs))]);
+  const endMs = stage.clock.nowMs + 10 * DAY_MS;
+  const ids = ["plain", "revoked", "endless"].map((name) => `${name}-${randomId("key")}`);
+  for (const keyId of ids) {
+    const one = { key: keyRef(keyId, accountId, partition), tier: "standard", digest: keyId, limits: {} };
+    await now(issue, { ...one, expiresAtMs: endMs, credits: 0, reference: keyId, actor });
+  }
+  await now(revoke, { keyId: ids[1]!, partition, actor });
+  await now(change, { keyId: ids[2]!, partition, fields: { expires_at: null }, actor });
+  const { expiring: list } = partitionNames(partition);
+  const listed = [await stage.redis.zcard(list)];
+  for (const atMs of [endMs - 7 * DAY_MS - 1, endMs - 7 * DAY_MS, endMs + 1]) {
+    stage.clock.nowMs = atMs;
+    await now(expiring, { partition, most: 50 });
+    listed.push(await stage.redis.zcard(list), (await eventsOf(owner)).length);
+  }
+  await stage.redis.del(list);
+  return listed;
+}
+
+const rightly = async (): Promise<unknown> => toldBy(createScriptRunner(connection.redis));
+
+test.each(EVENT_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  try {
+    const told = await toldBy(createScriptRunner(connection.redis, { folder })).catch(
+      (error: Error) => error,
+    );
+    expect(told).not.toBeInstanceOf(SyntaxError);
+    expect(told).not.toEqual(await rightly());
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });

@@ -1640,6 +1640,72 @@ export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"
 );
 
 /** Mistakes in the count of refusals, which the model does not know. */
+/** Found by the story of test/lua/events.test.ts. */
+export const EVENT_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "at the line is below it",
+    "include/alerts",
+    "available < tonumber(threshold)",
+    "available <= tonumber(threshold)",
+  ),
+  mutant(
+    "the highest of several is told",
+    "include/alerts",
+    "then lowest = threshold",
+    "then lowest = lowest or threshold",
+  ),
+  mutant(
+    "each charge below the line is told",
+    "include/alerts",
+    "(told and tonumber(lowest) >= told)",
+    "false",
+  ),
+  mutant(
+    "a recharge arms nothing",
+    "include/alerts",
+    "if is_recharge then return",
+    "if is_recharge then return nil or",
+  ),
+  mutant(
+    "a recharge arms everything",
+    "include/alerts",
+    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    '""',
+  ),
+  mutant("changed thresholds are not armed", "include/alerts", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
+  mutant(
+    "a refund arms the line",
+    "include/ledger",
+    'kind == "recharge" and request_id == ""',
+    'kind == "recharge"',
+  ),
+  mutant("what is held can be spent", "include/ledger", "balance - (money[2] or 0) - held", "balance + 0"),
+  mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
+  mutant(
+    "an account is not told that it is suspended",
+    "suspend",
+    "tell_restricted(account,",
+    "local _ = (account and",
+  ),
+  mutant(
+    "an account is not told that it is closed",
+    "account",
+    "RESTRICTION[after.status] then",
+    "false then",
+  ),
+  mutant("an end is told of once in all", "include/restricted", "(tonumber(revision or 0) + 1)", '"1"'),
+  mutant("a revoked key expires", "expiring", "and not record[3] and", "and"),
+  mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
+  mutant("a key is told of eight days ahead", "include/expiry", "7 * 86400000", "8 * 86400000"),
+  mutant(
+    "a key that does not end any more stays listed",
+    "include/expiry",
+    'call("ZREM", list, key_id)',
+    "local _",
+  ),
+  mutant("a key that was told of stays listed", "expiring", 'call("ZREM", list, id)', "local _"),
+];
+
 export const REFUSED_MUTANTS: readonly Mutant[] = [
   mutant(
     "an account may have one field more",

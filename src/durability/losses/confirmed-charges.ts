@@ -25,7 +25,8 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
   const places: Place[] = [];
   /** The place of the next charge: the oldest one's once there are as many as may be. */
   let next = 0;
-  let latestMs = Number.NEGATIVE_INFINITY;
+  /** Of the last charge; the store's clock may have been put back. */
+  let latestMs = 0;
   /** Request ids. */
   const resent = new Set<string>();
 
@@ -38,7 +39,7 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
     add(charge: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
       if (outcome === "uncollected") charge.unpaid = true;
-      latestMs = Math.max(latestMs, charge.atMs);
+      latestMs = charge.atMs;
       const place = places[next];
       if (place) place.put(charge);
       else places.push(new Place(charge));

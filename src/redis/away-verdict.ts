@@ -15,7 +15,7 @@ type Verdict = "away" | "refusing" | "usable";
  * error may be in use by others. Decision 0036.
  * The probe runs only when a request needs its result: with `fallback_strategy: allow`.
  */
-export function createOutage(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
+export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;
   /** Counts the times that the breaker was open. */
   let round = 1;

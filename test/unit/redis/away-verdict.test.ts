@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createOutage } from "../../../src/redis/outage.ts";
+import { createAwayVerdict } from "../../../src/redis/away-verdict.ts";
 import { StoreError } from "../../../src/redis/reasons.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
@@ -38,7 +38,7 @@ function givenOutage(failures: (Error | undefined)[]) {
     if (failure) throw failure;
   };
   const log = createLogger("info", { write: (line) => void lines.push(line) });
-  const { known } = createOutage({ isOpen: () => true, probe, log });
+  const { known } = createAwayVerdict({ isOpen: () => true, probe, log });
   return { known, lines };
 }
 
