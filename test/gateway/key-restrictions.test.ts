@@ -47,6 +47,13 @@ async function change({ keyId }: IssuedKey, changes: KeyChanges): Promise<void> 
 const generate = ({ key }: IssuedKey, address = HOME, path = TEXT_TO_VIDEO, headers = {}): Promise<Reply> =>
   ask("POST", path, { key, body: BOAT, headers: { ...from(address), ...headers } });
 
+/** Calls of scripts that say what a key may do. */
+async function scriptCalls({ metric }: TestGateway): Promise<number> {
+  const lines = await metric("tollgate_store_call_duration_seconds_count");
+  const asking = lines.filter((line) => /"(credits|inspect)"/.test(line));
+  return asking.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+}
+
 /** What everybody is told whose key is unknown: the same bytes but for the request's id. */
 const withoutId = ({ status, headers, body }: Reply) => ({
   status,
@@ -106,10 +113,15 @@ test("from another address a key is answered as an unknown one on every path, an
 });
 
 test("a gateway that has never seen the key refuses it from elsewhere, too", async () => {
-  const key = await givenKey({ allowedAddresses: [HOME] });
-  const paths = ["/api/v1/credits", "/api/v1/tasks/task_1", "/api/v1/nothing"];
-  for (const path of paths)
-    expectStatus(await other.request("GET", path, { key: key.key, headers: from(ELSEWHERE) }), 401);
+  for (const path of ["/api/v1/credits", "/api/v1/tasks/TASK", "/api/v1/tasks/no-such", "/api/v1/nothing"]) {
+    const key = await givenKey({ allowedAddresses: [HOME] });
+    const made = await generate(key);
+    expectStatus(made, 200);
+    const target = path.replace("TASK", made.body.data.task_id);
+    const reply = await other.request("GET", target, { key: key.key, headers: from(ELSEWHERE) });
+    expectStatus(reply, 401, path);
+    expectNobody(reply);
+  }
   const fresh = await givenKey({ allowedAddresses: [HOME] });
   const request = { key: fresh.key, body: BOAT, headers: from(ELSEWHERE) };
   expectStatus(await other.request("POST", TEXT_TO_VIDEO, request), 401);
@@ -196,6 +208,8 @@ test("an address that tries a key again and again gets what an address with unkn
     for (let nth = 0; nth < 20; nth++) replies.push(await ask(ELSEWHERE));
     expect(replies.map(({ body }) => body.code)).toEqual([401, 401, 401, ...Array(17).fill(2005)]);
     expect((await ask(ELSEWHERE, "sk_unknown")).body.code).toBe(2005);
+    // Beyond the limit no script is asked.
+    expect(await scriptCalls(strict)).toBe(3);
     expectStatus(await ask(HOME), 200);
   } finally {
     await strict.stop();
