@@ -23,6 +23,7 @@
 --@include lists
 --@include members
 --@include numbers
+--@include ranks
 --@include restricted
 --@include revision
 --@include status
@@ -42,6 +43,7 @@ if creates then
   call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))
   call("ZADD", accounts, 0, account_id)
+  rank_new_account(account, account_id)
 end
 set_fields(account, after or {})
 list_account(account, account_id)

@@ -6,13 +6,14 @@
 -- `window` is a list of stamps (ms), newest first. `price_text` is as in include/price.lua, `endpoint` a path, `not_after` a time (ms).
 -- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
 -- are empty. `retention_ms`: how long the record is kept after its end. `callback`: the customer's callBackUrl (empty: none, or
--- it is not relayed).
+-- it is not relayed). `restrictions`: those of the key that the caller has checked the request against (empty: none).
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent or empty: none; and
 --                          when this request id was admitted before), its price (absent: as asked for)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request was voided before its ADMIT ran; nothing happens
 --   unknown_key            no such key, revoked or expired, and not a repeat of a request; the five numbers are zeros
+--   restricted             the key has other restrictions than the caller has checked; the key's are behind its tier
 --   account_suspended      suspended or closed: the account's status
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
@@ -26,7 +27,7 @@
 --                          request's price (absent: as asked for)
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name account window slots request holds idempotency?
---@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms callback
+--@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms callback restrictions
 --@include limits
 --@include month
 --@include numbers
@@ -48,6 +49,7 @@ local earlier = call("HGET", request, "state")
 local kept = earlier and details and { "", call("HGET", request, "price") } or {}
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
 if not key.usable then return reply("unknown_key", now) end
+if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
 if now > not_after + 0 then return reply("stale", now, key, window, slots) end
 

@@ -20,6 +20,7 @@
 --@include grant
 --@include ledger
 --@include numbers
+--@include ranks
 --@include references
 --@include tiers
 --@unless_frozen key
@@ -39,6 +40,7 @@ note_changed(key, "key " .. key_id)
 if not money[1] then
   call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))
+  rank_new_account(account, account_id)
 end
 call("ZADD", accounts, 0, account_id)
 call("ZADD", account_keys, int(now), key_id)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- ROLLUP: adds the next entries of a partition's ledger, and the next noted ends of tasks, to the usage of their accounts and
--- to the partition's totals. In the same step it moves the cursor and removes the notes, so each counts once, however often and
+-- to the partition's totals, and brings the lists of accounts by balance and by spending up to date (include/ranks.lua). In the same step it moves the cursor and removes the notes, so each counts once, however often and
 -- wherever this runs. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/records/records.ts. Decision 0054.
 --
@@ -17,6 +17,7 @@
 --@include entry
 --@include kind
 --@include numbers
+--@include ranks
 --@unless_frozen ledger
 local most = tonumber(most_text)
 -- The numbers of a field, in this order.
@@ -49,6 +50,8 @@ local function add(at, account_id, endpoint, key_id, what, number, requests)
   local place = (endpoint or "") == "" and "- -" or endpoint .. " " .. ((key_id or "") == "" and "-" or key_id)
   add_to(usage_prefix .. account_id .. ":" .. month, day .. " " .. place, month_at, what, number, requests)
   add_to(totals_prefix .. month, day, month_at, what, number, requests)
+  if (endpoint or "") ~= "" then add_to(totals_prefix .. month, day .. " " .. endpoint, month_at, what, number, requests) end
+  note_money(account_id, month .. "-" .. day, month_at + (day - 1) * DAY_MS, what, number)
 end
 
 local entries = call("XRANGE", ledger, "(" .. rolled[1], "+", "COUNT", most)
@@ -121,6 +124,7 @@ for name, fields in pairs(sums) do
   end
   if is_longer then call("PEXPIREAT", name, int(month_at + 31 * DAY_MS + tonumber(kept_ms))) end
 end
+write_ranks(ledger, now)
 if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end
 if #entries > 0 then
   call("HSET", rolled_name, "entry", entries[#entries][1])

@@ -64,6 +64,7 @@ const ADMISSIONS = all<Admission["outcome"]>({
   idempotency_in_progress: true,
   idempotency_mismatch: true,
   unknown_key: true,
+  restricted: true,
   stale: true,
   void: true,
 });

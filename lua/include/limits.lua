@@ -29,7 +29,7 @@ end
 -- reopen a window, a day or a month.
 local function read_key(name, now, tiers, ...)
   local f = call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
-    "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", ...)
+    "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", "restrictions", ...)
   if not f[1] then return nil end
   local clock = math.max(now, f[8] or 0)
   local tier = tier_limits(f[2], tiers)
@@ -48,12 +48,13 @@ local function read_key(name, now, tiers, ...)
     limits = rate .. " " .. concurrent .. " " .. daily .. tier.shadow,
     expires_at = f[6],
     monthly_credits = f[11],
+    restrictions = f[12],
     usable = not f[7] and (not f[6] or clock < f[6] + 0),
     clock = clock,
     day = day,
     day_count = is_same_day and f[10] + 0 or 0,
     is_same_day = is_same_day,
-  }, f[12], f[13], f[14], f[15]
+  }, f[13], f[14], f[15], f[16]
 end
 
 -- False for a limit in shadow mode, which is only noted.

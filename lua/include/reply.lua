@@ -3,17 +3,18 @@
 --@include numbers
 --@include spent
 --@include window
--- The key's tier. Of a key that ends, or has a cap, three numbers follow it: when it ends (ms), the credits of its cap, and how
--- many of them it has spent in the month of its clock; `-` for what it has not.
+-- The key's tier. Of a key that ends, or has a cap or restrictions, four words follow it: when it ends (ms), the credits of its
+-- cap, how many of them it has spent in the month of its clock, and its restrictions; `-` for what it has not.
 local function tier_of(key)
   local cap = key.monthly_credits
-  if not key.expires_at and not cap then return key.tier end
+  if not key.expires_at and not cap and not key.restrictions then return key.tier end
   local spent = cap and key.spent
   if cap and not spent then
     local counted = read_spent(key.name)
     spent = month_of(key.clock) > counted.month and 0 or counted.credits
   end
-  return table.concat({ key.tier, key.expires_at or "-", cap or "-", spent and int(spent) or "-" }, " ")
+  return table.concat({ key.tier, key.expires_at or "-", cap or "-", spent and int(spent) or "-",
+    key.restrictions or "-" }, " ")
 end
 
 -- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the script adds. If that is
@@ -33,7 +34,7 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
   if ... ~= nil then
     return { outcome, now, rate_limit, remaining, reset, max_concurrent, active, tier_of(key), ... }
   end
-  local has_terms = key.expires_at or key.monthly_credits
+  local has_terms = key.expires_at or key.monthly_credits or key.restrictions
   return string.format('["%s",%d,%d,%d,%d,%d,%d,%s]', outcome, now, rate_limit, remaining, reset, max_concurrent, active,
     has_terms and cjson.encode(tier_of(key)) or key.tier_json)
 end

@@ -25,7 +25,8 @@ const EXAMPLE_REQUEST_ID = "req_mi8w3k1q5f0c2a9d000001";
 /** When each happens and what a customer does about it, mostly; `docs/errors.md` says it at length. */
 const WORDS: Record<ErrorName, string> = {
   missing_api_key: "There is no `Authorization: Bearer <key>`, or it is malformed. Send the key.",
-  invalid_api_key: "The key is unknown, revoked or expired; the answer does not tell which. Check the key.",
+  invalid_api_key:
+    "The key is unknown, revoked or expired, or may not be used from this address; the answer does not tell which. Check the key.",
   too_many_unknown_keys:
     "Unknown keys came from this address too often, by default 100 in a minute. Mend the key, and wait.",
   invalid_request:
@@ -34,6 +35,8 @@ const WORDS: Record<ErrorName, string> = {
     "The price exceeds what can be spent; `error` names both. Recharge, or choose what costs less.",
   account_suspended:
     "The account is suspended: polls and credits still work; or it is closed: nothing does. Ask the operator.",
+  endpoint_not_allowed:
+    "The key may be used for some endpoints only, and this is none of them; `error` names those that are. Use one of them, or another key.",
   task_not_found:
     "There is no such task, it is another account's, or it ended long ago (by default 7 days). Stop polling it.",
   path_not_found: "There is nothing at this path. Paths are compared as they are sent, letter by letter.",
@@ -75,6 +78,8 @@ const WORDS: Record<ErrorName, string> = {
     "The generator gave no answer in time: a task may run. Retry with the same `Idempotency-Key` only.",
   overloaded:
     "More requests are in progress than the gateway takes at once. Nothing was begun. Wait for `Retry-After`, then retry.",
+  maintenance:
+    "The operator works on the service; polls and credits go on. Nothing was begun. Wait for `Retry-After`, then retry.",
   outcomes_unknown:
     "So many requests of the account got no clear answer from the generator that no further one is admitted until some of them are cleared up. Nothing was begun. Wait for `Retry-After`, then retry.",
   store_unavailable:
@@ -93,6 +98,9 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   spend_capped: {
     text: "Monthly credits of this API key exceeded: this request costs 10, 10 of 15 are used",
   },
+  endpoint_not_allowed: {
+    text: "This API key may not use this endpoint; it may use gen2/text-to-video",
+  },
   method_not_allowed: { allow: "POST" },
   idempotency_in_progress: { retryAfterSeconds: 10 },
   rate_limited: { retryAfterSeconds: 7 },
@@ -101,6 +109,7 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   upstream_rate_limited: { retryAfterSeconds: 15 },
   slow_down: { retryAfterSeconds: 1 },
   overloaded: { retryAfterSeconds: 1 },
+  maintenance: { retryAfterSeconds: 120 },
   outcomes_unknown: { retryAfterSeconds: 95 },
   store_unavailable: { retryAfterSeconds: 2 },
 };
@@ -208,8 +217,10 @@ const OF_ADMISSION: readonly ErrorName[] = [
 
 /** Errors that only some kinds of operation can meet; all others can be met everywhere. */
 const PARTICULAR = new Map<ErrorName, readonly Kind[]>([
+  ["endpoint_not_allowed", ["generation"]],
   ["task_not_found", ["task"]],
   ...OF_ADMISSION.map((name) => [name, ["generation"]] as const),
+  ["maintenance", ["generation", "upload"]],
   ...OF_BODY.map((name) => [name, ["generation", "upload"]] as const),
   ...OF_UPSTREAM.map((name) => [name, ["generation", "task", "upload"]] as const),
 ]);

@@ -84,6 +84,19 @@ const TASK_ID = "task_7f3a1c52";
 const CREATED = { task_id: TASK_ID, created_at: "2026-11-21T15:00:00.000Z" };
 
 /** Answers by kind of operation. */
+export const USAGE_ANSWER: Examples = {
+  usage: success("Two days", {
+    from: "2026-11-01",
+    to: "2026-11-21",
+    group_by: "day",
+    since: null,
+    rows: [
+      { day: "2026-11-20", requests: 12, credits: 120, refunds: 10, completed: 11, failed: 1, seconds: 1012 },
+      { day: "2026-11-21", requests: 3, credits: 30, refunds: 0, completed: 3, failed: 0, seconds: 270 },
+    ],
+  }),
+};
+
 export const ANSWERS: Readonly<Record<Kind, Examples>> = {
   generation: { accepted: success("A new task", { task_id: TASK_ID, status: "pending" }) },
   task: {

@@ -3,7 +3,7 @@ import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../domain/limits.ts";
 import { TASK_ID } from "../domain/task-states.ts";
 import { jsonContent, reference } from "./builder.ts";
 import type { Kind } from "./errors.ts";
-import { ANSWERS, REQUESTS } from "./examples.ts";
+import { ANSWERS, REQUESTS, USAGE_ANSWER } from "./examples.ts";
 import { bodyName, camelCase } from "./schemas.ts";
 
 /** One operation, but for its errors. */
@@ -180,12 +180,47 @@ const credits: Operation = {
   headers: [],
 };
 
+const usage: Operation = {
+  path: `${API_PREFIX}usage`,
+  method: "get",
+  kind: "credits",
+  fields: {
+    operationId: "getUsage",
+    tags: ["Credits"],
+    summary: "Read what the account has used",
+    description:
+      "Of all keys of the account, by UTC day, endpoint or key, about a second behind. Without `from` it is the 31 days up to `to`, " +
+      "without `to` up to today; 92 days at most. Costs nothing and counts toward no limit.",
+    parameters: [
+      ...(["from", "to"] as const).map((name) => ({
+        name,
+        in: "query",
+        required: false,
+        description: name === "from" ? "The first day." : "The last day, itself included.",
+        schema: { type: "string", pattern: "^\\d{4}-\\d\\d-\\d\\d$" },
+        example: name === "from" ? "2026-11-01" : "2026-11-21",
+      })),
+      {
+        name: "group_by",
+        in: "query",
+        required: false,
+        description: "What each row is about. Left out, it is `day`.",
+        schema: { type: "string", enum: ["day", "endpoint", "key"] },
+        example: "day",
+      },
+    ],
+  },
+  answer: { schema: "UsageAnswer", description: "What was used.", examples: USAGE_ANSWER },
+  headers: [],
+};
+
 export const PARAMETERS = { IdempotencyKey: IDEMPOTENCY };
 
-/** All nine operations, in the order of the page. */
+/** All ten operations, in the order of the page. */
 export const OPERATIONS: readonly Operation[] = [
   ...GENERATION_ENDPOINTS.map(generation),
   task,
   upload,
   credits,
+  usage,
 ];

@@ -9,6 +9,8 @@ import {
   TASK,
   TRANSACTION,
   UPLOADED_IMAGE,
+  USAGE,
+  USAGE_ROW,
 } from "../domain/answers.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { BODIES, SHOT } from "../domain/schemas.ts";
@@ -35,6 +37,9 @@ const NAMED: readonly (readonly [name: string, schema: Type.TSchema])[] = [
   ["UploadAnswer", successOf(UPLOADED_IMAGE)],
   ["CreditAccount", CREDIT_ACCOUNT],
   ["CreditsAnswer", successOf(CREDIT_ACCOUNT)],
+  ["Usage", USAGE],
+  ["UsageRow", USAGE_ROW],
+  ["UsageAnswer", successOf(USAGE)],
   ["KeyLimits", KEY_LIMITS],
   ["Transaction", TRANSACTION],
   ["Error", ERROR],

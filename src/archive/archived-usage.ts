@@ -14,12 +14,10 @@ export async function archivedUsage(
   { accountId, from, to, by }: UsageSelection,
 ): Promise<UsageRow[]> {
   const columns = by.map((name) => USAGE_COLUMNS[name]);
-  const shown = columns.map((name) =>
-    name === "day" ? "day::text AS day" : `coalesce(${name}, '') AS ${name}`,
-  );
+  const shown = columns.map((name) => `${TEXT_OF[name]} AS ${name}`);
   // Byte order, as in Redis.
-  const order = columns.map((name) => (name === "day" ? "usage.day" : `coalesce(${name}, '') COLLATE "C"`));
-  const groups = columns.map((name) => (name === "day" ? "usage.day" : name));
+  const order = columns.map((name) => `${TEXT_OF[name]} COLLATE "C"`);
+  const groups = columns.map((name) => TEXT_OF[name]);
   const rows = await query<Record<string, string | null>>(
     `SELECT ${[...shown, ...SUMS].join(", ")} FROM tollgate.usage_daily usage
      WHERE ($1::text IS NULL OR account_id = $1) AND ($2::date IS NULL OR usage.day >= $2) AND ($3::date IS NULL OR usage.day <= $3)
@@ -32,7 +30,30 @@ export async function archivedUsage(
   }));
 }
 
+const TEXT_OF = {
+  day: "usage.day::text",
+  month: "to_char(usage.day, 'YYYY-MM')",
+  account_id: "coalesce(account_id, '')",
+  endpoint: "coalesce(endpoint, '')",
+  key_id: "coalesce(key_id, '')",
+} as const;
+
 const SUMS = USAGE_COUNTS.map((name) => `sum(${name}) AS ${name}`);
+
+const SPENDERS = `
+  SELECT account_id, sum(-amount)::bigint AS credits FROM tollgate.ledger_entries
+  WHERE kind IN ('charge', 'refund') AND at >= $1::date AT TIME ZONE 'UTC' AND at < ($2::date + 1) AT TIME ZONE 'UTC'
+  GROUP BY account_id ORDER BY credits DESC, account_id COLLATE "C" DESC LIMIT $3`;
+
+/** Accounts that spent most in these days, both inclusive. */
+export async function archivedSpenders(
+  query: ArchiveQuery,
+  { from, to }: { from: string; to: string },
+  limit: number,
+): Promise<{ accountId: string; amount: number }[]> {
+  const rows = await query<{ account_id: string; credits: string }>(SPENDERS, [from, to, limit]);
+  return rows.map((row) => ({ accountId: row.account_id, amount: Number(row.credits) }));
+}
 
 type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {
   account_id: string;

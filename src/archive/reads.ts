@@ -1,13 +1,16 @@
 import type { ArchivedStatements } from "../ledger/account-statements.ts";
-import type { AccountUsageQuery, ArchivedUsage } from "../ledger/account-usage.ts";
+import type { ArchivedUsage } from "../ledger/account-usage.ts";
+import type { ArchivedSpenders } from "../operations/accounts/top-accounts.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
+import type { ArchivedTransactions } from "../operations/credits/all-transactions.ts";
 import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
+import { createArchivedTransactions } from "./all-transactions.ts";
 import { connectArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
 import { createArchivedHistory, createArchivedRequests } from "./archived-history.ts";
-import { archivedStatements, archivedUsage, copiedUntilMs } from "./archived-usage.ts";
+import { archivedSpenders, archivedStatements, archivedUsage, copiedUntilMs } from "./archived-usage.ts";
 import { identifyFor } from "./identity.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
@@ -18,6 +21,8 @@ const CONNECTIONS_MAX = 2;
 export interface ArchiveReads extends ArchivedUsage, ArchivedStatements {
   history: ArchivedHistory;
   requests: ArchivedRequests;
+  transactions: ArchivedTransactions;
+  spenders: ArchivedSpenders;
 }
 
 /** Separate connections: copying never waits for a list. */
@@ -39,7 +44,9 @@ export function openArchiveReads(url: string) {
       return {
         history: createArchivedHistory(query),
         requests: createArchivedRequests(query),
-        usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
+        transactions: createArchivedTransactions(query),
+        spenders: (days, limit) => archivedSpenders(query, days, limit),
+        usage: (selection) => archivedUsage(query, selection),
         statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),
       };

@@ -136,6 +136,9 @@ export async function restoreAccounts(
   await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId }) =>
     pipe.zadd(partitionNames(partition).accounts, 0, accountId),
   );
+  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
+    pipe.zadd(partitionNames(partition).byBalance, record.balance ?? "0", accountId),
+  );
   await listAccounts(nodes, accounts);
 }
 

@@ -85,7 +85,7 @@ const ACCOUNT_SETTINGS: readonly string[] = [
   ...["label", "metadata", "status", "revision", "limited", "alerts", "price_multiplier"],
   ...TIER_LIMITS.map(({ name }) => name),
 ];
-const KEY_SETTINGS: readonly string[] = ["label", "revision", "fingerprint"];
+const KEY_SETTINGS: readonly string[] = ["label", "revision", "restrictions", "fingerprint"];
 
 const apartFrom = (fields: object, settings: readonly string[]): ReadonlySet<string> =>
   new Set(Object.keys(fields).filter((name) => !settings.includes(name)));

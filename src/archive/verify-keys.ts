@@ -10,10 +10,10 @@ import type { ArchiveQuery } from "./tables.ts";
 
 const PAGE = 500;
 
-type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
+type ComparedRow = Omit<KeyRow, "created_at">;
 
 const KEYS = `
-  SELECT key_id, account_id, sha256, tier, limits, expires_at, revoked_at, rotated_to
+  SELECT key_id, account_id, sha256, tier, limits, expires_at, revoked_at, rotated_to, settings
   FROM tollgate.api_keys WHERE key_id = ANY($1)`;
 
 const KEYS_AFTER = `
@@ -95,6 +95,7 @@ function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string |
     ),
     ["expires_at", momentText(fields.expires_at), row.expires_at && String(row.expires_at.getTime())],
     ["revoked_at", momentText(fields.revoked_at), row.revoked_at && String(row.revoked_at.getTime())],
+    ["restrictions", fields.restrictions, row.settings.restrictions],
     ["rotated_to", fields.rotated_to, row.rotated_to],
   ];
   const differs = pairs.filter(([, stored = "", archived]) => stored !== (archived ?? ""));

@@ -6,7 +6,7 @@ import {
   listOfAccounts,
   readingOfAccount,
 } from "../admin/api/routes/accounts.ts";
-import type { Account } from "../admin/api/schemas.ts";
+import type { ListedAccount } from "../admin/api/schemas.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
 import { limitOptions, operationCommand, pageOutput } from "./operation-command.ts";
 
@@ -26,17 +26,23 @@ const createCommand = (): Command =>
     name: "create",
     about: "make an account before its first key",
     arguments: { "[account]": "its id; generated when left out" },
-    options: { "--label <text>": "a name for it", "--metadata <json>": "a JSON object that is kept with it" },
+    options: {
+      "--label <text>": "a name for it",
+      "--metadata <json>": "a JSON object that is kept with it",
+      ...limitOptions(TIER_LIMITS, { after: ", of all its keys together" }),
+    },
   });
 
 const listCommand = (): Command =>
   operationCommand(listOfAccounts, {
     name: "list",
-    about: "accounts with their credits, by id; with --label by label",
+    about: "accounts with their credits, by id; with --label by label, with --sort in that order",
     options: {
       "--prefix <text>": "those whose id begins so",
       "--label <text>": "those whose label begins so",
       "--status <name>": "in this state only",
+      "--sort <order>": "by balance, or -balance or -spent_today: the largest first",
+      "--balance-below <n>": "those with a lower balance",
       "--limit <n>": { about: "at most so many", default: LIMIT_MAX },
       "--after <cursor>": "where an earlier list ended",
     },
@@ -44,12 +50,14 @@ const listCommand = (): Command =>
   });
 
 const COLUMNS = {
-  ACCOUNT: (row: Static<typeof Account>) => row.account_id,
-  LABEL: (row: Static<typeof Account>) => row.label ?? "",
-  STATUS: (row: Static<typeof Account>) => row.status,
-  BALANCE: (row: Static<typeof Account>) => row.balance,
-  HELD: (row: Static<typeof Account>) => row.held,
-  USED: (row: Static<typeof Account>) => row.total_used,
+  ACCOUNT: (row: Static<typeof ListedAccount>) => row.account_id,
+  LABEL: (row: Static<typeof ListedAccount>) => row.label ?? "",
+  STATUS: (row: Static<typeof ListedAccount>) => row.status,
+  BALANCE: (row: Static<typeof ListedAccount>) => row.balance,
+  HELD: (row: Static<typeof ListedAccount>) => row.held,
+  USED: (row: Static<typeof ListedAccount>) => row.total_used,
+  TODAY: (row: Static<typeof ListedAccount>) => row.spent_today,
+  "7 DAYS": (row: Static<typeof ListedAccount>) => row.spent_7d,
 };
 
 const showCommand = (): Command =>

@@ -16,6 +16,10 @@ export const auditCommand = (): Command =>
     about: "what operators changed, the latest first",
     options: {
       "--account <id>": "of this account only",
+      "--by <name>": "of this person or token only",
+      "--action <name>": "of this action only, such as credits.grant",
+      "--from <time>": "from this day or time on",
+      "--to <time>": "up to the end of this day, or before this time",
       "--limit <n>": { about: "at most so many", parse: whole(1, LIMIT_MAX), default: 50 },
       "--after <cursor>": "where an earlier list ended",
     },

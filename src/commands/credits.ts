@@ -10,6 +10,7 @@ import { kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entri
 import { storeNowMs } from "../redis/server-clock.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
+import { requireConfig } from "./local-config.ts";
 import { flat, operationCommand } from "./operation-command.ts";
 import { command } from "./options.ts";
 import { note, print } from "./output.ts";
@@ -126,10 +127,11 @@ function showCommand(): Command {
         total_requests: totalRequests,
       };
       const { keys, more } = page;
+      const { tiers } = requireConfig();
       const json = {
         ...money,
         recent_transactions: entries.map(transactionJson),
-        keys: keys.map((key) => flat(keyShown(key))),
+        keys: keys.map((key) => flat(keyShown(key, tiers))),
         more_keys: more || undefined,
         ...refusalsJson(refusals),
       };

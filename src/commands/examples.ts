@@ -19,6 +19,14 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "partitions list": [["is anything frozen?", "tollgate partitions list --frozen"]],
   "partitions freeze": [["before their slots move to another node", "tollgate partitions freeze 3,17"]],
   "partitions thaw": [["once their slots have moved", "tollgate partitions thaw 3,17"]],
+  "maintenance on": [
+    [
+      "tell customers when to come back",
+      "tollgate maintenance on --retry-after 600 --message 'Back at 14:00 UTC'",
+    ],
+  ],
+  "maintenance off": [["go on", "tollgate maintenance off"]],
+  "maintenance show": [["is there any?", "tollgate maintenance show"]],
   "keys create": [
     ["a new customer, with credits", "tollgate keys create --account acme --credits 500"],
     [

@@ -6,6 +6,7 @@ import { eachKey, type KeyPage, oldestKeys } from "../operations/keys/walk-keys.
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { statusText } from "./keys-shown.ts";
+import { requireConfig } from "./local-config.ts";
 import { flat } from "./operation-command.ts";
 import { command, whole } from "./options.ts";
 import { jsonList, note, noteUnread, writeOut } from "./output.ts";
@@ -72,8 +73,9 @@ interface Output {
 
 function jsonOutput(): Output {
   const list = jsonList("keys");
+  const { tiers } = requireConfig();
   return {
-    write: (keys) => list.write(keys.map((key) => flat(keyShown(key)))),
+    write: (keys) => list.write(keys.map((key) => flat(keyShown(key, tiers)))),
     end: (next, unread) => list.end({ next, unread }),
   };
 }

@@ -3,6 +3,7 @@ import type { Config } from "../config/config.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
+import { checkedRestrictions } from "../operations/access/operator-values.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
 import { GRANT_KINDS, type GrantKind } from "../records/ledger-entries.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
@@ -20,6 +21,8 @@ export interface NewKeyFlags extends ActorFlags {
   kind: GrantKind;
   expires?: number;
   label?: string;
+  allowedEndpoints?: string[];
+  allowedAddresses?: string[];
   json?: boolean;
 }
 
@@ -39,6 +42,12 @@ export function newKey(name: string, description: string): Command {
   };
   for (const [form, { about, parse }] of Object.entries(limits)) made.option(form, about, parse);
   return made
+    .option("--allowed-endpoints <list>", "the only endpoints that it may use, with commas between", listOf)
+    .option(
+      "--allowed-addresses <list>",
+      "the only client addresses that it may be used from, as CIDR ranges",
+      listOf,
+    )
     .option("--label <text>", "a name for it")
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 }
@@ -46,9 +55,19 @@ export function newKey(name: string, description: string): Command {
 export function keyOptions({ account, tier, credits, kind, expires, ...flags }: NewKeyFlags): KeyOptions {
   const given = flags as Record<string, unknown>;
   const limits = byLimit(LIMITS, ({ name }) => given[attributeOf(name)] as number | undefined);
-  const grant = { credits, creditsKind: kind };
-  return { accountId: account, tier, ...grant, limits, expiresAtMs: expires, label: flags.label };
+  return {
+    accountId: account,
+    tier,
+    credits,
+    creditsKind: kind,
+    limits,
+    expiresAtMs: expires,
+    label: flags.label,
+    restrictions: checkedRestrictions(flags),
+  };
 }
+
+const listOf = (text: string): string[] => text.split(",");
 
 const attributeOf = (name: string): string =>
   name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());

@@ -60,7 +60,7 @@ const showCommand = (): Command =>
       about: "one key, and when and why it was refused in the last eight days",
       arguments: KEY,
       show({ key, refusals }) {
-        const fields = flat(keyShown(key));
+        const fields = flat(keyShown(key, requireConfig().tiers));
         const text = [listing(fields), ...refusalsText(refusals)].join("\n\n");
         return { json: { ...fields, ...refusalsJson(refusals) }, text };
       },
@@ -73,7 +73,7 @@ const revokeCommand = (): Command =>
     about: "end a key at once and for good",
     arguments: KEY,
     show: ({ key, outcome }) => ({
-      json: { outcome, ...flat(keyShown(key)) },
+      json: { outcome, ...flat(keyShown(key, requireConfig().tiers)) },
       text: `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`,
     }),
   });
@@ -119,6 +119,8 @@ const setCommand = (): Command =>
       "--tier <name>": "a tier of the config",
       ...limitOptions(TIER_LIMITS, { word: "default" }),
       ...limitOptions(CAPS, { word: "none", least: 0 }),
+      "--allowed-endpoints <list|all>": "the only endpoints that it may use, with commas between",
+      "--allowed-addresses <list|all>": "the only client addresses that it may be used from, as CIDR ranges",
       "--label <text>": "a name for it; empty takes it away",
       "--expires <iso|never>": "when it ends",
     },

@@ -31,6 +31,8 @@ interface OperationCommand<Done> {
    * of `<n|none>` stands for null.
    */
   options?: Readonly<Record<string, Parameter>>;
+  /** Fields that the command's name stands for. */
+  always?: Readonly<Record<string, unknown>>;
   /** The output; the API's answer when left out. @param answer makes that */
   show?(done: Done, call: ApiCall, answer: () => object): Partial<CommandOutput>;
 }
@@ -73,7 +75,7 @@ export function workCommand<Result, Done>(
   return made.action(async (...given: unknown[]) => {
     const flags = given[words.length] as Flags;
     const params: Record<string, string> = {};
-    const values: Record<string, unknown> = {};
+    const values: Record<string, unknown> = { ...spec.always };
     for (const [at, form] of words.entries()) {
       if (path.includes(`{${nameOf(form)}}`)) params[nameOf(form)] = given[at] as string;
       else put(values, fieldOf(schema, form).path, given[at]);
@@ -249,7 +251,9 @@ export function flat(object: object): Record<string, unknown> {
   const fields = Object.entries(object).flatMap(([name, value]): [string, unknown][] =>
     name === "limits"
       ? Object.entries(value as object)
-      : [[name, Array.isArray(value) ? value.join() : value]],
+      : name === "effective_limits"
+        ? Object.entries(value as object).map(([limit, most]) => [`effective_${limit}`, most])
+        : [[name, Array.isArray(value) ? value.join() : value]],
   );
   return Object.fromEntries(fields.filter(([, value]) => value !== null));
 }

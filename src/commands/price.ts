@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type Command, InvalidArgumentError } from "commander";
 import { quote } from "../config/quote.ts";
-import { endpointOf, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint, generationEndpoint } from "../domain/endpoints.ts";
 import { parseJsonBytes } from "../domain/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import { momentMs } from "../domain/moments.ts";
@@ -46,7 +46,7 @@ const multiplierOf = (accountId: string): Promise<string> =>
   withRedis(async (nodes) => (await readAccountObject(nodes, accountId)).priceMultiplier);
 
 function requireEndpoint(name: string): GenerationEndpoint {
-  const endpoint = endpointOf(name);
+  const endpoint = generationEndpoint(name);
   if (endpoint !== undefined) return endpoint;
   const meant = nearest(name, GENERATION_ENDPOINTS);
   const advice =

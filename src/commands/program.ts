@@ -14,6 +14,7 @@ import { doctorCommand } from "./doctor/doctor.ts";
 import { EXAMPLES } from "./examples.ts";
 import { keysCommand } from "./keys.ts";
 import { ledgerCommand } from "./ledger.ts";
+import { maintenanceCommand } from "./maintenance.ts";
 import { NOTES } from "./notes.ts";
 import { withoutKeys } from "./output.ts";
 import { partitionsCommand } from "./partitions.ts";
@@ -49,6 +50,7 @@ export function tollgateProgram(): Command {
     .addCommand(configCommand())
     .addCommand(priceCommand())
     .addCommand(adapterCommand())
+    .addCommand(maintenanceCommand())
     .addCommand(doctorCommand())
     .addCommand(completionCommand(tollgateProgram));
   for (const command of commandsOf(program)) applyDefaults(command);

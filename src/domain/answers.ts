@@ -125,6 +125,39 @@ export const CREDIT_ACCOUNT = Type.Object(
   { description: "The account behind the key, and the limits of the key itself." },
 );
 
+const UTC_DAY = /^\d{4}-\d\d-\d\d$/;
+const utcDay = (description: string) => Type.String({ pattern: UTC_DAY.source, description });
+
+export const USAGE_ROW = Type.Object(
+  {
+    day: Type.Optional(utcDay("UTC day, with `group_by=day`.")),
+    endpoint: Type.Optional(Type.String({ description: "Path, with `group_by=endpoint`." })),
+    key_id: Type.Optional(
+      Type.String({ description: "Id of the key, with `group_by=key`; `*`: further keys together." }),
+    ),
+    requests: Type.Integer({ description: "Generations that were charged." }),
+    credits: credits("Credits charged for them."),
+    refunds: credits("Credits refunded."),
+    completed: Type.Integer({ description: "Tasks that completed." }),
+    failed: Type.Integer({ description: "Tasks that failed." }),
+    seconds: Type.Integer({ description: "How long the completed tasks ran, in whole seconds." }),
+  },
+  { description: "What was used in a day, of an endpoint or with a key." },
+);
+
+export const USAGE = Type.Object(
+  {
+    from: utcDay("The first UTC day."),
+    to: utcDay("The last UTC day, itself included."),
+    group_by: Type.Enum(["day", "endpoint", "key"]),
+    since: Type.Union([time("What was before this moment is not counted."), Type.Null()], {
+      description: "Null if all that was asked for is counted.",
+    }),
+    rows: Type.Array(USAGE_ROW),
+  },
+  { description: "What the account has used, about a second behind." },
+);
+
 export const PROBLEM = Type.Object(
   {
     path: Type.String({

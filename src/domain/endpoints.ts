@@ -12,8 +12,11 @@ export type GenerationEndpoint = (typeof GENERATION_ENDPOINTS)[number];
 
 export const API_PREFIX = "/api/v1/";
 
-/** An endpoint in its short form, or as a path; undefined for what is none. */
-export function endpointOf(text: string): GenerationEndpoint | undefined {
-  const name = text.replace(new RegExp(`^/?(?:${API_PREFIX.slice(1)})?`), "");
-  return GENERATION_ENDPOINTS.find((known) => known === name);
+/** Method, origin and prefix, as people copy them from pages and logs. */
+const AROUND = /^(?:post\s+)?(?:https?:\/\/[^/]+)?\/*(?:api\/)?(?:v1\/)?|\/+$/g;
+
+/** The endpoint that a text names: `gen2/text-to-video`, its path, or its address, in any case of letters. */
+export function generationEndpoint(text: string): GenerationEndpoint | undefined {
+  const name = text.trim().toLowerCase().replaceAll(AROUND, "");
+  return GENERATION_ENDPOINTS.find((endpoint) => endpoint === name);
 }

@@ -8,6 +8,7 @@ const TABLE = {
   invalid_request: [400, 400, "Invalid request"],
   insufficient_credits: [402, 402, "Insufficient credits"],
   account_suspended: [403, 403, "Account suspended"],
+  endpoint_not_allowed: [403, 403, "This API key may not use this endpoint"],
   task_not_found: [404, 404, "Task not found"],
   path_not_found: [404, 404, "No such endpoint"],
   method_not_allowed: [405, 405, "Method not allowed"],
@@ -40,6 +41,7 @@ const TABLE = {
     "The video generation service gave no answer in time; nothing is charged unless the task is confirmed",
   ],
   overloaded: [503, 503, "The service is busy; try again shortly"],
+  maintenance: [503, 503, "Down for maintenance; retry later"],
   outcomes_unknown: [
     503,
     503,
@@ -56,6 +58,7 @@ const DEFINITE: ReadonlySet<ErrorName> = new Set([
   "insufficient_credits",
   "spend_capped",
   "daily_limited",
+  "endpoint_not_allowed",
   "upstream_refused",
 ]);
 

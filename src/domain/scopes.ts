@@ -9,6 +9,7 @@ export const SCOPES = [
   "tasks:read",
   "tasks:write",
   "usage:read",
+  "maintenance:write",
   "webhooks:write",
   "tokens:write",
   "audit:read",

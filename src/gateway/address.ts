@@ -26,6 +26,15 @@ export function trustedProxies(trusted: readonly string[]): (address: string | u
  * @param trusted addresses or CIDR ranges whose X-Forwarded-For counts (`server.trust_proxy`)
  */
 export function clientAddress(trusted: readonly string[]): ClientAddress {
+  const exact = exactAddress(trusted);
+  return (peer, forwardedFor) => {
+    const client = exact(peer, forwardedFor);
+    return isIP(client) === 6 ? prefix64(client) : client;
+  };
+}
+
+/** The client as `clientAddress` finds it, without its zone; its whole address. */
+export function exactAddress(trusted: readonly string[]): ClientAddress {
   const isTrusted = trustedProxies(trusted);
 
   return (peer, forwardedFor) => {
@@ -38,7 +47,7 @@ export function clientAddress(trusted: readonly string[]): ClientAddress {
         client = hop;
       }
     }
-    return isIP(client) === 6 ? prefix64(client) : client;
+    return client.split("%")[0]!;
   };
 }
 

@@ -4,6 +4,7 @@ import type { Admission, Generation } from "../scripts/admit.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { type CachedRefusal, limitUnaffordable, recordAffordable, rememberGoodKey } from "./key-memory.ts";
+import { refuseRestricted } from "./key-restrictions.ts";
 
 // What a customer is told whose generation is not admitted.
 
@@ -46,6 +47,13 @@ export function refuseAdmission(
     admission.outcome === "account_suspended" ? admission.status : "active",
   );
   switch (admission.outcome) {
+    case "restricted": {
+      const detail = "the restrictions of the key change too often";
+      return (
+        refuseRestricted(context, admission.restrictions) ??
+        refuse("store_unavailable", { retryAfterSeconds: 1, detail })
+      );
+    }
     case "admitted":
       recordAffordable(context, price, true);
       if (admission.shadow) exchange.shadow = admission.shadow;

@@ -27,6 +27,10 @@ export interface Authenticator<Key> {
   cached(authorization: string | undefined): KnownKey<Key> | undefined;
   /** A script called this key invalid: it is looked up again next time, and this attempt counts as an unknown key. */
   evictCachedKey(token: string, address: string): void;
+  /** Whether the store may be asked about a key that this address may not use, which is limited as look-ups are. */
+  mayLookUp(address: string): boolean;
+  /** Counts the use of a key that this address may not use. @returns what an unknown key is answered from there */
+  refuseAsUnknown(address: string): Refusal;
 }
 
 /**
@@ -74,7 +78,7 @@ export function createAuthenticator<Key>(options: {
       if (waitMs > 0) {
         const key = unknown.mayLookUp(address) ? await findKnown(token) : undefined;
         if (key !== undefined) return { outcome: "known", key, token };
-        return refused(refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) }));
+        return refused(tooMany(waitMs));
       }
       try {
         const key = await findKnown(token);
@@ -85,6 +89,13 @@ export function createAuthenticator<Key>(options: {
         unknown.end(address);
       }
     },
+    mayLookUp: (address) => unknown.blockedMs(address) === 0 || unknown.mayLookUp(address),
+    refuseAsUnknown(address) {
+      const waitMs = unknown.blockedMs(address);
+      if (waitMs > 0) return tooMany(waitMs);
+      unknown.count(address);
+      return refuse("invalid_api_key");
+    },
     evictCachedKey(token, address) {
       known.delete(SCHEME + token);
       unknown.count(address);
@@ -92,6 +103,8 @@ export function createAuthenticator<Key>(options: {
   };
 }
 
+const tooMany = (waitMs: number): Refusal =>
+  refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) });
 const looksLikeKey = (token: string): boolean => token.startsWith("sk_") && token.length <= TOKEN_CHARS_MAX;
 const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => ({
   outcome: "refused",

@@ -24,6 +24,7 @@ import {
   rememberUnmetered,
   showKnownLimits,
 } from "./key-memory.ts";
+import { isAllowed, rememberRestrictions } from "./key-restrictions.ts";
 import type { RequestHead } from "./protocol.ts";
 import { relay, validateBody } from "./relay.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
@@ -71,6 +72,7 @@ export async function generate(
   let admission: Admission;
   try {
     admission = await storeStep(context, "ADMIT", gateway.store.admit(generation, config.tiers));
+    if (admission.outcome === "restricted") admission = await admitRestricted(context, generation, admission);
   } catch (error) {
     if (!(await passUnmetered(context, error, true))) throw error;
     const unmetered = relayed && create(relayed.sentUnmetered);
@@ -92,6 +94,26 @@ export async function generate(
     gateway.holds.pending--;
   }
 }
+
+/** ADMIT again, with the restrictions that the key has now, while they allow this request. */
+async function admitRestricted(
+  context: RequestContext,
+  generation: Generation,
+  first: Admission,
+): Promise<Admission> {
+  const { gateway, config } = context;
+  let admission = first;
+  for (let times = 0; admission.outcome === "restricted" && times < RESTRICTIONS_READ_MAX; times++) {
+    rememberRestrictions(context, admission.restrictions);
+    if (!isAllowed(context)) break;
+    generation.restrictions = admission.restrictions;
+    admission = await storeStep(context, "ADMIT", gateway.store.admit(generation, config.tiers));
+  }
+  return admission;
+}
+
+/** How often the restrictions of a key may change while one of its requests waits for admission. */
+const RESTRICTIONS_READ_MAX = 5;
 
 const KEY_RULE = "Idempotency-Key must be 1 to 255 visible ASCII characters";
 
@@ -279,6 +301,7 @@ function generationOf(
     endpoint: path,
     holdMs: holdMsOf(config, body.callBackUrl !== undefined),
     retentionMs: config.tasks.retentionMs,
+    restrictions: context.usage.restrictions?.text,
     // Both are set at the admission.
     storeId: undefined,
     admittedAtMs: undefined,

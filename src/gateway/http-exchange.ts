@@ -26,6 +26,7 @@ import {
   type OverLimitCache,
 } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
+import type { UsageAnswer, UsageQuestion } from "./usage.ts";
 
 /** One request on the public port and its response. */
 export interface Exchange {
@@ -181,6 +182,8 @@ export interface Gateway {
   uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
+  /** The same of an IPv6 client, too, not its block. */
+  exactAddress: ClientAddress;
   /** Undefined where nothing can be relayed. */
   callbacks: Callbacks | undefined;
   /** The memory for JSON bodies that are being received. */
@@ -193,8 +196,12 @@ export interface Gateway {
   overLimit: OverLimitCache;
   keyUsages: KeyUsages;
   fallback: FallbackMemory;
-  /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
-  countRefusal(keyId: string, accountId: string, outcome: string): void;
+  /** What an account has used; read on connections of its own. */
+  usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer>;
+  /** Undefined without maintenance, in which generations and uploads are refused. */
+  maintenance(): { retryAfterSeconds: number; message: string | undefined } | undefined;
+  /** Keeps a refusal of a known key for operators; `outcome` is the name in the error table. */
+  countRefusal(exchange: Exchange, outcome: string, refused: Refusal | undefined): void;
   metrics: Metrics;
   /** The series of `metrics.holds`. */
   holds: Series;
@@ -306,7 +313,7 @@ export function createCompletion(
     counts.requests.pending++;
     counts.seconds.add(elapsedMs / 1000);
     if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
-      gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+      gateway.countRefusal(exchange, outcome, answer.refused);
     }
     report(gateway, exchange, { status, outcome, elapsedMs, refused: answer?.refused });
   };

@@ -4,14 +4,18 @@ import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
 import { limitUtilityRequests, passUnmetered, rememberGoodKey } from "./key-memory.ts";
+import { refuseRestricted } from "./key-restrictions.ts";
 
-/** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid, or the 403 of its account */
+/** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid or not allowed from here, or the
+ * 403 of its account or endpoint */
 export async function inspectKey(context: RequestContext): Promise<Refusal | undefined> {
   const { gateway, config, exchange, key } = context;
   const inspection = await storeStep(context, "INSPECT", gateway.store.inspect(key, config.tiers));
   exchange.state = inspection.state;
   if (inspection.outcome === "unknown_key") return evictInvalidKey(context);
   rememberGoodKey(context, inspection, inspection.status);
+  const restricted = refuseRestricted(context, inspection.restrictions);
+  if (restricted) return restricted;
   const { status } = inspection;
   const isBarred = status === "closed" || (status === "suspended" && ACTIVE_ONLY.has(exchange.route));
   return isBarred ? refuseBarred(status) : undefined;
@@ -61,6 +65,8 @@ export async function credits(context: RequestContext): Promise<ApiAnswer> {
   exchange.state = account.state;
   if (account.outcome === "unknown_key") return answerOf(evictInvalidKey(context), exchange.shownId);
   rememberGoodKey(context, account, account.status);
+  const restricted = refuseRestricted(context, account.restrictions);
+  if (restricted) return answerOf(restricted, exchange.shownId);
   if (account.outcome === "account_suspended")
     return answerOf(refuseBarred(account.status), exchange.shownId);
   return success(

@@ -10,6 +10,7 @@ import type { LimitOwner } from "../scripts/admit.ts";
 import type { KeyState } from "../scripts/include/limits.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { RequestContext } from "./http-exchange.ts";
+import { isAllowed, type KnownRestrictions } from "./key-restrictions.ts";
 
 /** A burst may be as large as what is allowed in this time. */
 const BURST_SECONDS = 2;
@@ -31,6 +32,8 @@ export interface KeyUsage {
   valid?: KeyState;
   /** A script has called the key invalid, which is final: a key that is valid again is looked up anew. */
   isInvalid?: true;
+  /** Which endpoints and addresses it may be used with; undefined for a key that has no such restrictions. */
+  restrictions?: KnownRestrictions | undefined;
   /** What passed unmetered in the outage with this number: generations and uploads, and what they would have cost. */
   unmetered?: { outage: number; requests: number; credits: number };
 }
@@ -261,11 +264,12 @@ function createSeenTasks(): SeenTasks {
  */
 export function rememberGoodKey(
   { gateway, config, key, usage }: RequestContext,
-  { state, tier, terms, atMs }: KeyState,
+  { state, tier, terms, restrictions, atMs }: KeyState,
   status: AccountStatus,
 ): void {
   if (config.store.fallbackStrategy !== "allow") return;
-  if (usage.valid === undefined || usage.valid.atMs <= atMs) usage.valid = { state, tier, terms, atMs };
+  if (usage.valid === undefined || usage.valid.atMs <= atMs)
+    usage.valid = { state, tier, terms, restrictions, atMs };
   const { barredAccounts } = gateway.fallback;
   const barred = barredAccounts.get(key.accountId);
   if (barred && barred.atMs >= atMs) return;
@@ -335,10 +339,11 @@ export async function passUnmetered(
 export const isStoreUnavailable = (error: unknown): error is GatewayError =>
   error instanceof GatewayError && error.refusal.name === "store_unavailable";
 
-/** Whether the key is valid, and its account is not barred from this request, as far as this process knows. */
-function mayPass({ gateway, key, usage }: RequestContext, isGenerating: boolean): boolean {
+/** Whether the key is valid and may be used so, and its account is not barred from this request, as far as this process knows. */
+function mayPass(context: RequestContext, isGenerating: boolean): boolean {
+  const { gateway, key, usage } = context;
   const { valid, isInvalid } = usage;
-  if (valid === undefined || isInvalid) return false;
+  if (valid === undefined || isInvalid || !isAllowed(context)) return false;
   if (valid.terms && gateway.store.nowMs(key.partition) >= valid.terms.expiresAtMs) return false;
   const barred = gateway.fallback.barredAccounts.get(key.accountId)?.status;
   return barred === undefined || (barred === "suspended" && !isGenerating);

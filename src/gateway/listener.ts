@@ -13,7 +13,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
-import { clientAddress, createUntrustedProxyNotice, trustedProxies } from "./address.ts";
+import { clientAddress, createUntrustedProxyNotice, exactAddress, trustedProxies } from "./address.ts";
 import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
@@ -249,6 +249,8 @@ export function createPublicPort(options: {
   unmeteredElsewhere: UnmeteredElsewhere;
   callbacks: Gateway["callbacks"];
   countRefusal: Gateway["countRefusal"];
+  maintenance: Gateway["maintenance"];
+  usageOf: Gateway["usageOf"];
   metrics: Metrics;
   tracing: Tracing;
   log: Logger;
@@ -260,6 +262,7 @@ export function createPublicPort(options: {
     (config) => config.server.trustProxy,
     ({ server: { trustProxy } }) => ({
       client: clientAddress(trustProxy),
+      exact: exactAddress(trustProxy),
       isProxy: trustedProxies(trustProxy),
     }),
   );
@@ -276,6 +279,7 @@ export function createPublicPort(options: {
     ...gatewayOf(options, live),
     isDraining: false,
     clientAddress: (peer, forwardedFor) => addresses(live.snapshot.config).client(peer, forwardedFor),
+    exactAddress: (peer, forwardedFor) => addresses(live.snapshot.config).exact(peer, forwardedFor),
     bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
     uploadStarted: (req, accountId) => connections.uploadStarted(req, accountId),
   };
@@ -317,7 +321,7 @@ export function createPublicPort(options: {
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
   live: Live,
-): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "isDraining"> {
+): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "exactAddress" | "isDraining"> {
   const { store, upstreams, metrics, log } = options;
   const { upstreamOf, uploads } = upstreams;
   return {
@@ -338,6 +342,8 @@ function gatewayOf(
     keyUsages: createKeyUsages(),
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
+    maintenance: options.maintenance,
+    usageOf: options.usageOf,
     callbacks: options.callbacks,
     metrics,
     holds: metrics.holds.series(),

@@ -18,6 +18,7 @@ import {
   rememberTask,
   showKnownLimits,
 } from "./key-memory.ts";
+import { refuseRestricted } from "./key-restrictions.ts";
 import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
@@ -58,6 +59,8 @@ export class TaskPolls {
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(context, evictInvalidKey(context));
       rememberGoodKey(context, inspection, inspection.status);
+      const restricted = refuseRestricted(context, inspection.restrictions);
+      if (restricted) return answer(context, restricted);
       if (inspection.outcome === "account_suspended") return answer(context, refuseBarred(inspection.status));
       if (inspection.outcome === "task") task = inspection.task;
     } catch (error) {

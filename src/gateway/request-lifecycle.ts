@@ -22,10 +22,12 @@ import {
 } from "./http-exchange.ts";
 import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
+import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
 import { isRelaying } from "./relay.ts";
 import { Uploads } from "./upload.ts";
+import { usage } from "./usage.ts";
 
 /** A request whose answer is decided; without an answer its client went away. */
 interface Decided {
@@ -243,7 +245,7 @@ class Dispatcher {
     exchange: Exchange,
     head: RequestHead,
     snapshot: Snapshot,
-    target: Exclude<Route, { kind: "callback" }>,
+    target: CustomerRoute,
   ): Promise<ApiAnswer | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
@@ -255,9 +257,25 @@ class Dispatcher {
     return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
+  /** Confirms what this process remembers: the key may not be used so. */
+  async #confirmRestrictions(context: RequestContext, target: CustomerRoute): Promise<ApiAnswer | undefined> {
+    const { usage, exchange } = context;
+    let refused: Refusal | undefined;
+    if (isFromAllowedAddress(context)) refused = limitUtilityRequests(context) ?? (await inspectKey(context));
+    else if (mayConfirm(context)) refused = await inspectKey(context);
+    else refused = refuseRestricted(context, usage.restrictions?.text);
+    return refused ? refusal(refused, exchange.shownId) : this.#serve(context, target);
+  }
+
   /** Calls the handler of a request whose key was found. */
-  #handle(context: RequestContext, target: Exclude<Route, { kind: "callback" }>): Answered {
-    if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
+  #handle(context: RequestContext, target: CustomerRoute): Answered {
+    return isAllowed(context) ? this.#serve(context, target) : this.#confirmRestrictions(context, target);
+  }
+
+  #serve(context: RequestContext, target: CustomerRoute): Answered {
+    const isSending = target.kind === "generate" || target.kind === "upload";
+    if (isSending && this.#gateway.maintenance() !== undefined) return denyInMaintenance(context);
+    if (LIMITED_KINDS.has(target.kind)) {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);
     }
@@ -270,6 +288,8 @@ class Dispatcher {
         return this.#uploads.upload(context);
       case "credits":
         return credits(context);
+      case "usage":
+        return usage(context);
       case "wrong_method":
         return deny(context, refuse("method_not_allowed", { allow: target.allow }));
       case "unknown_path":
@@ -306,6 +326,18 @@ async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswe
   return refusal(await refuseKnown(context, refused), context.exchange.shownId);
 }
 
+/** Also while the store is away: it may be what is maintained. */
+async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
+  const { gateway, exchange } = context;
+  const { retryAfterSeconds = 1, message } = gateway.maintenance() ?? {};
+  const refused = refuse("maintenance", {
+    retryAfterSeconds,
+    ...(message !== undefined && { text: message }),
+  });
+  const known = await inspectKey(context).catch(() => undefined);
+  return refusal(known ?? refused, exchange.shownId);
+}
+
 /** CORS is not granted: a page that holds a key shows it to everybody. */
 function preflightRefusal(to: Route): Refusal {
   const text = "API keys belong on servers, never in a browser: CORS is not granted here";
@@ -320,6 +352,7 @@ type Route = { template: string } & (
   | { kind: "task"; taskId: string }
   | { kind: "upload" }
   | { kind: "credits" }
+  | { kind: "usage" }
   | { kind: "callback"; token: string }
   | { kind: "wrong_method"; allow: string }
   | { kind: "unknown_path" }
@@ -335,9 +368,14 @@ const FIXED = new Map<string, { method: "GET" | "POST"; route: Route }>([
       ] as const,
   ),
   [`${API_PREFIX}upload`, { method: "POST", route: { kind: "upload", template: `${API_PREFIX}upload` } }],
+  [`${API_PREFIX}usage`, { method: "GET", route: { kind: "usage", template: `${API_PREFIX}usage` } }],
   [`${API_PREFIX}credits`, { method: "GET", route: { kind: "credits", template: `${API_PREFIX}credits` } }],
 ]);
 
+type CustomerRoute = Exclude<Route, { kind: "callback" }>;
+
+/** Requests that count toward the utility rate of a key. */
+const LIMITED_KINDS: ReadonlySet<string> = new Set(["task", "upload", "credits", "usage"]);
 const TASKS = `${API_PREFIX}tasks/`;
 const TASK_TEMPLATE = `${TASKS}{taskId}`;
 const CALLBACK_TEMPLATE = `${CALLBACKS}{token}`;

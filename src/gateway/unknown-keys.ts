@@ -27,6 +27,8 @@ interface UnknownKeys {
    * not lock out customers whose keys are not cached yet.
    */
   mayLookUp(address: string): boolean;
+  /** How long the address may not try unknown keys; 0 if it may. */
+  blockedMs(address: string): number;
   /** The key was unknown. */
   count(address: string): void;
 }
@@ -52,6 +54,7 @@ export function createUnknownKeys(
   };
 
   return {
+    blockedMs,
     async begin(address) {
       for (;;) {
         const waitMs = blockedMs(address);

@@ -12,6 +12,7 @@ import {
   monthBounds,
   type UsageGroup,
   type UsageRow,
+  type UsageSelection,
 } from "./usage.ts";
 import {
   NO_USAGE,
@@ -26,7 +27,7 @@ const DAY_MS = 86_400_000;
 const KEPT_MS = 400 * DAY_MS;
 
 /** Days are by UTC, such as 2026-10-31, both inclusive. */
-export interface AccountUsageQuery {
+interface AccountUsageQuery {
   accountId: string;
   from?: string | undefined;
   to?: string | undefined;
@@ -45,7 +46,7 @@ interface AccountUsage {
 
 /** @throws OperatorError `unavailable` while the archive cannot be used */
 export interface ArchivedUsage {
-  usage(selection: AccountUsageQuery): Promise<UsageRow[]>;
+  usage(selection: UsageSelection): Promise<UsageRow[]>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
 }
 
@@ -135,7 +136,7 @@ async function addRollups(
   }
 }
 
-function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
+export function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
   const oldest = dayText(nowMs - KEPT_MS).slice(0, 7);
   // One more day: another server's clock may be in the next month.
   const newest = dayText(nowMs + DAY_MS).slice(0, 7);

@@ -1,4 +1,4 @@
-import { API_PREFIX, endpointOf } from "../domain/endpoints.ts";
+import { API_PREFIX, generationEndpoint } from "../domain/endpoints.ts";
 import { shown } from "../domain/problems.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import {
@@ -118,7 +118,7 @@ export async function correctCharges(
 function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
   const amounts = new Map<string, number>();
   for (const [at, { endpoint: text, charged, correct: right }] of prices.entries()) {
-    const endpoint = endpointOf(text);
+    const endpoint = generationEndpoint(text);
     if (endpoint === undefined)
       throw new OperatorError(
         `${shown(text)} is no generation endpoint`,

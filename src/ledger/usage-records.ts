@@ -56,6 +56,21 @@ export async function totalsOf(
   nodes: RedisNodes,
   months: readonly string[],
 ): Promise<{ days: Map<string, UsageNumbers>; unread: Unread | undefined }> {
+  const { records, unread } = await totalsByEndpoint(nodes, months);
+  const days = new Map<string, UsageNumbers>();
+  for (const { day, endpoint, numbers } of records)
+    if (endpoint === "") days.set(day, sumOfNumbers(days.get(day), numbers));
+  return { days, unread };
+}
+
+/** What all accounts have used, by day: of each endpoint, and in all under the endpoint "". */
+export async function totalsByEndpoint(
+  nodes: RedisNodes,
+  months: readonly string[],
+): Promise<{
+  records: { day: string; endpoint: string; numbers: UsageNumbers }[];
+  unread: Unread | undefined;
+}> {
   const partitions = await partitionsOf(nodes);
   const reads = readsOfMost(nodes);
   const items = Array.from({ length: partitions }, (_, partition) =>
@@ -64,14 +79,13 @@ export async function totalsOf(
   const found = await reads.many<Record<string, string>, (typeof items)[number]>(items, (pipe, item) =>
     pipe.hgetall(totalsName(item.partition, item.month)),
   );
-  const days = new Map<string, UsageNumbers>();
-  for (const [at, fields] of found.entries()) {
-    for (const [day, text] of Object.entries(fields ?? {})) {
-      const date = `${items[at]!.month}-${day}`;
-      days.set(date, sumOfNumbers(days.get(date), usageNumbers(text)));
-    }
-  }
-  return { days, unread: reads.unread() };
+  const records = found.flatMap((fields, at) =>
+    Object.entries(fields ?? {}).map(([field, text]) => {
+      const [day = "", endpoint = ""] = field.split(" ");
+      return { day: `${items[at]!.month}-${day}`, endpoint, numbers: usageNumbers(text) };
+    }),
+  );
+  return { records, unread: reads.unread() };
 }
 
 export function sumOfNumbers(one: UsageNumbers | undefined, other: UsageNumbers): UsageNumbers {

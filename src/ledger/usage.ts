@@ -1,5 +1,6 @@
 export const USAGE_COLUMNS = {
   day: "day",
+  month: "month",
   account: "account_id",
   endpoint: "endpoint",
   key: "key_id",
@@ -19,6 +20,7 @@ type UsageCounts = Record<(typeof USAGE_COUNTS)[number], number>;
 
 export interface UsageRow extends UsageCounts {
   day?: string;
+  month?: string;
   account_id?: string;
   endpoint?: string;
   key_id?: string;
@@ -63,11 +65,16 @@ export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
   };
 }
 
+const MONTH_CHARS = "2026-10".length;
+
+/** A month is that of the day, if the values have no month. */
 export function createUsageRows(by: readonly UsageGroup[]) {
   const rows = new Map<string, UsageRow>();
   return {
     add(values: Omit<UsageRow, keyof UsageCounts>, counts: Partial<UsageCounts>): void {
-      const group = Object.fromEntries(by.map((name) => [USAGE_COLUMNS[name], values[USAGE_COLUMNS[name]]]));
+      const month = values.day?.slice(0, MONTH_CHARS);
+      const all = { month, ...values };
+      const group = Object.fromEntries(by.map((name) => [USAGE_COLUMNS[name], all[USAGE_COLUMNS[name]]]));
       const id = JSON.stringify(group);
       const row = rows.get(id) ?? { ...group, ...numbersOf(USAGE_COUNTS) };
       rows.set(id, row);

@@ -15,8 +15,10 @@ import { renewTls } from "../gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
 import { createWork } from "../jobs/background-work.ts";
+import { createMaintenanceWatch } from "../jobs/maintenance-watch.ts";
 import { createRefusalCounts } from "../jobs/refusal-counts.ts";
 import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
+import { addToRefusalLogs } from "../operations/accounts/refusal-log.ts";
 import { addRefusals } from "../operations/accounts/refusals.ts";
 import { createTierCounter } from "../operations/keys/tier-counts.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../redis/connection.ts";
@@ -27,6 +29,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
 import { createCallbackRelay } from "./callback-relay.ts";
+import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
@@ -66,6 +69,8 @@ export async function startGateway(
     ),
     callbacks: createCallbackRelay({ connection, store, upstreams, live, metrics, log }),
     countRefusal: counts.refusals.count,
+    maintenance: counts.maintenance.current,
+    usageOf: counts.usage.usageOf,
     metrics,
     tracing,
     log,
@@ -140,6 +145,7 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
   const { connection, live, metrics, log } = options;
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
+    addSingle: (refusals) => addToRefusalLogs(connection, refusals),
     usable: connection.isUsable,
     nowMs: connection.nowMs,
     log,
@@ -151,15 +157,21 @@ function createCounts(options: { connection: Connection; live: LiveConfig; metri
     metrics,
     log,
   });
+  const maintenance = createMaintenanceWatch({ connection, log });
+  const usage = createCustomerUsage(live.config());
   return {
     refusals,
     tierUse,
+    usage,
+    maintenance,
     start(): void {
+      maintenance.start();
       refusals.start();
       tierUse.start();
     },
     async stop(): Promise<void> {
-      await Promise.all([refusals.stop(), tierUse.stop()]);
+      usage.close();
+      await Promise.all([refusals.stop(), tierUse.stop(), maintenance.stop()]);
     },
   };
 }

@@ -76,12 +76,17 @@ export const partitionNames = (partition: number) => ({
   labels: `${tag(partition)}:labels`,
   /** Accounts that are suspended or closed (sorted set: status, account id). */
   inactive: `${tag(partition)}:inactive`,
+  /** Accounts by the balance of their ledger (sorted set). */
+  byBalance: `${tag(partition)}:by-balance`,
   tiers: `${tag(partition)}:tiers`,
   /** Keys that end, by when their accounts are told (sorted set). */
   expiring: `${tag(partition)}:expiring`,
   /** What operators changed (stream; lua/include/audit.lua). */
   audit: `${tag(partition)}:audit`,
 });
+
+/** Whether there is maintenance (hash). All that is about the whole store and changed by a script is in partition 0. */
+export const MAINTENANCE = `${tag(0)}:maintenance`;
 
 /** Names of a token of the management API. All tokens are in partition 0. */
 export const tokenNames = (tokenId: string) => ({
@@ -106,8 +111,19 @@ export const archiveNames = (partition: number) => ({
   archiver: `${tag(partition)}:archiver`,
 });
 
+/** Accounts by what they spent on a UTC day, as 2030-01-31: charged without what was refunded (sorted set). */
+export const spentName = (partition: number, day: string): string => `${tag(partition)}:spent:${day}`;
+
 /** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
 export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;
+
+/** The latest refusals of keys of a partition. */
+export const refusalLogNames = (partition: number, keyId: string) => ({
+  /** Refusals of a key, the latest first (list). */
+  log: `${tag(partition)}:refusal-log:${keyId}`,
+  /** Keys that have such a list, by when they were last refused (sorted set). */
+  logs: `${tag(partition)}:refusal-logs`,
+});
 
 /** What an account has used in a UTC month, as 2030-01 (hash). */
 export const usageName = (partition: number, accountId: string, month: string): string =>

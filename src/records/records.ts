@@ -108,6 +108,8 @@ export const KEY_FIELDS = {
   rotated_to: "id of the key that replaces it",
   label: "a name that operators gave it",
   revision: "how often operators changed it; missing before the first time",
+  restrictions:
+    "the only endpoints and client addresses that it may be used with, as domain/key-restrictions.ts writes them",
   fingerprint: "of the call with an Idempotency-Key that made it",
   counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
   clock_ms: "the latest moment of an admission; never goes back",
@@ -121,6 +123,15 @@ export const KEY_FIELDS = {
     "those that the latest admission was held to, in the order of domain/limits.ts, and letters of those in shadow mode",
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
+
+/** `tg:{p00}:maintenance`: missing without maintenance. */
+export const MAINTENANCE_FIELDS = {
+  on: "1 while generations and uploads are refused",
+  retry_after: "seconds that customers are told to wait",
+  message: "for customers",
+  since: "when it began",
+} as const;
+export type MaintenanceFields = RecordOf<typeof MAINTENANCE_FIELDS>;
 
 /** `tg:{p00}:token:<token id>`: a token of the management API. */
 export const TOKEN_FIELDS = {
@@ -212,7 +223,7 @@ export const ROLLED_FIELDS = {
 
 /**
  * A field of `tg:{pNN}:usage:<account id>:<UTC month>` is "day endpoint key id", or "day - -" for what belongs to no request; of
- * `tg:{pNN}:totals:<UTC month>` it is the day. Its value is these numbers, with spaces between; zeros in the end are left out.
+ * `tg:{pNN}:totals:<UTC month>` it is the day, or "day endpoint". Its value is these numbers, with spaces between; zeros in the end are left out.
  */
 export const USAGE_NUMBERS = {
   requests: "charged generations, and unmetered ones",
@@ -246,9 +257,15 @@ interface TaskRecord {
   accountId: string;
   /** The latest observation, if there is one. */
   seen: Sighting | undefined;
+  /** What customers see of it, JSON; empty before the first observation. */
+  data: string;
 }
+
+/** Behind the six words in front of it. */
+const DATA = /^(?:\S* ){6}(.*)$/s;
 
 export function taskRecord(text: string): TaskRecord {
   const [requestId = "", , accountId = "", , atMs, status] = text.replace(/^!/, "").split(" ", 6);
-  return { requestId, accountId, seen: status === undefined ? undefined : { status, atMs: Number(atMs) } };
+  const seen = status === undefined ? undefined : { status, atMs: Number(atMs) };
+  return { requestId, accountId, seen, data: DATA.exec(text)?.[1] ?? "" };
 }

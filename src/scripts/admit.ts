@@ -24,6 +24,8 @@ export interface Generation {
   /** When it was admitted, Unix ms by the store's clock, set there. */
   admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
+  /** Of the key, which the request was checked against; undefined for none. */
+  restrictions?: string | undefined;
   /** The customer's `callBackUrl`, if the gateway relays it. */
   callback?: string;
 }
@@ -66,6 +68,8 @@ export type Admission = KeyState &
     | { outcome: "idempotency_mismatch" }
     /** `dueAtMs`: when its outcome is known at the latest. `unknown`: the upstream's answer to the first was none. */
     | { outcome: "idempotency_in_progress"; retryAfterMs: number; dueAtMs: number; unknown?: UnknownOutcome }
+    /** The key has other restrictions than the request was checked against. */
+    | { outcome: "restricted" }
     | { outcome: "stale" | "void" }
     | { outcome: "unknown_key" }
   );
@@ -89,6 +93,7 @@ export const admit: Script<AdmitCall, Admission> = {
     const { requestId, key, price, prices = price, endpoint, holdMs, retentionMs, idempotency } = generation;
     const { callback = "" } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
+    const { restrictions = "" } = generation;
     return [
       requestId,
       key.keyId,
@@ -100,6 +105,7 @@ export const admit: Script<AdmitCall, Admission> = {
       digest,
       Math.round(retentionMs),
       callback,
+      restrictions,
     ];
   },
   read(reply) {

@@ -18,10 +18,12 @@ import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
 import { leaseDeliveries } from "./lease-deliveries.ts";
+import { maintenance } from "./maintenance.ts";
 import { note } from "./note.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { queueDelivery } from "./queue-delivery.ts";
+import { ranked } from "./ranked.ts";
 import { recharge } from "./recharge.ts";
 import { reclaim } from "./reclaim.ts";
 import { refund } from "./refund.ts";
@@ -67,9 +69,11 @@ export const SCRIPTS: readonly ScriptFile[] = [
   history,
   trim,
   rollup,
+  ranked,
   survey,
   gather,
   refused,
+  maintenance,
   account,
   suspend,
   revoke,

@@ -13,6 +13,8 @@ interface IssueCall {
   limits: OwnLimits;
   expiresAtMs?: number | undefined;
   label?: string | undefined;
+  /** As domain/key-restrictions.ts writes them. */
+  restrictions?: string | undefined;
   /** The key with which it counts what it spends: the first of those that it replaces. */
   spendsIn?: string | undefined;
   /** Of the call that makes the key, where that may be repeated. */
@@ -52,6 +54,7 @@ export const issue: Script<IssueCall, Issued> = {
       ...byLimit(LIMITS, ({ name }) => limits[name]),
       expires_at: more.expiresAtMs,
       label: more.label,
+      restrictions: more.restrictions,
       fingerprint: more.fingerprint,
       spends_in: more.spendsIn,
     };

@@ -110,10 +110,10 @@ export function createStore(connection: Connection) {
         const expired = await record({ status: "expired", data: failedTaskJson(taskId, boundAtMs) });
         if (expired.outcome !== "disputed") return expired;
       }
-      const { state, tier, terms, atMs, status, data, refunded } = reply;
+      const { status, data } = reply;
       const before =
         data === "" ? { status: "pending", data: pendingTaskJson(taskId, boundAtMs) } : { status, data };
-      return { outcome: "observed", state, tier, terms, atMs, refunded, ...before, isDisputed: true };
+      return { ...reply, outcome: "observed", ...before, isDisputed: true };
     },
 
     async credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount> {

@@ -34,6 +34,7 @@ import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   endpointNames,
+  keyNames,
   keyRef,
   partitionNames,
   partitionOf,
@@ -146,6 +147,22 @@ describe("a restored store", () => {
     }
     const verification = await verifyLedger(empty.nodes);
     expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
+  });
+
+  // Guarantee: a restore gives no key more than it had.
+  test("has the endpoints and addresses of keys as the lost one did", async () => {
+    const restrictions = { endpoints: ["gen2/text-to-video" as const], addresses: ["10.0.0.0/8"] };
+    const { keyId } = await issueKey(stage.nodes, { accountId: "acme", restrictions }, cliActor());
+    await restored();
+    expect((await findKey(empty.nodes, keyId)).restrictions).toEqual(restrictions);
+    await stage.redis.hset(
+      keyNames(partitionOf("acme", PARTITIONS), keyId).key,
+      "restrictions",
+      "addresses=::/0",
+    );
+    const archive = connectArchive(stage.url);
+    const { violations } = await verifyArchive(stage.nodes, archive.query).finally(archive.close);
+    expect(JSON.stringify(violations)).toMatch(/restrictions/);
   });
 
   // Guarantee: a configuration cannot drop a tier that a restored key uses.

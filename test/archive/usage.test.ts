@@ -313,7 +313,9 @@ describe("what people see", () => {
     expect(await refusal("usage", "--from", "2025-02-30")).toContain("must be a day");
     expect(await refusal("usage", "--from", "2025-03-02", "--to", "2025-03-01")).toContain("comes after");
     expect(await refusal("usage", "--by", "day,day")).toContain("each once");
-    expect(await refusal("usage", "--by", "colour")).toContain("must be some of day, account, endpoint, key");
+    expect(await refusal("usage", "--by", "colour")).toContain(
+      "must be some of day, month, account, endpoint, key",
+    );
     expect(await refusal("statement", "acme", "2025-13")).toContain("must be a month");
   });
 

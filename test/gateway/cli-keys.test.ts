@@ -60,6 +60,9 @@ describe("keys", () => {
       rate_limit: 7,
       max_concurrent: 2,
       daily_limit: 99,
+      effective_rate_limit: 7,
+      effective_max_concurrent: 2,
+      effective_daily_limit: 99,
       spent_this_month: 0,
       created_at: expect.any(String),
       expires_at: "2090-01-31T00:00:00.000Z",
@@ -77,7 +80,7 @@ describe("keys", () => {
     const cap = { monthly_credits: 500, spent_this_month: 50 };
     expect(await json("keys", "show", keyId)).toMatchObject(cap);
     const { stdout } = await runHere(["keys", "show", keyId]);
-    expect(stdout).toMatch(/^monthly_credits +500\nspent_this_month +50$/m);
+    expect(stdout).toMatch(/^monthly_credits +500\n(?:effective_.*\n)+spent_this_month +50$/m);
   });
 
   test("show says when and why a key was refused, credits show the same of all keys of the account", async () => {

@@ -1,4 +1,8 @@
-import { type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { setMaintenance } from "../../src/operations/store/maintenance.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { givenRedis } from "../support/store-stage.ts";
 import { type ApiStage, rawHead, sayRaw, sendForm } from "./openapi-stage.ts";
 import { BOAT, setStatus, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
@@ -114,6 +118,22 @@ async function overloaded(
   });
 }
 
+/** Maintenance is of a whole store, and other tests use that of the stage. */
+async function inMaintenance(ask: (gateway: TestGateway, key: string) => Promise<Reply>): Promise<Reply> {
+  const redis = await givenRedis();
+  const gateway = await givenGateway({ redisUrl: redis.url });
+  try {
+    await until(async () => (await fetch(`${gateway.adminUrl}/readyz`)).status === 200, "the gateway");
+    const { key } = await gateway.givenKey();
+    await setMaintenance(oneNode(redis.client), { on: true, retryAfterSeconds: 120 }, cliActor("test"));
+    await until(async () => (await ask(gateway, key)).status === 503, "maintenance");
+    return await ask(gateway, key);
+  } finally {
+    await gateway.stop();
+    await redis.stop();
+  }
+}
+
 async function mismatch(stage: ApiStage): Promise<Reply> {
   const [key, headers] = [await givenKey(stage), { "idempotency-key": "order-1" }];
   await generate(stage.main, key, BOAT, headers);
@@ -152,7 +172,20 @@ const GENERATION: Row[] = [
       return generate(main, key);
     },
   ],
-  ["Forbidden", "account_suspended", whileBarred("suspended", ({ main }, key) => generate(main, key))],
+  [
+    "GenerationForbidden",
+    "account_suspended",
+    whileBarred("suspended", ({ main }, key) => generate(main, key)),
+  ],
+  [
+    "GenerationForbidden",
+    "endpoint_not_allowed",
+    async ({ main }) => {
+      const restrictions = { endpoints: ["gen2/text-to-video" as const], addresses: undefined };
+      const { key } = await main.givenKey({ restrictions });
+      return main.request("POST", "/api/v1/gen2-pro/text-to-video", { key, body: BOAT });
+    },
+  ],
   ["NotFound", "path_not_found", raw("POST", "/api/v1/gen3/text-to-video")],
   ["MethodNotAllowed", "method_not_allowed", raw("DELETE", TEXT_TO_VIDEO)],
   [
@@ -200,6 +233,7 @@ const GENERATION: Row[] = [
   ],
   ["GenerationServiceUnavailable", "overloaded", (stage) => overloaded(stage)],
   ["GenerationServiceUnavailable", "outcomes_unknown", manyUnknown],
+  ["GenerationServiceUnavailable", "maintenance", () => inMaintenance(generate)],
   ["GenerationServiceUnavailable", "store_unavailable", async (stage) => generate(stage.away, "sk_any")],
   [
     "HTTPVersionNotSupported",
@@ -212,6 +246,11 @@ const TASK: Row[] = [
   ["TooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", "/api/v1/tasks/a")],
   ["TooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", "/api/v1/tasks/a")],
   ["BadRequest", "invalid_request", raw("GET", "/api/v1/tasks/a", "Content-Length: 1")],
+  [
+    "Forbidden",
+    "account_suspended",
+    whileBarred("closed", ({ main }, key) => main.request("GET", "/api/v1/tasks/task_1", { key })),
+  ],
   ["TaskNotFound", "task_not_found", raw("GET", "/api/v1/tasks/task_7f3a1c52")],
   ["TaskNotFound", "path_not_found", raw("GET", "/api/v1/task/task_7f3a1c52")],
   ["ServiceUnavailable", "store_unavailable", (stage) => poll(stage, stage.away)],
@@ -227,6 +266,17 @@ const TASK: Row[] = [
 ];
 
 const UPLOADS: Row[] = [
+  [
+    "UploadServiceUnavailable",
+    "maintenance",
+    () => inMaintenance((gateway, key) => sendForm(gateway, key, GIF)),
+  ],
+  ["UploadServiceUnavailable", "store_unavailable", (stage) => sendForm(stage.away, "sk_any", GIF)],
+  [
+    "UploadServiceUnavailable",
+    "overloaded",
+    (stage) => overloaded(stage, (gateway, key) => sendForm(gateway, key, GIF), stage.single),
+  ],
   ["TooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "POST", UPLOAD)],
   [
     "UploadBadRequest",

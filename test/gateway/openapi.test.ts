@@ -76,7 +76,7 @@ function holdSuccess(operationId: string, reply: Reply, example: string): void {
 }
 
 describe("each documented request", () => {
-  test("of the nine operations succeeds", async () => {
+  test("of the ten operations succeeds", async () => {
     const { key } = await stage.main.givenKey({ credits: 10_000 });
     let sent = 0;
     for (const { operationId, method, path, requestBody, answers } of stage.description.operations) {

@@ -86,6 +86,23 @@ test.each(ways)(
   },
 );
 
+// Guarantee: an outage lets a key do nothing that it may not do otherwise.
+test("a key with endpoints and addresses of its own stops at them during the outage, too", async () => {
+  const none = { endpoints: undefined, addresses: undefined };
+  const open = await seenBy(credits, {});
+  const elsewhere = await seenBy(credits, {
+    restrictions: { ...none, addresses: ["127.0.0.1/32", "::1/128"] },
+  });
+  const pro = await seenBy(credits, { restrictions: { ...none, endpoints: ["gen2-pro/text-to-video"] } });
+  const record = await keyRecord(stage.redis.client, elsewhere);
+  await stage.redis.client.hset(record, "restrictions", "addresses=192.0.2.0/24");
+  expectStatus(await credits(elsewhere), 401);
+  await whileAway(async () => {
+    for (const key of [elsewhere, pro]) expectStoreAway(await generate(stage.gateway, key));
+    expectStatus(await generate(stage.gateway, open), 200);
+  });
+});
+
 // Guarantee: a key that was called invalid passes by no request that knew it before.
 test("a request whose body comes after its key was revoked does not pass", async () => {
   const key = await seenBy(credits, {});

@@ -2170,6 +2170,48 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Of restrictions of keys, which the model does not know; test/lua/restrictions.test.ts finds them. */
+export const RESTRICTION_MUTANTS: readonly Mutant[] = [
+  without(
+    "ADMIT does not ask for the restrictions",
+    "admit",
+    'if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end\n',
+  ),
+  mutant(
+    "restrictions that the key has no more are good",
+    "admit",
+    'if (key.restrictions or "") ~= restrictions',
+    "if key.restrictions and key.restrictions ~= restrictions",
+  ),
+  mutant(
+    "a request that was judged by nothing passes",
+    "admit",
+    'if (key.restrictions or "") ~= restrictions',
+    'if restrictions ~= "" and (key.restrictions or "") ~= restrictions',
+  ),
+  without("replies do not say the restrictions", "include/reply", " and not key.restrictions"),
+];
+
+/** Of the lists of accounts by balance and spending; test/lua/account-ranks.test.ts finds them. */
+export const RANK_MUTANTS: readonly Mutant[] = [
+  without("a new account is not listed", "account", "  rank_new_account(account, account_id)\n"),
+  without("nothing is listed", "rollup", "write_ranks(ledger, now)\n"),
+  mutant("a refund is spending", "include/ranks", "refunded = -1", "refunded = 1"),
+  mutant("a purchase is spending", "include/ranks", "purchased = 0", "purchased = 1"),
+  without("trials move nobody in the list", "include/ranks", " trials = 0,"),
+  without("goodwill moves nobody in the list", "include/ranks", " goodwill = 0,"),
+  without("reversals move nobody in the list", "include/ranks", " reversed = 0,"),
+  mutant("spending is kept for ever", "include/ranks", 'call("PEXPIREAT", list, int(ends_at))', ""),
+  mutant(
+    "the balance is what was counted",
+    "include/ranks",
+    'call("ZADD", tag .. ":by-balance", balance, account_id)',
+    'call("ZADD", tag .. ":by-balance", 1, account_id)',
+  ),
+  mutant("a page begins with its place", "ranked", "found == member) then first", "found == nil) then first"),
+  mutant("a place among ties is their first", "ranked", "while first < last do", "while false do"),
+];
+
 /** Mistakes in the deliveries of webhooks; the model knows none. */
 export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   without(

@@ -8,6 +8,7 @@ import {
   EVENT_FIELDS,
   IDEMPOTENCY_FIELDS,
   KEY_FIELDS,
+  MAINTENANCE_FIELDS,
   REQUEST_FIELDS,
   ROLLED_FIELDS,
   TOKEN_FIELDS,
@@ -22,6 +23,7 @@ const DECLARED = Object.keys({
   ...IDEMPOTENCY_FIELDS,
   ...ARCHIVE_FIELDS,
   ...TRIMMED_FIELDS,
+  ...MAINTENANCE_FIELDS,
   ...TOKEN_FIELDS,
   ...ROLLED_FIELDS,
   ...ENDPOINT_FIELDS,
@@ -72,6 +74,7 @@ test("the fields that the scripts read and write are those that are declared", (
     "created_at",
     "url",
     "events",
+    ...["on", "retry_after", "message"],
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });

@@ -219,7 +219,7 @@ test("days and months are those of the calendar", async () => {
   const found: string[] = [];
   for (const name of (await redis.keys(totalsName(0, "*"))).sort())
     for (const field of Object.keys(await redis.hgetall(name)).sort())
-      found.push(`${name.slice(-7)}-${field}`);
+      if (!field.includes(" ")) found.push(`${name.slice(-7)}-${field}`);
   // Those of long ago are over 400 days old, and gone.
   expect(found).toEqual([...dates.filter((date) => date > "2027"), ...far].sort());
 });

@@ -32,6 +32,17 @@ const VIEW_EXAMPLES = {
     series: { ok: [41.5], refused: [0.4], failed: [0], all_p99: [0.12] },
     denied: [{ outcome: "rate_limited", status: 429, last_minute: 24, last_15_minutes: 180 }],
   },
+  Health: {
+    status: "ok",
+    checks: [
+      {
+        name: "redis",
+        status: "ok",
+        message: "all primaries answer and take writes",
+        runbook: "docs/operations/redis.md",
+      },
+    ],
+  },
   Overview: {
     open: 184,
     money: {
@@ -133,7 +144,7 @@ const VIEW_EXAMPLES = {
     complete: true,
   },
   SearchResults: {
-    data: [{ kind: "key", id: KEY, account_id: "acme", label: "backend" }],
+    data: [{ kind: "key", id: KEY, account_id: "acme", label: "backend", key_id: null }],
     next_cursor: null,
     complete: true,
   },
@@ -151,23 +162,63 @@ const TIER = {
 const limitsWith = (set: number) =>
   byLimit(TIER_LIMITS, (limit) => (limit === TIER_LIMITS[set] ? limit.example.limit : null));
 
+const TASK = {
+  task_id: "task_5f0c",
+  request_id: "req_mh8p2k0a1b2c3d4e000001",
+  account_id: "acme",
+  key_id: "key_Rx0dTdT1hDhbmzOa",
+  endpoint: "/api/v1/gen2/text-to-video",
+  price: 50,
+  status: "completed",
+  created_at: "2026-10-31T06:00:00.000Z",
+  bound_at: "2026-10-31T06:00:01.000Z",
+  finished_at: "2026-10-31T06:03:00.000Z",
+  refunded: false,
+} as const;
+
+const TRANSACTION = {
+  id: "txn_12_1761890400000-0",
+  type: "recharge",
+  kind: "purchase",
+  amount: 500,
+  balance_after: 500,
+  created_at: "2026-10-31T06:00:00.000Z",
+  task_id: null,
+  request_id: null,
+  key_id: null,
+  reason: null,
+  reference: "order-1001",
+  package: "premium",
+  package_price: "39.90",
+  package_currency: "USD",
+  amount_paid: "39.90",
+  currency: "USD",
+  by: "tok_9yKq2m4vTz0a shop",
+} as const;
+
+const USAGE = { requests: 20, credits: 1000, refunds: 50, completed: 19, failed: 1, seconds: 1710 };
+
+const ACCOUNT = {
+  account_id: "acme",
+  label: "Acme Films",
+  metadata: { crm_id: "4711" },
+  status: "active",
+  limits: limitsWith(0),
+  effective_limits: limitsWith(0),
+  alerts: { credits_below: [100, 10] },
+  price_multiplier: 1,
+  balance: 450,
+  held: 50,
+  total_used: 1000,
+  total_requests: 21,
+  created_at: "2026-10-01T08:00:00.000Z",
+} as const;
+
 /** One example of each object of the API, by the title of its schema. */
 export const OBJECT_EXAMPLES = {
   ...VIEW_EXAMPLES,
-  Account: {
-    account_id: "acme",
-    label: "Acme Films",
-    metadata: { crm_id: "4711" },
-    status: "active",
-    limits: limitsWith(0),
-    alerts: { credits_below: [100, 10] },
-    price_multiplier: 1,
-    balance: 450,
-    held: 50,
-    total_used: 1000,
-    total_requests: 21,
-    created_at: "2026-10-01T08:00:00.000Z",
-  },
+  Account: ACCOUNT,
+  ListedAccount: { ...ACCOUNT, spent_today: 120, spent_7d: 730 },
   Key: {
     key_id: "key_Rx0dTdT1hDhbmzOa",
     account_id: "acme",
@@ -176,43 +227,32 @@ export const OBJECT_EXAMPLES = {
     status: "active",
     limits: limitsWith(1),
     ...CAPPED,
+    effective_limits: {
+      ...byLimit(TIER_LIMITS, ({ tiers }) => tiers.standard),
+      [SECOND!.name]: SECOND!.example.limit,
+    },
+    allowed_endpoints: ["gen2/text-to-video"],
+    allowed_addresses: null,
     spent_this_month: 1050,
     created_at: "2026-10-01T08:00:00.000Z",
     expires_at: null,
     revoked_at: null,
     rotated_to: null,
   },
-  Transaction: {
-    id: "txn_12_1761890400000-0",
-    type: "recharge",
-    kind: "purchase",
-    amount: 500,
-    balance_after: 500,
-    created_at: "2026-10-31T06:00:00.000Z",
-    task_id: null,
-    request_id: null,
-    key_id: null,
-    reason: null,
-    reference: "order-1001",
-    package: "premium",
-    package_price: "39.90",
-    package_currency: "USD",
-    amount_paid: "39.90",
-    currency: "USD",
-    by: "tok_9yKq2m4vTz0a shop",
+  TransactionPage: {
+    data: [{ account_id: "acme", ...TRANSACTION }],
+    next_cursor: null,
+    source: "archive",
   },
-  Task: {
-    task_id: "task_5f0c",
+  TransactionOfAll: { account_id: "acme", ...TRANSACTION },
+  Transaction: TRANSACTION,
+  Task: TASK,
+  TaskDetail: { ...TASK, video_url: "https://cdn.example/task_5f0c.mp4", failure_reason: null },
+  KeyRefusal: {
+    at: HOUR,
+    ...{ outcome: "rate_limited", limit: 20, used: 20, retry_after: 12 },
     request_id: "req_mh8p2k0a1b2c3d4e000001",
-    account_id: "acme",
-    key_id: "key_Rx0dTdT1hDhbmzOa",
-    endpoint: "/api/v1/gen2/text-to-video",
-    price: 50,
-    status: "completed",
-    created_at: "2026-10-31T06:00:00.000Z",
-    bound_at: "2026-10-31T06:00:01.000Z",
-    finished_at: "2026-10-31T06:03:00.000Z",
-    refunded: false,
+    client_request_id: null,
   },
   Release: { outcome: "ended", refunded: 50 },
   Token: {
@@ -242,6 +282,7 @@ export const OBJECT_EXAMPLES = {
     after: { status: "suspended" },
     request_id: "req_mh8p2k0a1b2c3d4e000002",
   },
+  Maintenance: { on: true, retry_after: 120, message: "Back at 14:00 UTC", since: HOUR },
   Correction: {
     ...{ charges: 2, corrected: 1, repeated: 0, refunded: 1, running: 1, credits: 90 },
     data: [
@@ -310,6 +351,21 @@ export const OBJECT_EXAMPLES = {
     since: null,
     ended_since: null,
   },
+  UsageRowOfAll: { month: "2026-10", account_id: "acme", ...USAGE },
+  AllUsage: {
+    data: [{ month: "2026-10", account_id: "acme", ...USAGE }],
+    next_cursor: null,
+    source: "redis",
+    since: null,
+    ended_since: null,
+  },
+  TopAccounts: {
+    data: [{ account_id: "acme", label: "Acme Films", credits: 12_840 }],
+    next_cursor: null,
+    source: "redis",
+    since: null,
+    complete: true,
+  },
   Webhook: {
     id: "we_9yKq2m4vTz0aRx0d",
     account_id: "acme",
@@ -354,7 +410,12 @@ export const OBJECT_EXAMPLES = {
 
 /** Bodies of requests, by `operationId`. */
 export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
-  createAccount: { account_id: "acme", label: "Acme Films", metadata: { crm_id: "4711" } },
+  createAccount: {
+    account_id: "acme",
+    label: "Acme Films",
+    metadata: { crm_id: "4711" },
+    limits: { [FIRST!.name]: FIRST!.example.limit },
+  },
   changeAccount: { status: "suspended", limits: { [FIRST!.name]: FIRST!.example.limit } },
   createKey: {
     tier: "standard",
@@ -362,8 +423,14 @@ export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
     limits: { [SECOND!.name]: SECOND!.example.limit },
     ...CAPPED,
   },
-  changeKey: { ...byLimit(CAPS, () => null), expires_at: "2099-12-31T00:00:00Z" },
+  importKey: { key: "sk_live_4f9aB7c2e8d1", label: "taken over", allowed_addresses: ["203.0.113.0/24"] },
+  changeKey: {
+    ...byLimit(CAPS, () => null),
+    allowed_endpoints: ["gen2/text-to-video"],
+    expires_at: "2099-12-31T00:00:00Z",
+  },
   rotateKey: { overlap: "24h" },
+  setMaintenance: { on: false },
   createToken: { label: "shop", scopes: ["accounts:write", "keys:write", "credits:write"] },
   correctCharges: {
     from: "2026-11-01T10:00:00Z",

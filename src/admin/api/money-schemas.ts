@@ -74,6 +74,11 @@ export const Transaction = titled("Transaction", {
   ),
 });
 
+export const TransactionOfAll = titled("TransactionOfAll", {
+  account_id: accountId,
+  ...Transaction.properties,
+});
+
 export const NewGrant = described("Either `credits` or `package`.", {
   credits: Type.Optional(Type.Integer({ minimum: 1, maximum: CREDITS_MAX })),
   package: Type.Optional(

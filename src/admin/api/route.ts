@@ -18,7 +18,7 @@ export const TAGS = {
 } as const;
 type Tag = keyof typeof TAGS;
 
-type Method = "GET" | "POST" | "PATCH" | "DELETE";
+type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
 /** One call of an operation, by HTTP or by the command line. */
 export interface ApiCall<Query = unknown, Body = unknown> {

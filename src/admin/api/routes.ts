@@ -7,6 +7,7 @@ import { catalogRoutes } from "./routes/catalog.ts";
 import { correctionOfCharges } from "./routes/corrections.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { maintenanceRoutes } from "./routes/maintenance.ts";
 import { quoteOfPrice } from "./routes/quotes.ts";
 import { searchRoutes } from "./routes/search.ts";
 import { statementRoutes } from "./routes/statements.ts";
@@ -53,6 +54,7 @@ export const ROUTES: readonly Route[] = [
   quoteOfPrice,
   ...tokenRoutes,
   ...auditRoutes,
+  ...maintenanceRoutes,
   ...viewRoutes,
   ...searchRoutes,
   ...todayRoutes,

@@ -1,15 +1,19 @@
 import { Type } from "typebox";
+import { ADDRESS_RANGES_MAX } from "../../domain/key-restrictions.ts";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { ACCOUNT_STATUSES, ALERTS_MAX } from "../../operations/accounts/operator-accounts.ts";
 import { KEY_STATUSES } from "../../operations/keys/keys.ts";
+import { RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX } from "../../operations/store/maintenance.ts";
 import { LISTED_STATUSES } from "../../operations/tasks/task-view.ts";
 import {
   accountId,
   caps,
   count,
+  countOrNull,
   credits,
+  described,
   label,
   limits,
   metadata,
@@ -24,6 +28,7 @@ import {
   time,
   timeOrNull,
   titled,
+  unread,
   words,
 } from "./field-schemas.ts";
 
@@ -48,6 +53,7 @@ export const Account = titled("Account", {
   metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
   status: accountStatus,
   limits: limits(OF_ACCOUNT),
+  effective_limits: limits(`What is enforced ${OF_ACCOUNT.charAt(0).toLowerCase()}${OF_ACCOUNT.slice(1)}`),
   alerts: Type.Optional(alerts),
   price_multiplier: Type.Number({
     description: "Its requests cost the list price times this, rounded up.",
@@ -60,10 +66,19 @@ export const Account = titled("Account", {
   created_at: time,
 });
 
+export const ListedAccount = titled("ListedAccount", {
+  ...Account.properties,
+  spent_today: count(
+    "Credits charged on this UTC day, without what was refunded on it; about a second behind.",
+  ),
+  spent_7d: count("The same of the last seven UTC days, this one included."),
+});
+
 export const NewAccount = object({
   account_id: Type.Optional(newAccountId),
   label: Type.Optional(label),
   metadata: Type.Optional(metadata),
+  limits: Type.Optional(newLimits(OF_ACCOUNT)),
 });
 
 export const AccountChanges = object(
@@ -87,6 +102,25 @@ export const AccountChanges = object(
   { minProperties: 1 },
 );
 
+const allowedEndpoints = nullable<string[]>(
+  Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
+    minItems: 1,
+    maxItems: 20,
+    examples: [["gen2/text-to-video"]],
+    description:
+      "The only generation endpoints that the key may use, such as `gen2/text-to-video` or `/api/v1/gen2/text-to-video`; stored and answered in the short form. null: all.",
+  }),
+);
+const allowedAddresses = nullable<string[]>(
+  Type.Array(Type.String({ minLength: 1, maxLength: 60 }), {
+    minItems: 1,
+    maxItems: ADDRESS_RANGES_MAX,
+    examples: [["203.0.113.0/24"]],
+    description:
+      "The only client addresses that the key may be used from, as CIDR ranges or addresses. From elsewhere the key is answered as an unknown one. null: all.",
+  }),
+);
+
 export const Key = titled("Key", {
   key_id: text,
   account_id: accountId,
@@ -95,6 +129,12 @@ export const Key = titled("Key", {
   status: Type.Enum([...KEY_STATUSES], { description: "By the clock of Redis." }),
   limits: limits(OF_KEY),
   ...caps,
+  effective_limits: described(
+    "What is enforced: the key's own limit or that of its tier, or that over all keys of the account if it is lower.",
+    byLimit(TIER_LIMITS, () => count()),
+  ),
+  allowed_endpoints: allowedEndpoints,
+  allowed_addresses: allowedAddresses,
   spent_this_month: count("Credits held and consumed in this UTC month, without refunds."),
   created_at: time,
   expires_at: timeOrNull,
@@ -103,12 +143,24 @@ export const Key = titled("Key", {
   key: Type.Optional(words("The key itself. Only in the answer that makes it: it is stored as a SHA-256.")),
 });
 
-export const NewKey = object({
+/** What the body of a key's creation has. */
+const keyFields = {
   tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
   label: Type.Optional(label),
   limits: Type.Optional(newLimits(OF_KEY)),
   ...newCaps,
+  allowed_endpoints: Type.Optional(allowedEndpoints),
+  allowed_addresses: Type.Optional(allowedAddresses),
   expires_at: Type.Optional(timeOrNull),
+};
+export const NewKey = object(keyFields);
+export const ImportedKey = object({
+  key: Type.String({
+    minLength: 8,
+    maxLength: 256,
+    description: "The key itself, `sk_...`; stored as a SHA-256.",
+  }),
+  ...keyFields,
 });
 
 export const KeyChanges = object(
@@ -117,10 +169,22 @@ export const KeyChanges = object(
     label: Type.Optional(nullable<string>(label)),
     limits: Type.Optional(newLimits(OF_KEY)),
     ...newCaps,
+    allowed_endpoints: Type.Optional(allowedEndpoints),
+    allowed_addresses: Type.Optional(allowedAddresses),
     expires_at: Type.Optional(timeOrNull),
   },
   { minProperties: 1 },
 );
+
+export const KeyRefusal = titled("KeyRefusal", {
+  at: time,
+  outcome: words("A name of docs/errors.md, such as `rate_limited`."),
+  limit: countOrNull("The limit that refused it."),
+  used: countOrNull("How much of it was used."),
+  retry_after: countOrNull("Seconds, as it was answered."),
+  request_id: text,
+  client_request_id: textOrNull("The id that the client sent and got back, if it sent one."),
+});
 
 export const Rotation = object({
   overlap: Type.Optional(
@@ -148,6 +212,12 @@ export const Task = titled("Task", {
   bound_at: timeOrNull,
   finished_at: timeOrNull,
   refunded: Type.Boolean(),
+});
+
+export const TaskDetail = titled("TaskDetail", {
+  ...Task.properties,
+  video_url: textOrNull("As the customer saw it last; null without one."),
+  failure_reason: textOrNull("Why it failed, in the generator's words; null if it gave none."),
 });
 
 export const Release = titled("Release", {
@@ -226,6 +296,62 @@ export const Usage = titled("Usage", {
       "Charges and refunds before this moment are not counted; null if all that were asked for are.",
   }),
   ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
+});
+
+export const Maintenance = titled("Maintenance", {
+  on: Type.Boolean(),
+  retry_after: countOrNull("Seconds that customers are told to wait."),
+  message: textOrNull("For customers; null: the usual words."),
+  since: timeOrNull,
+});
+
+export const NewMaintenance = object({
+  on: Type.Boolean(),
+  retry_after: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: RETRY_AFTER_MAX,
+      default: RETRY_AFTER_DEFAULT,
+      description: "Seconds.",
+    }),
+  ),
+  message: Type.Optional(
+    nullable<string>(
+      Type.String({ minLength: 1, maxLength: 100, description: "For customers, on one line." }),
+    ),
+  ),
+});
+
+export const AllUsage = titled("AllUsage", {
+  ...Usage.properties,
+  data: Type.Array(
+    titled("UsageRowOfAll", {
+      month: Type.Optional(Type.String({ examples: ["2026-10"] })),
+      account_id: Type.Optional(text),
+      ...UsageRow.properties,
+    }),
+  ),
+  next_cursor: textOrNull("For `cursor`, to get the next page; null after the last one."),
+  unread,
+});
+
+export const TopAccounts = titled("TopAccounts", {
+  data: Type.Array(
+    object({
+      account_id: accountId,
+      label: nullable<string>(label),
+      credits: Type.Optional(count("By spend.")),
+      refusals: Type.Optional(count("By refusals.")),
+    }),
+  ),
+  next_cursor: textOrNull("Always null."),
+  source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+  since: nullable<string>({
+    ...time,
+    description: "What was before this moment is not counted; null if all that was asked for is.",
+  }),
+  complete: Type.Boolean({ description: "Whether no other account can belong to the list." }),
+  unread,
 });
 
 export const Price = titled("Price", {

@@ -1,9 +1,12 @@
-import { byLimit, CAPS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
+import { parseObject } from "../../domain/json.ts";
+import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
+import type { ListedAccount } from "../../operations/accounts/account-lists.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
+import type { Refusal } from "../../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
-import type { KeyRecord } from "../../operations/keys/keys.ts";
+import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import type { Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
@@ -33,6 +36,7 @@ export const accountShown = (account: AccountObject) => ({
   metadata: account.metadata,
   status: account.status,
   limits: limitsShown(account.limits),
+  effective_limits: limitsShown(account.limits),
   ...(account.creditsBelow.length > 0 && { alerts: { credits_below: account.creditsBelow } }),
   price_multiplier: Number(account.priceMultiplier),
   balance: account.balance,
@@ -42,8 +46,14 @@ export const accountShown = (account: AccountObject) => ({
   created_at: isoTime(account.createdAtMs),
 });
 
+export const listedAccountShown = ({ spent, ...account }: ListedAccount) => ({
+  ...accountShown(account),
+  spent_today: spent.today,
+  spent_7d: spent.week,
+});
+
 /** @param secret the key itself, in the answer that makes it */
-export const keyShown = (key: KeyRecord, secret?: string) => ({
+export const keyShown = (key: KeyRecord, tiers: Tiers, secret?: string) => ({
   key_id: key.keyId,
   account_id: key.accountId,
   label: key.label ?? null,
@@ -51,6 +61,9 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   status: key.status,
   limits: limitsShown(key.limits),
   ...byLimit(CAPS, ({ name }) => key.limits[name] ?? null),
+  effective_limits: effectiveLimits(key, tiers),
+  allowed_endpoints: key.restrictions.endpoints ?? null,
+  allowed_addresses: key.restrictions.addresses ?? null,
   spent_this_month: key.spentThisMonth,
   created_at: isoTimeOrNull(key.createdAtMs),
   expires_at: isoTimeOrNull(key.expiresAtMs),
@@ -97,6 +110,15 @@ export const taskShown = (task: TaskView) => ({
   refunded: task.refunded,
 });
 
+/** @param data of a task as customers see them, JSON; empty for none */
+export function seenShown(data: string) {
+  const { video_url: videoUrl, failure_reason: reason } = data === "" ? {} : (parseObject(data) ?? {});
+  return {
+    video_url: typeof videoUrl === "string" ? videoUrl : null,
+    failure_reason: typeof reason === "string" ? reason : null,
+  };
+}
+
 /** @param secret the token itself, in the answer that makes it */
 export const tokenShown = (record: TokenRecord, secret?: string) => ({
   token_id: record.tokenId,
@@ -120,6 +142,16 @@ export const auditShown = (record: AuditRecord) => ({
   before: record.before,
   after: record.after,
   request_id: textOrNull(record.requestId),
+});
+
+export const keyRefusalShown = (refusal: Refusal) => ({
+  at: isoTime(refusal.atMs),
+  outcome: refusal.outcome,
+  limit: refusal.limit ?? null,
+  used: refusal.used ?? null,
+  retry_after: refusal.retryAfterSeconds ?? null,
+  request_id: refusal.requestId,
+  client_request_id: refusal.shownId === refusal.requestId ? null : refusal.shownId,
 });
 
 export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) => ({

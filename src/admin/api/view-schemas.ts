@@ -16,6 +16,7 @@ import {
   unread,
   words,
 } from "./field-schemas.ts";
+import { HEALTH_STATUSES } from "./health-checks.ts";
 
 // Answers of operators' views of a running service: figures of the moment, not objects.
 
@@ -203,6 +204,18 @@ export const AccountRefusals = titled("AccountRefusals", {
   ),
 });
 
+export const Health = titled("Health", {
+  status: Type.Enum([...HEALTH_STATUSES]),
+  checks: Type.Array(
+    object({
+      name: text,
+      status: Type.Enum([...HEALTH_STATUSES], { description: "warn: look at it. fail: mend it." }),
+      message: text,
+      runbook: words("A page of the documentation."),
+    }),
+  ),
+});
+
 export const OpenRequests = list(
   "OpenRequests",
   object({
@@ -224,10 +237,21 @@ export const OpenRequests = list(
 export const SearchResults = list(
   "SearchResults",
   object({
-    kind: Type.Enum(["account", "key", "task", "request", "transaction", "token", "audit", "reference"]),
+    kind: Type.Enum([
+      "account",
+      "key",
+      "task",
+      "request",
+      "transaction",
+      "token",
+      "audit",
+      "reference",
+      "refusal",
+    ]),
     id: text,
     account_id: textOrNull(),
     label: textOrNull(),
+    key_id: textOrNull("Of a refusal: the key that was refused."),
   }),
   {
     complete: Type.Boolean({

@@ -1,4 +1,5 @@
 import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { checkAddresses, checkEndpoints, type KeyRestrictions } from "../../domain/key-restrictions.ts";
 import { LIMITS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
@@ -34,6 +35,19 @@ export function requireLimits(limits: LimitChanges): void {
     const place = TIER_LIMITS.includes(limit as never) ? `limits/${name}` : name;
     throw new OperatorError(`${name} must be a whole number from 0 to ${most}`, "invalid", place);
   }
+}
+
+/** Restrictions in the form in which they are stored. @throws OperatorError */
+export function checkedRestrictions(given: {
+  allowedEndpoints?: readonly string[] | null | undefined;
+  allowedAddresses?: readonly string[] | null | undefined;
+}): KeyRestrictions {
+  const { allowedEndpoints, allowedAddresses } = given;
+  const endpoints = allowedEndpoints ? checkEndpoints(allowedEndpoints) : { value: undefined };
+  if ("problem" in endpoints) throw new OperatorError(endpoints.problem, "invalid", "allowed_endpoints");
+  const addresses = allowedAddresses ? checkAddresses(allowedAddresses) : { value: undefined };
+  if ("problem" in addresses) throw new OperatorError(addresses.problem, "invalid", "allowed_addresses");
+  return { endpoints: endpoints.value, addresses: addresses.value };
 }
 
 export function requireCredits(credits: number): void {

@@ -5,40 +5,84 @@ import type { AccountRecord, AccountStatus } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
+import type { RankedPlace } from "../../scripts/ranked.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type KeyRecord, readKeys } from "../keys/keys.ts";
+import {
+  type AccountSort,
+  comparePlaces,
+  firstRanked,
+  placeText,
+  rankingOf,
+  readPlace,
+  type Spending,
+  spendingOf,
+} from "./account-ranks.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
 import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
 
 const LOOKED_AT_MAX = 1000;
 const BATCH = 100;
+/** Of a list by balance or spending. */
+const RANKED_MAX = 300;
 
 export interface AccountQuery {
   prefix?: string | undefined;
   /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
+  sort?: AccountSort | undefined;
+  /** Those whose balance of the ledger is lower. */
+  balanceBelow?: number | undefined;
   cursor?: string | undefined;
   limit: number;
 }
 
+/** An account in a list. */
+export interface ListedAccount extends AccountObject {
+  spent: Spending;
+}
+
 interface AccountPage {
-  accounts: AccountObject[];
+  accounts: ListedAccount[];
   next: string | undefined;
   unread: Unread | undefined;
 }
+
+/** As `pageAccounts`, with what each account has spent. */
+export async function listAccounts(
+  nodes: RedisNodes,
+  query: AccountQuery,
+  own?: readonly string[],
+): Promise<AccountPage> {
+  const { accounts, ...page } = await pageAccounts(nodes, query, own);
+  const partitions = await partitionsOf(nodes);
+  const placed = accounts.map(({ accountId }) => ({
+    accountId,
+    partition: partitionOf(accountId, partitions),
+  }));
+  const spending = await spendingOf(nodes, readsOfMost(nodes), placed);
+  return {
+    ...page,
+    accounts: accounts.map((account) => ({ ...account, spent: spending.get(account.accountId)! })),
+  };
+}
+
+type UnspentPage = Omit<AccountPage, "accounts"> & { accounts: AccountObject[] };
 
 /**
  * Ordered by id; with `label` by label, then id. Reads a bounded number of accounts, so a page may be short and still
  * have a `next`. @param own the only visible accounts, all of which are read; undefined: all @throws OperatorError
  * for an invalid parameter or a cursor of another list
  */
-export async function listAccounts(
+async function pageAccounts(
   nodes: RedisNodes,
-  { prefix = "", label, status, cursor, limit }: AccountQuery,
+  query: AccountQuery,
   own?: readonly string[],
-): Promise<AccountPage> {
+): Promise<UnspentPage> {
+  const { prefix = "", label, status, cursor, limit } = query;
   requirePageSize(limit);
+  if (query.sort !== undefined || query.balanceBelow !== undefined) return rankedAccounts(nodes, query, own);
   if (prefix !== "") requireAccountId(prefix, "prefix");
   if (label === "") throw new OperatorError("label must not be empty", "invalid", "label");
   const list = ["accounts", prefix, label, status];
@@ -72,7 +116,7 @@ async function ownAccounts(
   query: AccountQuery,
   list: readonly unknown[],
   after: string,
-): Promise<AccountPage> {
+): Promise<UnspentPage> {
   const partitions = await partitionsOf(nodes);
   const listed = own.map((member) => ({ member, partition: partitionOf(member, partitions) }));
   const reads = readsOfMost(nodes);
@@ -123,6 +167,83 @@ function isAsked(account: AccountObject, { prefix, label, status }: Omit<Account
   if (label !== undefined && !lowerCase(account.label ?? "").startsWith(lowerCase(label))) return false;
   return status === undefined || account.status === status;
 }
+
+/**
+ * Ordered by balance or spending, then by id, over all pages. Reads a bounded number of accounts, so a page may be short and
+ * still have a `next`. With `-spent_today` only accounts that have spent anything today.
+ */
+async function rankedAccounts(
+  nodes: RedisNodes,
+  query: AccountQuery,
+  own?: readonly string[],
+): Promise<UnspentPage> {
+  const { sort = "balance", balanceBelow, prefix = "", label, status, cursor, limit } = query;
+  if (prefix !== "") requireAccountId(prefix, "prefix");
+  const list = ["accounts", sort, balanceBelow, prefix, label, status];
+  let after = cursor === undefined ? undefined : readPlace(positionOf(list, cursor));
+  if (own) return ownRanked(nodes, own, query, list, after);
+  if (after === undefined && sort === "-balance" && balanceBelow !== undefined)
+    after = { score: balanceBelow, member: "" };
+  const reads = readsOfMost(nodes);
+  const accounts: AccountObject[] = [];
+  const page = (next?: RankedPlace): UnspentPage => ({
+    accounts,
+    next: next && cursorOf(list, placeText(next)),
+    unread: reads.unread(),
+  });
+  for (let lookedAt = 0; lookedAt < RANKED_MAX; ) {
+    const size = lookedAt === 0 ? limit : BATCH;
+    const found = await firstRanked(reads, await rankingOf(nodes, sort, after), size);
+    const candidates = await readAccounts(reads, found);
+    for (const [at, place] of found.entries()) {
+      if (sort === "balance" && balanceBelow !== undefined && place.score >= balanceBelow) return page();
+      after = place;
+      const account = candidates[at];
+      const isBelow = sort !== "-spent_today" || isBelowBalance(account, balanceBelow);
+      if (account && isBelow && isAsked(account, { prefix, label, status })) accounts.push(account);
+      if (accounts.length === limit) return page(place);
+    }
+    if (found.length < size) return page();
+    lookedAt += size;
+  }
+  return page(after);
+}
+
+/** By what the store has now, since there are few. */
+async function ownRanked(
+  nodes: RedisNodes,
+  own: readonly string[],
+  { sort = "balance", balanceBelow, limit, ...query }: AccountQuery,
+  list: readonly unknown[],
+  after: RankedPlace | undefined,
+): Promise<UnspentPage> {
+  const partitions = await partitionsOf(nodes);
+  const reads = readsOfMost(nodes);
+  const listed = own.map((member) => ({ member, partition: partitionOf(member, partitions) }));
+  const found = (await readAccounts(reads, listed)).filter((account) => account !== undefined);
+  const spending = await spendingOf(
+    nodes,
+    reads,
+    listed.map(({ member, partition }) => ({ accountId: member, partition })),
+  );
+  const descending = sort !== "balance";
+  const placed = found
+    .filter((account) => isAsked(account, query) && isBelowBalance(account, balanceBelow))
+    .map((account) => {
+      const spent = spending.get(account.accountId)?.today ?? 0;
+      const score = sort === "-spent_today" ? spent : account.balance + account.held;
+      return { account, place: { score, member: account.accountId } };
+    })
+    .filter(({ place }) => sort !== "-spent_today" || place.score !== 0)
+    .filter(({ place }) => after === undefined || comparePlaces(place, after, descending) > 0)
+    .sort((one, other) => comparePlaces(one.place, other.place, descending));
+  const shown = placed.slice(0, limit);
+  const next = placed.length > shown.length ? cursorOf(list, placeText(shown.at(-1)!.place)) : undefined;
+  return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
+}
+
+const isBelowBalance = (account: AccountObject | undefined, below: number | undefined): boolean =>
+  below === undefined || (account !== undefined && account.balance + account.held < below);
 
 /**
  * In the order of creation, ended keys included. @throws OperatorError for an unknown account, or a cursor of another

@@ -69,11 +69,11 @@ export function accountObject(accountId: string, record: AccountRecord): Account
 /** @throws OperatorError `conflict` if it exists */
 export async function createAccount(
   nodes: RedisNodes,
-  wanted: { accountId?: string | undefined } & Pick<AccountChanges, "label" | "metadata">,
+  wanted: { accountId?: string | undefined } & Pick<AccountChanges, "label" | "metadata" | "limits">,
   actor: Actor,
 ): Promise<AccountObject> {
   if (wanted.accountId !== undefined) requireNewAccountId(wanted.accountId);
-  const fields = fieldsOf({ label: wanted.label, metadata: wanted.metadata });
+  const fields = fieldsOf({ label: wanted.label, metadata: wanted.metadata, limits: wanted.limits });
   const accountId = wanted.accountId ?? (await randomAccountId(nodes));
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   nodes.requireWritable?.([nodes.of(partition)]);

@@ -13,7 +13,9 @@ const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const SHOWN_MS = 8 * DAY_MS;
 const PAGE = 500;
-const LIFETIME_SECONDS = 2 * 86_400;
+/** Of the counts by key and outcome. */
+export const REFUSAL_DAYS = 8;
+const LIFETIME_SECONDS = (REFUSAL_DAYS + 1) * 86_400;
 const MEMBERS_MAX = 10_000;
 
 /** `outcome` is a name in the error table. */
@@ -28,7 +30,8 @@ export interface HourlyRefusals extends RefusalCount {
   atMs: number;
 }
 
-const nameOf = (atMs: number): string => `tg:refusals:${new Date(atMs).toISOString().slice(0, 10)}`;
+const nameOfDay = (day: string): string => `tg:refusals:${day}`;
+const nameOf = (atMs: number): string => nameOfDay(new Date(atMs).toISOString().slice(0, 10));
 
 /**
  * Adds the refusals of this gateway to the counts of all. Statistics: a call whose reply is lost may have counted.
@@ -175,7 +178,20 @@ async function* fieldsOf(
 /** Of a UTC day over all gateways, most first. */
 export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
   const name = nameOf(nowMs);
-  const flat = await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES");
+  return countsIn(await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES"));
+}
+
+/** All counts of a UTC day, in pages. */
+export async function* refusalsOfDay(nodes: RedisNodes, day: string): AsyncGenerator<RefusalCount> {
+  const name = nameOfDay(day);
+  for (let first = 0; first < MEMBERS_MAX; first += PAGE) {
+    const page = await nodes.ofName(name).zrevrange(name, first, first + PAGE - 1, "WITHSCORES");
+    yield* countsIn(page);
+    if (page.length < 2 * PAGE) return;
+  }
+}
+
+function countsIn(flat: readonly string[]): RefusalCount[] {
   const counts: RefusalCount[] = [];
   for (let at = 0; at + 1 < flat.length; at += 2) {
     const [keyId = "", accountId = "", outcome = ""] = (flat[at] ?? "").split(" ");

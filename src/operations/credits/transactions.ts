@@ -71,7 +71,10 @@ export async function namedTransactions(
   return { entries: isAsked ? [entry] : [], next: undefined };
 }
 
-function wantedOf(type: TransactionQuery["type"], kind: TransactionQuery["kind"]): string[] | undefined {
+export function wantedOf(
+  type: TransactionQuery["type"],
+  kind: TransactionQuery["kind"],
+): string[] | undefined {
   if (type === undefined && kind === undefined) return undefined;
   const types = type === undefined ? Object.values(TYPES).flat() : TYPES[type];
   const kinds = kind === undefined ? ENTRY_KINDS : [kind];

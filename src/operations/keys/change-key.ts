@@ -1,3 +1,4 @@
+import { restrictionsText } from "../../domain/key-restrictions.ts";
 import { byLimit, LIMITS, type LimitChanges } from "../../domain/limits.ts";
 import type { Actor } from "../../records/actor.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -7,19 +8,23 @@ import { storeNowMs } from "../../redis/server-clock.ts";
 import { change } from "../../scripts/change.ts";
 import { revoke } from "../../scripts/revoke.ts";
 import {
+  checkedRestrictions,
   requireExpiry,
   requireFutureExpiry,
   requireLabel,
   requireLimits,
 } from "../access/operator-values.ts";
-import type { KeyRecord } from "./keys.ts";
+import { type KeyRecord, readKey } from "./keys.ts";
 
 /** Null resets a limit to the tier's, or removes a cap, label or expiry. */
-interface KeyChanges {
+export interface KeyChanges {
   tier?: string | undefined;
   label?: string | null | undefined;
   limits?: LimitChanges | undefined;
   expiresAtMs?: number | null | undefined;
+  /** Null allows all, undefined keeps what there is. In any spelling. */
+  allowedEndpoints?: readonly string[] | null | undefined;
+  allowedAddresses?: readonly string[] | null | undefined;
 }
 
 /**
@@ -48,6 +53,7 @@ export async function changeKey(
     label,
     ...byLimit(LIMITS, ({ name }) => limits[name]),
     expires_at: expiresAtMs,
+    ...changedRestrictions(key, changes),
   };
   const given = Object.entries(wanted).filter((entry): entry is [string, string | number | null] => {
     return entry[1] !== undefined;
@@ -56,7 +62,8 @@ export async function changeKey(
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,
     unless: "revoked_at",
-    ifRevisions,
+    // The two kinds of restrictions are one field, so that the kind that stays is that of the record which is changed.
+    ifRevisions: ifRevisions ?? (wanted.restrictions === undefined ? undefined : [key.revision]),
     fields: Object.fromEntries(given),
     actor,
   });
@@ -64,16 +71,32 @@ export async function changeKey(
     case "changed":
     case "unchanged":
       return outcome;
-    case "stale":
+    case "stale": {
+      const latest = ifRevisions ? undefined : await readKey(nodes, key.keyId, key.accountId);
+      if (latest && latest.revision !== key.revision) return changeKey(nodes, latest, changes, actor);
       throw new OperatorError(
         `key ${key.keyId} was changed meanwhile; read it again, then change it`,
         "stale",
       );
+    }
     case "kept":
       throw alreadyRevoked(key);
     case "missing":
       throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
   }
+}
+
+function changedRestrictions(
+  { restrictions }: KeyRecord,
+  { allowedEndpoints, allowedAddresses }: KeyChanges,
+): { restrictions?: string | null } {
+  if (allowedEndpoints === undefined && allowedAddresses === undefined) return {};
+  const { endpoints, addresses } = checkedRestrictions({ allowedEndpoints, allowedAddresses });
+  const changed = {
+    endpoints: allowedEndpoints === undefined ? restrictions.endpoints : endpoints,
+    addresses: allowedAddresses === undefined ? restrictions.addresses : addresses,
+  };
+  return { restrictions: restrictionsText(changed) ?? null };
 }
 
 export async function revokeKey(

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
+import { type KeyRestrictions, restrictionsText } from "../../domain/key-restrictions.ts";
 import { LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
@@ -50,6 +51,8 @@ export interface KeyOptions {
   limits?: OwnLimits;
   expiresAtMs?: number | undefined;
   label?: string | undefined;
+  /** In the form of domain/key-restrictions.ts. */
+  restrictions?: KeyRestrictions | undefined;
   /** Random by default. */
   token?: string;
   /** The key whose record counts what this one spends: the first that was rotated. */
@@ -85,6 +88,8 @@ export async function issueKey(
   if (!API_KEY.test(key)) {
     throw new OperatorError(
       "an API key begins with sk_ and has 8 to 256 visible characters, without white space and commas",
+      "invalid",
+      "key",
     );
   }
   requireKeyOptions(options);
@@ -207,15 +212,16 @@ const keyIdFor = (accountId: string, idempotencyKey: string): string =>
 
 /** A repeat must ask for the same. */
 function fingerprintOf(options: OnceOptions): string {
-  const { tier, limits, expiresAtMs, label } = recordOptions(options);
-  const asked = [tier, expiresAtMs, label, ...LIMITS.map(({ name }) => limits[name])];
+  const { tier, limits, expiresAtMs, label, restrictions } = recordOptions(options);
+  const asked = [tier, expiresAtMs, label, ...LIMITS.map(({ name }) => limits[name]), restrictions];
   return createHash("sha256")
     .update(JSON.stringify(asked.map((value) => value ?? null)))
     .digest("base64url");
 }
 
-const recordOptions = ({ tier = "standard", limits = {}, expiresAtMs, label }: KeyOptions) => ({
+const recordOptions = ({ tier = "standard", limits = {}, expiresAtMs, label, restrictions }: KeyOptions) => ({
   ...{ tier, limits, expiresAtMs, label },
+  restrictions: restrictions && restrictionsText(restrictions),
 });
 
 function requireKeyOptions({ accountId, credits = 0, limits = {}, expiresAtMs, label }: KeyOptions): void {
@@ -248,8 +254,10 @@ async function ownIndex(
   }
   if (namedAccount !== undefined && namedAccount !== accountId) {
     throw new OperatorError(
-      `this key was begun for account ${accountId}; give --account ${accountId}`,
+      "this key was begun for another account",
       "key_exists",
+      undefined,
+      `give --account ${accountId}`,
     );
   }
   return { keyId: earlierId, accountId };

@@ -1,6 +1,14 @@
-import { byLimit, LIMITS, type OwnLimits } from "../../domain/limits.ts";
+import { type KeyRestrictions, readRestrictions } from "../../domain/key-restrictions.ts";
+import {
+  byLimit,
+  LIMITS,
+  type Limits,
+  type OwnLimits,
+  TIER_LIMITS,
+  type Tiers,
+} from "../../domain/limits.ts";
 import { monthOf } from "../../domain/months.ts";
-import { digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
+import { accountNames, digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { KeyFields } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -26,7 +34,10 @@ export interface KeyRecord {
   /** By its server's clock. */
   status: KeyStatus;
   label: string | undefined;
+  restrictions: KeyRestrictions;
   limits: OwnLimits;
+  /** Over all keys of its account. */
+  accountLimits: Partial<Limits>;
   /** Held and consumed in this UTC month; with rotated keys together. */
   spentThisMonth: number;
   /** The key whose record counts it, if not this one. */
@@ -91,11 +102,21 @@ export async function readKeys(reads: PartitionReads, places: readonly Place[]):
     pipe.hmget(keyNames(partition, keyId).key, "month", "spent"),
   );
   const spentOf = new Map(others.map(({ keyId }, at) => [keyId, counted[at]]));
+  const accounts = found.map(({ fields, place: { partition } }) => ({
+    name: accountNames(partition, fields.account_id ?? "").account,
+    partition,
+  }));
+  const ofAccounts = await reads.many<(string | null)[], (typeof accounts)[number]>(
+    accounts,
+    (pipe, { name }) => pipe.hmget(name, ...TIER_LIMITS.map((limit) => limit.name)),
+  );
   const nowOf = clocks();
-  const keys = found.map(async ({ fields, place }) => {
+  const keys = found.map(async ({ fields, place }, at) => {
     const nowMs = await reads.at(place.partition, nowOf);
     const [month, spent] = spentOf.get(fields.spends_in ?? "") ?? [fields.month, fields.spent];
-    return nowMs === undefined ? undefined : keyRecord(place, fields, { month, spent }, nowMs);
+    return nowMs === undefined
+      ? undefined
+      : keyRecord(place, fields, { month, spent }, ofAccounts[at] ?? [], nowMs);
   });
   return (await Promise.all(keys)).filter((key) => key !== undefined);
 }
@@ -104,6 +125,7 @@ function keyRecord(
   { keyId, partition }: Place,
   fields: KeyFields,
   counted: { month: string | null | undefined; spent: string | null | undefined },
+  ofAccount: readonly (string | null)[],
   nowMs: number,
 ): KeyRecord | undefined {
   const { account_id: accountId, tier = "" } = fields;
@@ -119,13 +141,25 @@ function keyRecord(
     tier,
     status: revokedAtMs !== undefined ? "revoked" : hasExpired ? "expired" : "active",
     limits: byLimit(LIMITS, ({ name }) => number(name)),
+    accountLimits: Object.fromEntries(
+      TIER_LIMITS.flatMap(({ name }, at) => (ofAccount[at] == null ? [] : [[name, Number(ofAccount[at])]])),
+    ),
     createdAtMs: number("created_at"),
     expiresAtMs,
     revokedAtMs,
     rotatedTo: fields.rotated_to,
     label: fields.label,
+    restrictions: readRestrictions(fields.restrictions),
     spentThisMonth: Number(counted.month ?? -1) === monthOf(nowMs) ? Number(counted.spent ?? 0) : 0,
     spendsIn: fields.spends_in,
     revision: number("revision") ?? 0,
   };
+}
+
+/** The limits that a key is held to: its own or those of its tier, and those over all keys of its account if they are lower. */
+export function effectiveLimits({ tier, limits, accountLimits }: KeyRecord, tiers: Tiers): Limits {
+  const ofTier = tiers[tier] ?? tiers.standard!;
+  return byLimit(TIER_LIMITS, ({ name }) =>
+    Math.min(limits[name] ?? ofTier[name], accountLimits[name] ?? Number.POSITIVE_INFINITY),
+  );
 }

@@ -10,7 +10,7 @@ import { type IssuedKey, issueKey } from "./issue-key.ts";
 import type { KeyRecord } from "./keys.ts";
 
 /**
- * Replaces a key by one with the same account, tier, own limits, cap and expiry, with a window, slots and day of its
+ * Replaces a key by one with the same account, tier, own limits, cap, expiry and restrictions, with a window, slots and day of its
  * own; the cap of the month counts both. A key is rotated once, so that a repeat leaves no second one. @param
  * overlapMs 0 revokes the old key at once @throws OperatorError for a key that is revoked, expired or rotated
  */
@@ -26,7 +26,7 @@ export async function rotateKey(
   requireUnrevoked(old);
   const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
-  const { accountId, tier, limits, expiresAtMs, label } = old;
+  const { accountId, tier, limits, expiresAtMs, label, restrictions } = old;
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
     throw new OperatorError(
       `key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`,
@@ -35,7 +35,7 @@ export async function rotateKey(
   }
   // After a crash in between there are two valid keys, not none.
   const spendsIn = old.spendsIn ?? old.keyId;
-  const options = { accountId, tier, limits, expiresAtMs, label, spendsIn, keysMax };
+  const options = { accountId, tier, limits, expiresAtMs, label, restrictions, spendsIn, keysMax };
   const issued = await issueKey(nodes, options, actor);
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };

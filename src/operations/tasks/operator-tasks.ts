@@ -19,6 +19,8 @@ export interface FoundRequest {
   partition: number;
   record: RequestRecord;
   seen: Sighting | undefined;
+  /** What customers see of its task, JSON; empty before the first observation. */
+  data: string;
   /** When its hold ends or the next poll is due, Unix ms; only while it is open. */
   dueAtMs: number | undefined;
 }
@@ -62,8 +64,8 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
       : record.due_at;
   const isOpen = record.state === "held" || record.state === "bound";
   const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
-  const seen = task === undefined ? undefined : taskRecord(task).seen;
-  return { requestId, partition, record, seen, dueAtMs };
+  const { seen, data = "" } = task === undefined ? {} : taskRecord(task);
+  return { requestId, partition, record, seen, data, dueAtMs };
 }
 
 /**

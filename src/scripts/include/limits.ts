@@ -65,8 +65,10 @@ export interface KeyTerms {
 export interface KeyState {
   state: LimitState;
   tier: string;
-  /** Undefined for a key that neither ends nor has a cap. */
+  /** Undefined for a key that neither ends nor has a cap nor restrictions. */
   terms: KeyTerms | undefined;
+  /** As domain/key-restrictions.ts writes them; undefined for a key that has none. */
+  restrictions: string | undefined;
   /** When the script ran, Unix ms by the store's clock. */
   atMs: number;
 }
@@ -86,15 +88,15 @@ export function keyStateOf(reply: Reply): KeyState {
     active: Number(reply[6]),
   };
   const tier = String(reply[7]);
-  const atMs = clockOf(reply);
-  if (!tier.includes(" ")) return { state, tier, terms: undefined, atMs };
-  const [name = "", expiresAtMs, cap, spent] = tier.split(" ");
+  const atMs = Number(reply[1]);
+  if (!tier.includes(" ")) return { state, tier, terms: undefined, restrictions: undefined, atMs };
+  const [name = "", expiresAtMs, cap, spent, restrictions] = tier.split(" ");
   const terms = {
     expiresAtMs: numberOr(Number.POSITIVE_INFINITY, expiresAtMs),
     cap: numberOr(Number.POSITIVE_INFINITY, cap),
     spent: numberOr(0, spent),
   };
-  return { state, tier: name, terms, atMs };
+  return { state, tier: name, terms, restrictions: restrictions === "-" ? undefined : restrictions, atMs };
 }
 
 const numberOr = (otherwise: number, text: string | undefined): number =>

@@ -36,7 +36,7 @@ function givenKey() {
     clock,
     usage,
     reply: (atMs: number, status: AccountStatus = "active", terms?: KeyTerms) =>
-      rememberGoodKey(context, { state, tier: "standard", terms, atMs }, status),
+      rememberGoodKey(context, { state, tier: "standard", terms, restrictions: undefined, atMs }, status),
     passes: () => passUnmetered(context, AWAY, true),
   };
 }

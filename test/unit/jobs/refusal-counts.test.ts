@@ -1,20 +1,37 @@
 import { expect, test } from "vitest";
+import { refuse } from "../../../src/domain/errors.ts";
 import { createRefusalCounts } from "../../../src/jobs/refusal-counts.ts";
+import type { Refusal } from "../../../src/operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../../src/operations/accounts/refusals.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 function given() {
-  const store = { usable: true, added: [] as HourlyRefusals[][], fails: false, nowMs: 0 };
+  const store = {
+    usable: true,
+    added: [] as HourlyRefusals[][],
+    single: [] as Refusal[],
+    fails: false,
+    nowMs: 0,
+  };
   const counts = createRefusalCounts({
     async add(refusals) {
       store.added.push(refusals);
       if (store.fails) throw new Error("no answer");
     },
+    async addSingle(refusals) {
+      store.single.push(...refusals);
+    },
     usable: () => store.usable,
     nowMs: () => store.nowMs,
     log: createLogger("silent"),
   });
-  return { counts, store };
+  const count = (keyId: string, accountId: string, outcome: string): void =>
+    counts.count(
+      { keyId, accountId, requestId: "req_1", shownId: "mine" },
+      outcome,
+      refuse("rate_limited", { limit: 5 }),
+    );
+  return { counts: { ...counts, count }, store };
 }
 
 test("refusals are added once, by key and reason, and an idle gateway writes nothing", async () => {
@@ -41,6 +58,15 @@ test("between two writes a thousand pairs are kept, and those among them go on c
   await counts.flush();
   expect(store.added[0]).toHaveLength(1000);
   expect(store.added[0]?.find(({ keyId }) => keyId === "key_7")?.count).toBe(2);
+});
+
+test("between two writes a thousand refusals are kept one by one, with their limit and both ids", async () => {
+  const { counts, store } = given();
+  for (let n = 0; n < 5000; n++) counts.count("key_1", "acme", "rate_limited");
+  await counts.flush();
+  await counts.flush();
+  expect(store.single).toHaveLength(1000);
+  expect(store.single[0]).toMatchObject({ limit: 5, requestId: "req_1", shownId: "mine", keyId: "key_1" });
 });
 
 test("while the store is away they wait; what may have counted is not sent twice", async () => {

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { listAccounts } from "../../../operations/accounts/account-lists.ts";
+import { ACCOUNT_SORTS } from "../../../operations/accounts/account-ranks.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountObject,
@@ -10,8 +11,8 @@ import {
 import { requireAllAccounts, requireOwnAccount } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
 import { type Answer, operation, page } from "../route.ts";
-import { Account, AccountChanges, NewAccount } from "../schemas.ts";
-import { accountShown } from "../shown.ts";
+import { Account, AccountChanges, ListedAccount, NewAccount } from "../schemas.ts";
+import { accountShown, listedAccountShown } from "../shown.ts";
 
 const answer = (account: AccountObject, status: Answer["status"] = 200): Answer => ({
   status,
@@ -30,21 +31,34 @@ const Query = object({
     }),
   ),
   status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
+  sort: Type.Optional(
+    Type.Enum([...ACCOUNT_SORTS], {
+      description:
+        "By balance, or by the credits spent today, a minus for the largest first; then by id. `-spent_today` lists those that have spent any.",
+    }),
+  ),
+  balance_below: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: Number.MAX_SAFE_INTEGER,
+      description: "Those with a balance of less; by balance unless `sort` says otherwise.",
+    }),
+  ),
 });
 
-const Page = object({ ...pageOf(Account).properties, unread });
+const Page = object({ ...pageOf(ListedAccount).properties, unread });
 
 export const listOfAccounts = operation("GET /accounts", {
   scope: "accounts:read",
   name: "listAccounts",
   summary: "List accounts",
   description:
-    "In the order of their ids, with `label` in the order of labels. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
+    "In the order of their ids, with `label` in the order of labels, with `sort` in that order over all pages. `sort` and `balance_below` go by the balance of the ledger, which includes what is held, as it was about a second ago; the rows are as they are now. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
   query: Query,
   answers: { 200: { description: "Accounts.", schema: Page } },
-  operate: (nodes, { query: { limit = LIMIT_DEFAULT, ...query }, grantee }) =>
-    listAccounts(nodes, { ...query, limit }, grantee.accounts),
-  answer: ({ accounts, next, unread }) => page(accounts.map(accountShown), next, { unread }),
+  operate: (nodes, { query: { limit = LIMIT_DEFAULT, balance_below: balanceBelow, ...query }, grantee }) =>
+    listAccounts(nodes, { ...query, balanceBelow, limit }, grantee.accounts),
+  answer: ({ accounts, next, unread }) => page(accounts.map(listedAccountShown), next, { unread }),
 });
 
 export const creationOfAccount = operation("POST /accounts", {

@@ -1,17 +1,22 @@
-import type { Static } from "typebox";
+import { type Static, Type } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
 import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits.ts";
+import { checkedRestrictions } from "../../../operations/access/operator-values.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
+import { pageRefusalsOfKey } from "../../../operations/accounts/refusal-log.ts";
 import { changeKey, revokeKey } from "../../../operations/keys/change-key.ts";
+import { importKey } from "../../../operations/keys/import-key.ts";
 import { issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
 import { type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
 import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, period } from "../field-schemas.ts";
+import { periodOf } from "../request.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
-import { Key, KeyChanges, NewKey, Rotation } from "../schemas.ts";
-import { keyShown } from "../shown.ts";
+import { ImportedKey, Key, KeyChanges, KeyRefusal, NewKey, Rotation } from "../schemas.ts";
+import type { OperationSettings } from "../services.ts";
+import { keyRefusalShown, keyShown } from "../shown.ts";
 
 const OVERLAP_DEFAULT = "24h";
 
@@ -27,9 +32,9 @@ interface Shown {
   secret?: string | undefined;
 }
 
-const answer = ({ key, secret }: Shown): Answer => ({
+const answer = ({ key, secret }: Shown, _: unknown, { tiers }: Pick<OperationSettings, "tiers">): Answer => ({
   status: secret === undefined ? 200 : 201,
-  body: keyShown(key, secret),
+  body: keyShown(key, tiers(), secret),
   revision: key.revision,
 });
 
@@ -39,6 +44,18 @@ const timeOf = (text: string | null | undefined): number | null | undefined =>
 const limitsIn = ({ limits, ...body }: Static<typeof KeyChanges>): LimitChanges => ({
   ...limits,
   ...byLimit(CAPS, ({ name }) => body[name]),
+});
+
+const optionsOf = (accountId: string, body: Static<typeof NewKey>) => ({
+  accountId,
+  limits: byLimit(LIMITS, ({ name }) => limitsIn(body)[name] ?? undefined),
+  expiresAtMs: timeOf(body.expires_at) ?? undefined,
+  restrictions: checkedRestrictions({
+    allowedEndpoints: body.allowed_endpoints,
+    allowedAddresses: body.allowed_addresses,
+  }),
+  ...(body.tier !== undefined && { tier: body.tier }),
+  ...(body.label !== undefined && { label: body.label }),
 });
 
 const creationOfKey = operation("POST /accounts/{account}/keys", {
@@ -57,12 +74,8 @@ const creationOfKey = operation("POST /accounts/{account}/keys", {
   refusals: [404, 409],
   async operate(nodes, { params, body, idempotencyKey, actor }, { tiers, bounds }) {
     const options = {
-      accountId: params.account!,
+      ...optionsOf(params.account!, body),
       idempotencyKey: idempotencyKey!,
-      limits: byLimit(LIMITS, ({ name }) => limitsIn(body)[name] ?? undefined),
-      expiresAtMs: timeOf(body.expires_at) ?? undefined,
-      ...(body.tier !== undefined && { tier: body.tier }),
-      ...(body.label !== undefined && { label: body.label }),
       keysMax: bounds().keysPerAccount,
     };
     const requireNew = () => requireNewKeysTier(tiers, body.tier);
@@ -70,6 +83,34 @@ const creationOfKey = operation("POST /accounts/{account}/keys", {
     return { secret, key: await keyOf(nodes, { params: { ...params, key: keyId } }) };
   },
   answer,
+});
+
+const importOfKey = operation("POST /accounts/{account}/keys/import", {
+  scope: "keys:write",
+  name: "importKey",
+  summary: "Take over a key that exists already",
+  description:
+    "For keys that customers have already. A repeat answers 200 and changes nothing; a key of another account is 409. `expires_at` must be in the future.",
+  body: ImportedKey,
+  answers: {
+    200: { description: "The key, which was there before, as it is.", schema: Key },
+    201: { description: "The key.", schema: Key },
+  },
+  refusals: [404, 409],
+  async operate(nodes, { params, body, actor }, { tiers, bounds }) {
+    const options = {
+      ...optionsOf(params.account!, body),
+      token: body.key,
+      keysMax: bounds().keysPerAccount,
+    };
+    const requireNew = () => requireNewKeysTier(tiers, body.tier);
+    const { keyId, isNew } = await importKey(nodes, options, actor, requireNew);
+    return { isNew, key: await keyOf(nodes, { params: { ...params, key: keyId } }) };
+  },
+  answer: ({ key, isNew }, call, settings) => ({
+    ...answer({ key }, call, settings),
+    status: isNew ? 201 : 200,
+  }),
 });
 
 const listOfKeys = operation("GET /accounts/{account}/keys", {
@@ -82,9 +123,9 @@ const listOfKeys = operation("GET /accounts/{account}/keys", {
   refusals: [404],
   operate: (nodes, { params, query: { cursor, limit = LIMIT_DEFAULT } }) =>
     listKeys(nodes, params.account!, { cursor, limit }),
-  answer: ({ keys, next }) =>
+  answer: ({ keys, next }, _, { tiers }) =>
     page(
-      keys.map((key) => keyShown(key)),
+      keys.map((key) => keyShown(key, tiers())),
       next,
     ),
 });
@@ -97,7 +138,7 @@ export const readingOfKey = operation("GET /accounts/{account}/keys/{key}", {
   answers: { 200: { description: "The key.", schema: Key } },
   refusals: [404],
   operate: (nodes, call) => keyOf(nodes, call),
-  answer: (key) => answer({ key }),
+  answer: (key, call, settings) => answer({ key }, call, settings),
 });
 
 export const changeOfKey = operation("PATCH /accounts/{account}/keys/{key}", {
@@ -122,11 +163,13 @@ export const changeOfKey = operation("PATCH /accounts/{account}/keys/{key}", {
       ...{ tier, label: body.label },
       limits: limitsIn(body),
       expiresAtMs: timeOf(body.expires_at),
+      allowedEndpoints: body.allowed_endpoints,
+      allowedAddresses: body.allowed_addresses,
     };
     await changeKey(nodes, key, changes, actor, ifRevisions);
     return keyOf(nodes, call);
   },
-  answer: (key) => answer({ key }),
+  answer: (key, call, settings) => answer({ key }, call, settings),
 });
 
 export const rotationOfKey = operation("POST /accounts/{account}/keys/{key}/rotate", {
@@ -134,7 +177,7 @@ export const rotationOfKey = operation("POST /accounts/{account}/keys/{key}/rota
   name: "rotateKey",
   summary: "Replace a key",
   description:
-    "Makes a new key with the same tier, limits, cap, label and expiry. The old one goes on working for `overlap` (24h unless you " +
+    "Makes a new key with the same tier, limits, cap, label, expiry, endpoints and addresses. The old one goes on working for `overlap` (24h unless you " +
     "say). A key is rotated once; the answer to a repeat is 409 and names the new key.",
   body: Rotation,
   answers: { 201: { description: "The new key, with the key itself.", schema: Key } },
@@ -166,11 +209,37 @@ export const revocationOfKey = operation("POST /accounts/{account}/keys/{key}/re
   answer,
 });
 
+const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/refusals", {
+  tag: "Usage",
+  scope: "usage:read",
+  name: "listRefusalsOfKey",
+  summary: "List the latest refusals of a key",
+  description:
+    "Each one with its second, the last 1,000 of the last day, latest first; some seconds behind. Of the keys of a partition those 30 that were refused last have such a list.",
+  query: object({
+    ...paging,
+    ...period,
+    outcome: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 64, description: "Of this kind only, such as `rate_limited`." }),
+    ),
+  }),
+  answers: { 200: { description: "Refusals.", schema: pageOf(KeyRefusal) } },
+  refusals: [404],
+  async operate(nodes, call) {
+    const { outcome, cursor, limit = LIMIT_DEFAULT } = call.query;
+    const filter = { outcome, cursor, limit, ...periodOf(call.query) };
+    return pageRefusalsOfKey(nodes, await keyOf(nodes, call), filter);
+  },
+  answer: ({ refusals, next }) => page(refusals.map(keyRefusalShown), next),
+});
+
 export const keyRoutes = [
   creationOfKey,
+  importOfKey,
   listOfKeys,
   readingOfKey,
   changeOfKey,
   rotationOfKey,
   revocationOfKey,
+  refusalsOfKeyRoute,
 ];

@@ -1,5 +1,5 @@
 import { quote } from "../../../config/quote.ts";
-import { endpointOf, GENERATION_ENDPOINTS } from "../../../domain/endpoints.ts";
+import { GENERATION_ENDPOINTS, generationEndpoint } from "../../../domain/endpoints.ts";
 import { momentMs } from "../../../domain/moments.ts";
 import { shown } from "../../../domain/problems.ts";
 import { nearest } from "../../../domain/suggest.ts";
@@ -13,7 +13,7 @@ import { Problem } from "../problems.ts";
 import { operation } from "../route.ts";
 
 function requireEndpoint(text: string) {
-  const endpoint = endpointOf(text);
+  const endpoint = generationEndpoint(text);
   if (endpoint !== undefined) return endpoint;
   const meant = nearest(text, GENERATION_ENDPOINTS);
   const hint =

@@ -5,6 +5,7 @@ import type { RedisNodes } from "../../../operations/access/operator-session.ts"
 import { tokenOfId } from "../../../operations/access/tokens.ts";
 import { listAccounts } from "../../../operations/accounts/account-lists.ts";
 import { readAccountObject } from "../../../operations/accounts/operator-accounts.ts";
+import { findRefusal } from "../../../operations/accounts/refusal-log.ts";
 import { type FindArchivedEntry, findTransaction } from "../../../operations/credits/named-entries.ts";
 import { accountsOfReference } from "../../../operations/credits/reference-index.ts";
 import { findKey } from "../../../operations/keys/keys.ts";
@@ -30,7 +31,7 @@ export const searchRoutes = [
     name: "search",
     summary: "Find what an id, a reference or a label names",
     description:
-      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if there may be more accounts: twenty have the label or the reference, or a server is away. The labels of keys and tokens are not searched. A token for some accounts finds what belongs to them.",
+      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if there may be more accounts: twenty have the label or the reference, or a server is away. A refused request by the id that its customer quotes, for a day. The labels of keys and tokens are not searched. A token for some accounts finds what belongs to them.",
     query: object({ q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) }),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
     async operate(nodes, { query, grantee }, { lookUps }) {
@@ -90,6 +91,9 @@ async function find(
   const task = await unlessUnknown(findTask(nodes, q), all.length === 0 ? UnreadError : undefined);
   if (task) all.push(found(task.requestId === q ? "request" : "task", q, task.record.account_id ?? null));
   const complete = next === undefined && unread === undefined;
+  const refused = may("usage:read") ? await findRefusal(nodes, q, Date.now()) : undefined;
+  if (refused)
+    all.push({ ...found("refusal", q, refused.accountId, refused.outcome), key_id: refused.keyId });
   return { found: all, complete: complete && referred.complete && referred.unread === undefined };
 }
 
@@ -98,7 +102,7 @@ const found = (
   id: string,
   accountId: string | null,
   label: string | null | undefined = null,
-): Found => ({ kind, id, account_id: accountId, label });
+): Found => ({ kind, id, account_id: accountId, label, key_id: null });
 
 /** @param besides errors that are thrown all the same */
 async function unlessUnknown<Result>(

@@ -13,8 +13,8 @@ import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field
 import { NewRefund } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
-import { Release, Task } from "../schemas.ts";
-import { reachShown, taskShown } from "../shown.ts";
+import { Release, Task, TaskDetail } from "../schemas.ts";
+import { reachShown, seenShown, taskShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */
@@ -58,10 +58,13 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   name: "readTask",
   summary: "Read a task",
   description: "By its id, or by that of its request. Ended ones are forgotten after `tasks.retention`.",
-  answers: { 200: { description: "The task.", schema: Task } },
+  answers: { 200: { description: "The task.", schema: TaskDetail } },
   refusals: [404],
   operate: (nodes, call) => taskOf(nodes, call),
-  answer: ({ requestId, record }) => ({ status: 200, body: taskShown(taskView(requestId, record)!) }),
+  answer: ({ requestId, record, data }) => ({
+    status: 200,
+    body: { ...taskShown(taskView(requestId, record)!), ...seenShown(data) },
+  }),
 });
 
 export const releaseOfTask = operation("POST /tasks/{task}/release", {

@@ -1,7 +1,9 @@
 import { Type } from "typebox";
+import { pageAllTransactions } from "../../../operations/credits/all-transactions.ts";
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
-import { Transaction, TransactionKind } from "../money-schemas.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches, titled } from "../field-schemas.ts";
+import { Transaction, TransactionKind, TransactionOfAll } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
 import { reachShown, transactionShown } from "../shown.ts";
@@ -17,6 +19,12 @@ const Query = object({
   ...period,
 });
 
+const AllQuery = object({ ...paging, type: Query.properties.type, kind: Query.properties.kind, ...period });
+const AllPage = titled("TransactionPage", {
+  ...pageOf(TransactionOfAll).properties,
+  source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+  ...reaches,
+});
 const Page = object({ ...pageOf(Transaction).properties, ...reaches });
 
 export const transactionRoutes = [
@@ -41,6 +49,27 @@ export const transactionRoutes = [
         entries.map((entry) => transactionShown(entry)),
         next,
         reachShown(reachesBackToMs),
+      ),
+  }),
+  operation("GET /transactions", {
+    scope: "credits:read",
+    name: "listAllTransactions",
+    summary: "List the transactions of all accounts",
+    description:
+      "Newest first, from the archive where there is one (some seconds behind), else from Redis as far as it reaches. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries.",
+    query: AllQuery,
+    answers: { 200: { description: "Transactions, with their accounts.", schema: AllPage } },
+    async operate(nodes, { query, grantee }, { archive }) {
+      requireAllAccounts(grantee);
+      const { type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+      const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
+      return pageAllTransactions(nodes, filter, await archive?.open(nodes));
+    },
+    answer: ({ entries, next, reachesBackToMs, source }) =>
+      page(
+        entries.map((entry) => ({ account_id: entry.accountId, ...transactionShown(entry) })),
+        next,
+        { source, ...reachShown(reachesBackToMs) },
       ),
   }),
 ];

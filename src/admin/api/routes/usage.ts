@@ -1,23 +1,26 @@
 import { Type } from "typebox";
 import { accountUsage } from "../../../ledger/account-usage.ts";
-import { object } from "../field-schemas.ts";
+import { allUsage } from "../../../ledger/all-usage.ts";
+import { topAccounts } from "../../../operations/accounts/top-accounts.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { LIMIT_DEFAULT, object, paging } from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
-import { Usage } from "../schemas.ts";
+import { AllUsage, TopAccounts, Usage } from "../schemas.ts";
 import { isoTimeOrNull } from "../shown.ts";
 
 const GROUPS = ["day", "endpoint", "key"] as const;
-type Group = (typeof GROUPS)[number];
+const ALL_GROUPS = ["day", "month", "account", "endpoint", "key"] as const;
 
 const day = (description: string) =>
   Type.Optional(Type.String({ format: "date", description, examples: ["2026-10-31"] }));
 
 /** @throws Problem for a group that there is not, or one given twice */
-function groupsOf(text: string): Group[] {
+function groupsOf<Group extends string>(text: string, known: readonly Group[]): Group[] {
   const names = text.split(",");
-  const groups = names.filter((name): name is Group => GROUPS.includes(name as Group));
+  const groups = names.filter((name): name is Group => known.includes(name as Group));
   if (groups.length === names.length && new Set(groups).size === groups.length) return groups;
-  const message = `group_by must be some of ${GROUPS.join(",")}, each once`;
+  const message = `group_by must be some of ${known.join(",")}, each once`;
   throw new Problem("invalid", message, { errors: [{ path: "?group_by", message }] });
 }
 
@@ -42,7 +45,7 @@ export const usageRoutes = [
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
     async operate(nodes, { params, query: { from, to, group_by: groupBy = "day" } }, { archive }) {
-      const selection = { accountId: params.account!, from, to, by: groupsOf(groupBy) };
+      const selection = { accountId: params.account!, from, to, by: groupsOf(groupBy, GROUPS) };
       return accountUsage(nodes, selection, await archive?.open(nodes));
     },
     answer: ({ rows, source, sinceMs, endedSinceMs }) =>
@@ -51,5 +54,72 @@ export const usageRoutes = [
         since: isoTimeOrNull(sinceMs),
         ended_since: isoTimeOrNull(endedSinceMs),
       }),
+  }),
+  operation("GET /usage", {
+    scope: "usage:read",
+    name: "readAllUsage",
+    summary: "Read the usage of all accounts",
+    description:
+      "About a second behind. By `day`, `month` and `endpoint` it is one page. With `account` or `key` it comes account by account in the order of their ids, in pages that may have fewer rows than `limit`, even none, and still a next one. From Redis, which keeps usage for 400 days; what is older from the archive where there is one.",
+    query: object({
+      ...paging,
+      from: day("The first day."),
+      to: day("The last day, itself included."),
+      group_by: Type.Optional(
+        Type.String({
+          default: "day",
+          description:
+            "What each row is about: some of `day`, `month`, `account`, `endpoint` and `key`, with commas.",
+          examples: ["month,account"],
+        }),
+      ),
+    }),
+    answers: {
+      200: { description: "Rows in the order of the groups; `account` is the first.", schema: AllUsage },
+    },
+    async operate(nodes, { query, grantee }, { archive }) {
+      requireAllAccounts(grantee);
+      const { from, to, group_by: groupBy = "day", cursor, limit = LIMIT_DEFAULT } = query;
+      const selection = { from, to, by: groupsOf(groupBy, ALL_GROUPS), cursor, limit };
+      return allUsage(nodes, selection, await archive?.open(nodes));
+    },
+    answer: ({ rows, next, source, sinceMs, endedSinceMs, unread }) =>
+      page(rows, next, {
+        source,
+        since: isoTimeOrNull(sinceMs),
+        ended_since: isoTimeOrNull(endedSinceMs),
+        unread,
+      }),
+  }),
+  operation("GET /top-accounts", {
+    scope: "usage:read",
+    name: "listTopAccounts",
+    summary: "List the accounts that spent most, or were refused most",
+    description:
+      "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
+    query: object({
+      by: Type.Optional(
+        Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
+      ),
+      from: day("The first day."),
+      to: day("The last day, itself included."),
+      limit: paging.limit,
+    }),
+    answers: { 200: { description: "Accounts, the first with the most.", schema: TopAccounts } },
+    async operate(nodes, { query, grantee }, { archive }) {
+      requireAllAccounts(grantee);
+      const { by = "spend", limit = LIMIT_DEFAULT, ...days } = query;
+      return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
+    },
+    answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
+      page(
+        accounts.map(({ accountId, label, amount }) => ({
+          account_id: accountId,
+          label,
+          [query.by === "refusals" ? "refusals" : "credits"]: amount,
+        })),
+        undefined,
+        { source, since: isoTimeOrNull(sinceMs), complete, unread },
+      ),
   }),
 ];

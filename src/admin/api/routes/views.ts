@@ -7,10 +7,11 @@ import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { object } from "../field-schemas.ts";
+import { HEALTH_STATUSES, healthChecks } from "../health-checks.ts";
 import { route } from "../route.ts";
 import { type Services, shared } from "../services.ts";
 import { isoTime } from "../shown.ts";
-import { Configuration, Live, Overview } from "../view-schemas.ts";
+import { Configuration, Health, Live, Overview } from "../view-schemas.ts";
 
 /** Several operators who look at the overview cost one read. */
 const SHARED_MS = 3000;
@@ -28,6 +29,26 @@ const live = route("GET /live", {
     requireAllAccounts(grantee);
     const health = healthShown(live.health(), archive !== undefined);
     return { status: 200, body: { gateway: gateway(), health, ...live.view(query.after_ms ?? 0) } };
+  },
+});
+
+const health = route("GET /health", {
+  scope: "usage:read",
+  name: "readHealth",
+  summary: "Read what is in order and what is not",
+  description:
+    "What this gateway knows of all that it needs, by its figures of the last two seconds. `status` is that of the worst check. `runbook` is a page of the documentation. `tollgate doctor` looks at more, from where it runs.",
+  answers: { 200: { description: "Checks.", schema: Health } },
+  async run({ grantee }, { gateway, live, archive }) {
+    requireAllAccounts(grantee);
+    const { not_ready: notReady } = gateway();
+    const checks = healthChecks(live.health(), {
+      notReady,
+      hasArchive: archive !== undefined,
+      nowMs: Date.now(),
+    });
+    const status = HEALTH_STATUSES.findLast((one) => checks.some((check) => check.status === one)) ?? "ok";
+    return { status: 200, body: { status, checks } };
   },
 });
 
@@ -153,4 +174,4 @@ const configuration = route("GET /configuration", {
   },
 });
 
-export const viewRoutes = [live, overview, configuration];
+export const viewRoutes = [live, health, overview, configuration];

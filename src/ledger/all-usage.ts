@@ -1,0 +1,156 @@
+import { firstMembers } from "../operations/accounts/sorted-lists.ts";
+import { cursorOf, positionOf, requirePageSize } from "../records/cursors.ts";
+import { META, partitionNames } from "../records/names.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { type ArchivedUsage, accountUsage, monthsOf } from "./account-usage.ts";
+import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
+import { rolledSince, totalsByEndpoint } from "./usage-records.ts";
+
+/** Accounts whose usage one page reads. */
+const ACCOUNTS_MAX = 50;
+
+interface UsageQuery {
+  from?: string | undefined;
+  to?: string | undefined;
+  by: readonly UsageGroup[];
+  cursor?: string | undefined;
+  limit: number;
+}
+
+interface AllUsage {
+  rows: UsageRow[];
+  next: string | undefined;
+  source: "archive" | "redis";
+  /** Before, charges are not counted, Unix ms; undefined if no requested one is older. */
+  sinceMs: number | undefined;
+  /** The same of ended tasks. */
+  endedSinceMs: number | undefined;
+  unread: Unread | undefined;
+}
+
+/**
+ * Usage over all accounts. By day, month and endpoint it comes from totals, in one page, and from the archive if Redis does not
+ * reach back so far. By account or key it comes account by account, in pages that look at 50 accounts; `account` is the first
+ * group then. @throws OperatorError
+ */
+export async function allUsage(
+  nodes: RedisNodes,
+  query: UsageQuery,
+  archive?: ArchivedUsage,
+): Promise<AllUsage> {
+  const { from, to, by, limit } = query;
+  requirePageSize(limit);
+  if (from !== undefined && to !== undefined && from > to)
+    throw new OperatorError("from must not come after to", "invalid", "from");
+  if (by.includes("account") || by.includes("key")) return usageByAccount(nodes, query, archive);
+  if (query.cursor !== undefined)
+    throw new OperatorError("usage by day, month and endpoint has one page", "invalid", "cursor");
+  const nowMs = await storeNowMs(nodes.ofName(META));
+  const { entriesMs, endedMs } = await sinceOf(nodes, nowMs);
+  const beginMs = from === undefined ? 0 : dayStartMs(from);
+  if (archive && Math.max(entriesMs, endedMs) > beginMs) {
+    const rows = await archive.usage({ from, to, by });
+    return {
+      rows,
+      next: undefined,
+      source: "archive",
+      ...{ sinceMs: undefined, endedSinceMs: undefined },
+      unread: undefined,
+    };
+  }
+  const { records, unread } = await totalsByEndpoint(nodes, monthsOf(nowMs, from, to));
+  const rows = createUsageRows(by);
+  const isByEndpoint = by.includes("endpoint");
+  for (const { day, endpoint, numbers } of records) {
+    if ((from !== undefined && day < from) || (to !== undefined && day > to)) continue;
+    if ((endpoint !== "") !== isByEndpoint) continue;
+    const { requests, charged, refunded, completed, failed, seconds } = numbers;
+    if (requests + charged + refunded + completed + failed === 0) continue;
+    rows.add(
+      { day, endpoint },
+      { requests, credits: charged, refunds: refunded, completed, failed, seconds },
+    );
+  }
+  const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
+  return {
+    rows: rows.all(),
+    next: undefined,
+    source: "redis",
+    sinceMs: after(entriesMs),
+    endedSinceMs: after(endedMs),
+    unread,
+  };
+}
+
+/** From when on usage of all partitions is in Redis. */
+async function sinceOf(nodes: RedisNodes, nowMs: number): Promise<{ entriesMs: number; endedMs: number }> {
+  const keptMs = dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
+  const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, at) => at);
+  const rolled = await Promise.all(
+    partitions.map((partition) => rolledSince(nodes.of(partition), partition)),
+  );
+  const known = rolled.filter((one) => one !== undefined);
+  const firstMs = known.length === 0 ? nowMs : keptMs;
+  return {
+    entriesMs: Math.max(firstMs, ...known.map(({ entriesMs }) => entriesMs)),
+    endedMs: Math.max(firstMs, ...known.map(({ endedMs }) => endedMs)),
+  };
+}
+
+/** A place is an account and how many of its rows were shown: it may have more rows than a page. */
+async function usageByAccount(
+  nodes: RedisNodes,
+  { from, to, by, cursor, limit }: UsageQuery,
+  archive: ArchivedUsage | undefined,
+): Promise<AllUsage> {
+  const list = ["all-usage", from, to, ...by];
+  const groups: UsageGroup[] = ["account", ...by.filter((name) => name !== "account")];
+  const [after = "", shownBefore = "0"] = cursor === undefined ? [] : positionOf(list, cursor).split(" ");
+  let skipped = Number(shownBefore);
+  const reads = readsOfMost(nodes);
+  const partitions = await partitionsOf(nodes);
+  const nameOf = (partition: number): string => partitionNames(partition).accounts;
+  const found = await firstMembers(reads, { partitions, nameOf, prefix: "", after }, ACCOUNTS_MAX);
+  const ids = [...(skipped > 0 ? [after] : []), ...found.map(({ member }) => member)].slice(0, ACCOUNTS_MAX);
+  const rows: UsageRow[] = [];
+  const since: { entriesMs?: number | undefined; endedMs?: number | undefined } = {};
+  const page = (place?: string): AllUsage => ({
+    ...{ rows, next: place && cursorOf(list, place), source: archive ? "archive" : "redis" },
+    ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, unread: reads.unread() },
+  });
+  for (const accountId of ids) {
+    const used = await usageOfOne(nodes, { accountId, from, to }, groups, archive);
+    since.entriesMs = latestOf(since.entriesMs, used.sinceMs);
+    since.endedMs = latestOf(since.endedMs, used.endedSinceMs);
+    const left = used.rows.slice(skipped);
+    const shown = left.slice(0, limit - rows.length);
+    rows.push(...shown);
+    if (shown.length < left.length) return page(`${accountId} ${skipped + shown.length}`);
+    if (rows.length === limit) return page(`${accountId} 0`);
+    skipped = 0;
+  }
+  return page(ids.length < ACCOUNTS_MAX ? undefined : `${ids.at(-1)} 0`);
+}
+
+async function usageOfOne(
+  nodes: RedisNodes,
+  account: { accountId: string; from: string | undefined; to: string | undefined },
+  groups: readonly UsageGroup[],
+  archive: ArchivedUsage | undefined,
+) {
+  const by = groups.includes("month") ? ALL_BUT_ACCOUNT : groups.filter((name) => name !== "account");
+  const used = await accountUsage(nodes, { ...account, by: by as typeof ALL_BUT_ACCOUNT }, archive);
+  const rows = createUsageRows(groups);
+  for (const row of used.rows) rows.add({ ...row, account_id: account.accountId }, row);
+  return { ...used, rows: rows.all() };
+}
+
+/** Months are added up of days. */
+const ALL_BUT_ACCOUNT: ("day" | "endpoint" | "key")[] = ["day", "endpoint", "key"];
+
+const latestOf = (one: number | undefined, other: number | undefined): number | undefined =>
+  one === undefined || (other !== undefined && other > one) ? other : one;

@@ -1,0 +1,136 @@
+import { badCursor } from "../../records/cursors.ts";
+import { META, partitionNames, spentName } from "../../records/names.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import type { PartitionReads } from "../../redis/partition-reads.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { storeNowMs } from "../../redis/server-clock.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { type RankedPlace, ranked } from "../../scripts/ranked.ts";
+import { compareBytes, type Listed } from "./sorted-lists.ts";
+
+// Accounts by balance and by spending. ROLLUP writes these lists about once a second.
+
+export const ACCOUNT_SORTS = ["balance", "-balance", "-spent_today"] as const;
+export type AccountSort = (typeof ACCOUNT_SORTS)[number];
+
+const DAY_MS = 86_400_000;
+const WEEK_DAYS = 7;
+/** Ids are spread by a hash, so few partitions have more than their share. */
+const SPARE = 4;
+
+interface RankedAccount extends Listed {
+  score: number;
+}
+
+interface RankedList {
+  partitions: number;
+  nameOf(partition: number): string;
+  descending: boolean;
+  after: RankedPlace | undefined;
+}
+
+/** In the order of the lists. */
+export function comparePlaces(one: RankedPlace, other: RankedPlace, descending: boolean): number {
+  const ascending = one.score - other.score || compareBytes(one.member, other.member);
+  return descending ? -ascending : ascending;
+}
+
+/** The first members of a list over all partitions. One call per partition, and another for the few with more than their share. */
+export async function firstRanked(
+  reads: PartitionReads,
+  { partitions, nameOf, descending, after }: RankedList,
+  most: number,
+): Promise<RankedAccount[]> {
+  const size = Math.ceil(most / partitions) + SPARE;
+  const order = (one: RankedPlace, other: RankedPlace): number => comparePlaces(one, other, descending);
+  const parts = Array.from({ length: partitions }, (_, partition) => ({
+    partition,
+    last: after,
+    isWhole: false,
+  }));
+  let found: RankedAccount[] = [];
+  for (let wanting = parts; wanting.length > 0; ) {
+    const pages = await Promise.all(
+      wanting.map(({ partition, last }) => {
+        const call = { list: nameOf(partition), after: last, most: size, descending };
+        return reads.at(partition, (redis) => scriptsOf(redis).run(ranked, call));
+      }),
+    );
+    for (const [at, part] of wanting.entries()) {
+      const page = pages[at] ?? [];
+      found.push(...page.map((place) => ({ ...place, partition: part.partition })));
+      part.last = page.at(-1) ?? part.last;
+      part.isWhole = page.length < size;
+    }
+    found = found.sort(order).slice(0, most);
+    const bound = found.length < most ? undefined : found.at(-1)!;
+    wanting = parts.filter(
+      ({ isWhole, last }) =>
+        !isWhole && last !== undefined && (bound === undefined || order(last, bound) < 0),
+    );
+  }
+  return found;
+}
+
+/** The list that a sort goes by, from its beginning or behind a place. */
+export async function rankingOf(
+  nodes: RedisNodes,
+  sort: AccountSort,
+  after: RankedPlace | undefined,
+): Promise<RankedList> {
+  const partitions = await partitionsOf(nodes);
+  const descending = sort !== "balance";
+  if (sort !== "-spent_today")
+    return { partitions, descending, after, nameOf: (partition) => partitionNames(partition).byBalance };
+  const [today = ""] = await spendingDays(nodes);
+  return { partitions, descending, after, nameOf: (partition) => spentName(partition, today) };
+}
+
+export const placeText = ({ score, member }: RankedPlace): string => `${score} ${member}`;
+
+export function readPlace(text: string): RankedPlace {
+  const [score = "", member = "", ...more] = text.split(" ");
+  if (!/^-?\d{1,16}$/.test(score) || member === "" || more.length > 0) throw badCursor();
+  return { score: Number(score), member };
+}
+
+/** Credits charged without what was refunded, about a second behind. */
+export interface Spending {
+  today: number;
+  /** In seven UTC days, this one included. */
+  week: number;
+}
+
+/** Today first. */
+async function spendingDays(nodes: RedisNodes, count = WEEK_DAYS): Promise<string[]> {
+  const nowMs = await storeNowMs(nodes.ofName(META));
+  return Array.from({ length: count }, (_, at) => new Date(nowMs - at * DAY_MS).toISOString().slice(0, 10));
+}
+
+/** @param accounts a page of them */
+export async function spendingOf(
+  nodes: RedisNodes,
+  reads: PartitionReads,
+  accounts: readonly { accountId: string; partition: number }[],
+): Promise<Map<string, Spending>> {
+  const days = await spendingDays(nodes);
+  const lists = [...Map.groupBy(accounts, ({ partition }) => partition)].flatMap(([partition, own]) =>
+    days.map((day, ago) => ({ partition, ago, day, ids: own.map(({ accountId }) => accountId) })),
+  );
+  const scores = await reads.many<(string | null)[], (typeof lists)[number]>(
+    lists,
+    (pipe, { partition, day, ids }) => pipe.zmscore(spentName(partition, day), ids),
+  );
+  const spending = new Map<string, Spending>(
+    accounts.map(({ accountId }) => [accountId, { today: 0, week: 0 }]),
+  );
+  for (const [at, { ago, ids }] of lists.entries()) {
+    for (const [index, id] of ids.entries()) {
+      const amount = Number(scores[at]?.[index] ?? 0);
+      const of = spending.get(id)!;
+      of.week += amount;
+      if (ago === 0) of.today += amount;
+    }
+  }
+  return spending;
+}

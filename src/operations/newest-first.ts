@@ -1,0 +1,116 @@
+import { badCursor } from "../records/cursors.ts";
+import type { StreamEntry } from "../records/ledger-entries.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { manyByNode } from "../redis/pipelines.ts";
+
+/** Over all partitions, by id, then by partition, both descending. */
+interface StreamPosition {
+  id: string;
+  partition: number;
+}
+
+/** Ids follow the server's clock, which may have been put back. */
+const CLOCK_SLACK_MS = 5 * 60_000;
+
+interface NewestFirst<Row> {
+  nodes: RedisNodes;
+  partitions: readonly number[];
+  /** The stream of a partition. */
+  nameOf(partition: number): string;
+  after: StreamPosition | undefined;
+  /** Unix ms: entries outside are not looked at, but for those within five minutes of it. */
+  fromMs?: number | undefined;
+  toMs?: number | undefined;
+  limit: number;
+  /** Entries of one partition that are read at a time. */
+  pageSize: number;
+  lookedAtMax: number;
+  /** Undefined for an entry that is not wanted. */
+  rowOf(partition: number, entry: StreamEntry): Row | undefined;
+}
+
+/**
+ * The newest entries of streams of several partitions. Looks at a bounded number, so a page may be short and still have a `next`.
+ */
+export async function newestFirst<Row>(
+  options: NewestFirst<Row>,
+): Promise<{ rows: Row[]; next: StreamPosition | undefined }> {
+  const { partitions, after, toMs, limit, lookedAtMax, rowOf } = options;
+  const lanes = partitions.map((partition) => laneOf(partition, after, toMs));
+  const rows: Row[] = [];
+  let last: StreamPosition | undefined;
+  for (let lookedAt = 0; rows.length < limit && lookedAt < lookedAtMax; lookedAt++) {
+    const empty = lanes.filter((lane) => lane.buffer.length === 0 && !lane.done);
+    if (empty.length > 0) await refill(options, empty);
+    const lane = latest(lanes);
+    if (!lane) return { rows, next: undefined };
+    const entry = lane.buffer.shift()!;
+    last = { id: entry[0], partition: lane.partition };
+    const row = rowOf(lane.partition, entry);
+    if (row !== undefined) rows.push(row);
+  }
+  const isEnd = lanes.every((lane) => lane.done && lane.buffer.length === 0);
+  return { rows, next: isEnd ? undefined : last };
+}
+
+interface Lane {
+  partition: number;
+  buffer: StreamEntry[];
+  from: string;
+  done: boolean;
+}
+
+function laneOf(partition: number, after: StreamPosition | undefined, toMs: number | undefined): Lane {
+  const newest = toMs === undefined ? "+" : `(${toMs + CLOCK_SLACK_MS}-0`;
+  const from = after === undefined ? newest : partition < after.partition ? after.id : `(${after.id}`;
+  return { partition, buffer: [], from, done: false };
+}
+
+async function refill<Row>(
+  { nodes, nameOf, fromMs, pageSize }: NewestFirst<Row>,
+  lanes: readonly Lane[],
+): Promise<void> {
+  const oldestMs = fromMs === undefined ? undefined : Math.max(0, fromMs - CLOCK_SLACK_MS);
+  const pages = await manyByNode<StreamEntry[], Lane>(
+    lanes,
+    ({ partition }) => nodes.of(partition),
+    (pipe, { partition, from }) =>
+      pipe.xrevrange(
+        nameOf(partition),
+        from,
+        oldestMs === undefined ? "-" : `${oldestMs}`,
+        "COUNT",
+        pageSize,
+      ),
+  );
+  for (const [at, lane] of lanes.entries()) {
+    lane.buffer = [...pages[at]!];
+    lane.done = lane.buffer.length < pageSize;
+    const oldest = lane.buffer.at(-1);
+    if (oldest) lane.from = `(${oldest[0]}`;
+  }
+}
+
+function latest(lanes: readonly Lane[]): Lane | undefined {
+  let found: Lane | undefined;
+  for (const lane of lanes) {
+    if (lane.buffer.length === 0) continue;
+    if (!found || isNewer(lane.buffer[0]![0], found.buffer[0]![0])) found = lane;
+  }
+  return found;
+}
+
+/** Of equal ids, that of the later partition comes first. */
+function isNewer(id: string, other: string): boolean {
+  const [ms = 0, sequence = 0] = id.split("-").map(Number);
+  const [otherMs = 0, otherSequence = 0] = other.split("-").map(Number);
+  return ms === otherMs ? sequence >= otherSequence : ms > otherMs;
+}
+
+export const positionText = ({ id, partition }: StreamPosition): string => `${id}.${partition}`;
+
+export function readPosition(text: string): StreamPosition {
+  const found = /^(\d{1,16}-\d{1,19})\.(\d{1,4})$/.exec(text);
+  if (!found) throw badCursor();
+  return { id: found[1]!, partition: Number(found[2]) };
+}

@@ -1,0 +1,53 @@
+import { labelProblem } from "../../domain/operator-texts.ts";
+import type { Actor } from "../../records/actor.ts";
+import { MAINTENANCE } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import type { MaintenanceFields } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { maintenance } from "../../scripts/maintenance.ts";
+
+export const RETRY_AFTER_DEFAULT = 60;
+export const RETRY_AFTER_MAX = 86_400;
+
+/** While it lasts, gateways refuse generations and uploads. */
+export interface Maintenance {
+  /** As customers are told, with each refusal. */
+  retryAfterSeconds: number;
+  /** For customers; undefined for the usual words. */
+  message: string | undefined;
+  /** Unix ms. */
+  sinceMs: number;
+}
+
+/** @param record of the store; empty without maintenance */
+export function maintenanceOf(record: MaintenanceFields): Maintenance | undefined {
+  if (record.on !== "1") return undefined;
+  return {
+    retryAfterSeconds: Number(record.retry_after ?? RETRY_AFTER_DEFAULT),
+    message: record.message,
+    sinceMs: Number(record.since ?? 0),
+  };
+}
+
+export const readMaintenance = async (nodes: RedisNodes): Promise<Maintenance | undefined> =>
+  maintenanceOf(await nodes.ofName(MAINTENANCE).hgetall(MAINTENANCE));
+
+/** Every gateway follows within two seconds. Unchanged values leave no audit record. @throws OperatorError `invalid` */
+export async function setMaintenance(
+  nodes: RedisNodes,
+  wanted: { on: boolean; retryAfterSeconds?: number | undefined; message?: string | null | undefined },
+  actor: Actor,
+): Promise<Maintenance | undefined> {
+  const { on, message, retryAfterSeconds = RETRY_AFTER_DEFAULT } = wanted;
+  const problem = message ? labelProblem(message) : undefined;
+  if (problem !== undefined)
+    throw new OperatorError(problem.replace("a label", "a message"), "invalid", "message");
+  const redis = nodes.ofName(MAINTENANCE);
+  nodes.requireWritable?.([redis]);
+  const fields = on
+    ? { on: "1", retry_after: String(retryAfterSeconds), message: message ?? null }
+    : { on: null, retry_after: null, message: null, since: null };
+  await scriptsOf(redis).run(maintenance, { fields, actor });
+  return readMaintenance(nodes);
+}

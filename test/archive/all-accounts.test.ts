@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
+import { allUsage } from "../../src/ledger/all-usage.ts";
+import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
+import { pageAllTransactions } from "../../src/operations/credits/all-transactions.ts";
+import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
+import { givenExample } from "./example.ts";
+import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
+
+// Lists over all accounts, of the two customers of docs/archive.md; nothing of theirs is rolled up in Redis.
+
+let stage: ArchiveStage;
+let archive: ArchiveReads & { close(): void };
+beforeAll(async () => {
+  stage = await givenArchiveStage();
+  await givenExample(stage);
+  const copier = await stage.copier();
+  await copier.copy();
+  const { of, close } = openArchiveReads(stage.url);
+  archive = { ...of(stage.nodes), close };
+});
+afterAll(async () => {
+  archive.close();
+  await stage.stop();
+});
+
+async function transactions(limit: number, more: object = {}): Promise<LedgerEntry[]> {
+  const entries: LedgerEntry[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await pageAllTransactions(stage.nodes, { limit, cursor, ...more }, archive);
+    expect(page.source).toBe("archive");
+    entries.push(...page.entries);
+    cursor = page.next;
+  } while (cursor !== undefined);
+  return entries;
+}
+
+test("transactions of all accounts are all there, each once, newest first, whatever the size of a page", async () => {
+  for (const limit of [1, 4, 100]) {
+    const entries = await transactions(limit);
+    expect(entries).toHaveLength(21);
+    expect(new Set(entries.map(({ partition, streamId }) => `${partition} ${streamId}`)).size).toBe(21);
+    expect(entries.map(({ atMs }) => atMs)).toEqual(entries.map(({ atMs }) => atMs).sort((a, b) => b - a));
+  }
+  const october = { fromMs: Date.parse("2025-10-01"), toMs: Date.parse("2025-11-01") };
+  expect(await transactions(2, { ...october, kind: "purchase" })).toMatchObject([{ amount: 200 }]);
+  const inRedis = await pageAllTransactions(stage.nodes, { limit: 100 });
+  expect(inRedis.source).toBe("redis");
+  const idsOf = (some: LedgerEntry[]) => some.map(({ streamId }) => streamId).sort();
+  expect(idsOf(inRedis.entries)).toEqual(idsOf(await transactions(100)));
+});
+
+test("usage of months that Redis does not reach comes from the archive, by month and account", async () => {
+  const period = { from: "2025-09-01", to: "2025-11-30", limit: 100 };
+  const byMonth = await allUsage(stage.nodes, { ...period, by: ["month"] }, archive);
+  expect(byMonth).toMatchObject({ source: "archive", sinceMs: undefined });
+  expect(byMonth.rows.map(({ month, credits, refunds }) => [month, credits, refunds])).toEqual([
+    ["2025-09", 60, 40],
+    ["2025-10", 150, 80],
+    ["2025-11", 50, 10],
+  ]);
+  const both = await allUsage(stage.nodes, { ...period, by: ["month", "account"] }, archive);
+  expect(both.rows.map(({ account_id: id, month, credits }) => [id, month, credits])).toEqual([
+    ...[
+      ["acme", "2025-09", 60],
+      ["acme", "2025-10", 150],
+      ["acme", "2025-11", 10],
+    ],
+    ["globex", "2025-11", 40],
+  ]);
+});
+
+test("top accounts of months that Redis does not reach come from the archive", async () => {
+  const period = { from: "2025-09-01", to: "2025-11-30" };
+  const top = await topAccounts(stage.nodes, { by: "spend", limit: 1, ...period }, archive);
+  expect(top).toMatchObject({
+    source: "archive",
+    complete: true,
+    accounts: [{ accountId: "acme", amount: 100 }],
+  });
+  const inRedis = await topAccounts(stage.nodes, { by: "spend", limit: 1, ...period });
+  expect(inRedis).toMatchObject({ source: "redis", accounts: [], sinceMs: expect.any(Number) });
+});
