@@ -20,10 +20,7 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "partitions freeze": [["before their slots move to another node", "tollgate partitions freeze 3,17"]],
   "partitions thaw": [["once their slots have moved", "tollgate partitions thaw 3,17"]],
   "maintenance on": [
-    [
-      "tell customers when to come back",
-      "tollgate maintenance on --retry-after 600 --message 'Back at 14:00 UTC'",
-    ],
+    ["tell customers when to come back", "tollgate maintenance on --retry-after 600 --message Upgrade"],
   ],
   "maintenance off": [["go on", "tollgate maintenance off"]],
   "maintenance show": [["is there any?", "tollgate maintenance show"]],

@@ -313,9 +313,13 @@ export function numbersOf(world: World, key?: ModelKey): Reply {
 function tierOf(world: World, key: ModelKey): string {
   const { tier, expiresAtMs, monthly_credits: cap } = key;
   if (expiresAtMs === undefined && cap === undefined) return tier;
-  return [tier, expiresAtMs ?? "-", cap ?? "-", cap === undefined ? "-" : spentOf(world, key).credits].join(
-    " ",
-  );
+  return [
+    tier,
+    expiresAtMs ?? "-",
+    cap ?? "-",
+    cap === undefined ? "-" : spentOf(world, key).credits,
+    "-",
+  ].join(" ");
 }
 
 /** Charges a request's price, or refunds it. */

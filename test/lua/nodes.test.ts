@@ -184,7 +184,8 @@ async function seenRequests(nodes: RedisNodes) {
 
 /** The same with ids of keys by their names, and with 0 for times and for what is made of them. */
 function withoutChance(seen: object, ids: readonly (readonly [string, string])[]): object {
-  let text = JSON.stringify(seen);
+  // The data of a task is a text in JSON.
+  let text = JSON.stringify(seen).replaceAll(/(\\"created_at\\":\\")[^"\\]*/g, "$1");
   for (const [keyId, name] of ids) text = text.replaceAll(keyId, name);
   return JSON.parse(text, (field, value) =>
     /Ms$|_at$|^id$|^previous$|^last_entry$/.test(field) ? 0 : value,
