@@ -20,10 +20,10 @@ const LANES = 4;
 /** The verbs of the model. PROBE is no part of an account's life, ISSUE only begins it. */
 const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "recharge", "reverse"];
 /** What the sequences never ask for; the tests of each script do. */
-const UNASKED = ["recharge", "reverse"].flatMap((script) => [
-  `${script} unknown_account`,
-  `${script} forgotten`,
-]);
+const UNASKED = [
+  "admit restricted",
+  ...["recharge", "reverse"].flatMap((script) => [`${script} unknown_account`, `${script} forgotten`]),
+];
 
 let dir: string;
 let server: RunningRedis | undefined;
