@@ -671,8 +671,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
-    "if idempotency and not is_others then",
-    "if idempotency then",
+    '(outcome ~= "uncollected" or is_lost and not is_others)',
+    "true",
   ),
   mutant(
     "what COLLECT has deleted is charged again",
