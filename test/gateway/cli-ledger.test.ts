@@ -58,7 +58,7 @@ describe("ledger", () => {
     const cursor = /^cursor: (\S+)\n$/.exec(lines.stderr)?.[1];
     const csv = await runHere([...later, "--format", "csv"]);
     expect(csv.stdout.split("\r\n")).toEqual([
-      "id,account_id,type,amount,balance_after,endpoint,reason,reference,task_id,request_id,key_id,created_at,by,note",
+      "id,account_id,type,amount,balance_after,endpoint,reason,reference,task_id,request_id,key_id,created_at,by,note,kind,package,amount_paid,currency,of",
       expect.stringContaining(',"recharge",5,975,,,"a ""b"", c",,,,'),
       "",
     ]);

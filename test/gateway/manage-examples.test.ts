@@ -6,6 +6,7 @@ import { ROUTES } from "../../src/admin/api/routes.ts";
 import { adminOpenApi } from "../../tools/management-openapi.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
@@ -18,7 +19,10 @@ const ids: Record<string, string> = { account: "acme", month: "2026-10" };
 beforeAll(async () => {
   // The examples' names must be free.
   redis = await givenRedis();
-  stage = await givenManageStage({ redisUrl: redis.url });
+  stage = await givenManageStage({
+    redisUrl: redis.url,
+    config: { webhooks: { secretKey: WEBHOOK_SECRET_KEY } },
+  });
 });
 afterAll(async () => {
   await stage.stop();
@@ -26,10 +30,11 @@ afterAll(async () => {
 });
 
 const FIRST = ["createAccount", "grantCredits", "createKey", "createToken", "readAccount"];
+const WEBHOOKS = ["createWebhook", "testWebhook", "listDeliveries", "redeliver"];
 /** These end what others need. */
-const LAST = ["refundTask", "rotateKey", "revokeKey", "revokeToken", "changeAccount"];
+const LAST = ["deleteWebhook", "refundTask", "rotateKey", "revokeKey", "revokeToken", "changeAccount"];
 const named = (name: string): Route => ROUTES.find((route) => route.name === name)!;
-const others = ROUTES.filter(({ name }) => !FIRST.includes(name) && !LAST.includes(name));
+const others = ROUTES.filter(({ name }) => ![...FIRST, ...WEBHOOKS, ...LAST].includes(name));
 
 /** Query parameters that a call must have. */
 const QUERIES = { q: "acme", month: "2026-10" };
@@ -67,6 +72,12 @@ test.each(FIRST)("the example of %s", async (name) => {
       .toBe("completed");
   }
   if (name === "createToken") ids.token = body.token_id;
+});
+
+test.each(WEBHOOKS)("the example of %s", async (name) => {
+  const body = await run(named(name));
+  if (name === "createWebhook") ids.webhook = body.id;
+  if (name === "listDeliveries") ids.delivery = body.data[0].id;
 });
 
 test.each(others.map(({ name }) => name))("the example of %s", async (name) => {

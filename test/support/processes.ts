@@ -89,7 +89,7 @@ export async function startProgram(
 /** What `npm run serve` gives to node, with this file as its program. */
 function serveArguments(main: string): string[] {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  const words = (scripts.serve as string).replace(/^exec node /, "").split(" ");
+  const words = (scripts.serve as string).replace(/^.*exec node /, "").split(" ");
   return words.map((word) => (word === "src/main.ts" ? main : word));
 }
 

@@ -110,9 +110,9 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "words of other APIs for states are not known",
     patches: [
       {
-        file: "src/domain/task-states.ts",
-        from: "return Object.hasOwn(STATUS_WORDS, word)",
-        to: "return isTaskStatus(word)",
+        file: "src/upstream/task-data.ts",
+        from: "return Object.hasOwn(STATUS_WORDS, word) ?",
+        to: 'return word === "completed" || word === "failed" ?',
       },
     ],
     run: otherStates,
