@@ -136,7 +136,8 @@ else
   if account_at then change_counts(account, account_at, 1) end
 end
 call("ZADD", polls, due_at, request_id)
-if idempotency and not is_others then
+-- What the balance did not cover takes no Idempotency-Key: a repeat would be answered with a video for nothing.
+if idempotency and (outcome ~= "uncollected" or is_lost and not is_others) then
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "task_id", task_id,
     "response", response, "due_at", due_at)
   -- The entry stays while an earlier request with this Idempotency-Key may still be bound. Without it, that request would

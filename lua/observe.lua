@@ -105,9 +105,9 @@ if ended_by == "expired" and retention_ms then
   call("HSET", request, "retention_ms", retention_ms)
 end
 call("ZADD", done, forget_at(now, retention_ms), request_id)
--- A task that was not charged is told to no address that its request named: there is no video for nothing.
-local callback = not record[5] and record[15]
-if of_account[2] or callback then
+-- A task that was not charged is told to nobody: there is no video for nothing.
+local callback = record[15]
+if not record[5] and (of_account[2] or callback) then
   add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
     '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}', callback)
 end

@@ -1,4 +1,3 @@
-import { dropOldest } from "../domain/bounded.ts";
 import type { StoredEvent } from "../records/deliveries.ts";
 import type { LeasedDelivery } from "../scripts/lease-deliveries.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
@@ -9,30 +8,28 @@ import { signHeaders } from "./signature.ts";
 const messageBody = ({ type, atMs, data }: StoredEvent): string =>
   `{"type":"${type}","timestamp":"${new Date(atMs).toISOString()}","code":200,"msg":"success","data":${data}}`;
 
-/** Opened secrets that are kept: to open one takes longer than all else of a message. */
-const OPENED_MAX = 1000;
-
 /** Makes the messages of deliveries. */
 export function createMessages(box: Pick<SecretBox, "unseal">) {
-  const opened = new Map<string, string>();
+  /** If the secret before a rotation cannot be opened, the present one signs alone: its key may be why it was rotated. */
+  const secretsOf = ([present, ...earlier]: readonly string[]): string[] =>
+    present === undefined ? [] : [box.unseal(present), ...earlier.flatMap(openedIfPossible)];
 
-  function secretOf(sealed: string): string {
-    const known = opened.get(sealed);
-    if (known !== undefined) return known;
-    const secret = box.unseal(sealed);
-    dropOldest(opened, OPENED_MAX);
-    opened.set(sealed, secret);
-    return secret;
+  function openedIfPossible(sealed: string): string[] {
+    try {
+      return [box.unseal(sealed)];
+    } catch {
+      return [];
+    }
   }
 
   /**
    * The message of a delivery, signed for a try at this time. Where the account has no secret it is not signed.
-   * @throws SealedSecretError
+   * @throws SealedSecretError if the present secret cannot be opened
    */
   return ({ eventId, event, url, secrets }: LeasedDelivery, nowMs: number): Message => {
     const body = messageBody(event);
     const timestampS = Math.floor(nowMs / 1000);
-    const signed = { id: eventId, timestampS, body, secrets: secrets.map(secretOf) };
+    const signed = { id: eventId, timestampS, body, secrets: secretsOf(secrets) };
     const { "webhook-signature": signature, ...named } = signHeaders(signed);
     return { url, body, headers: signature === "" ? named : { ...named, "webhook-signature": signature } };
   };

@@ -85,6 +85,24 @@ test("an endpoint is registered, shown, changed, tested, rotated, sealed anew an
   ]);
 });
 
+test("with a lost key, an endpoint is resealed again once its secret was rotated", async () => {
+  const account = randomId("acc");
+  await jsonOf("accounts", "create", account);
+  const { id } = await webhooks("create", account, "https://example.com/lost");
+  const next = { ...env, WEBHOOK_SECRET_KEY: `${WEBHOOK_SECRET_KEY}-lost` };
+  const reseal = async (keys: Record<string, string>) =>
+    JSON.parse((await runHere(["webhooks", "reseal", "--json"], keys)).stdout);
+  expect((await reseal(next)).failed).toContain(id);
+  await runHere(["webhooks", "rotate-secret", account, id], next);
+  expect((await reseal(next)).failed).not.toContain(id);
+  const third = {
+    WEBHOOK_SECRET_KEY: `${WEBHOOK_SECRET_KEY}-3`,
+    WEBHOOK_SECRET_KEY_PREVIOUS: next.WEBHOOK_SECRET_KEY,
+  };
+  expect(await reseal({ ...env, ...third })).toMatchObject({ resealed: 1 });
+  expect(await reseal({ ...env, ...third })).toMatchObject({ resealed: 0 });
+});
+
 test("without the key, for an inner address and for an unknown event the command says what is wrong", async () => {
   const account = randomId("acc");
   await jsonOf("accounts", "create", account);

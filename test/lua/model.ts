@@ -188,7 +188,7 @@ export function bind(
   if (request.shared) request.shared.counted = true;
   if (charged && !wasHeld) spend(world, request, admittedMs, generation.price);
 
-  if (idempotency && !isOthers) {
+  if (idempotency && (charged || (isLost && !isOthers))) {
     const { digest, fingerprint } = idempotency;
     request.digest = digest;
     const kept = keyOf(world, digest);

@@ -656,6 +656,12 @@ export const MUTANTS: readonly Mutant[] = [
     'earlier[3] and "uncollected" or "bound"',
     '"bound"',
   ),
+  mutant(
+    "an uncollected task is replayed for nothing",
+    "bind",
+    '(outcome ~= "uncollected" or is_lost and not is_others)',
+    "not is_others",
+  ),
   without("a late one without a slot", "bind", '  call("SADD", slots, request_id)\n'),
   without("a late one stays among the ended", "bind", '  call("ZREM", done, request_id)\n'),
   without("a tombstone's expiry stays", "bind", '  call("PERSIST", request)\n'),
@@ -665,8 +671,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
-    "if idempotency and not is_others then",
-    "if idempotency then",
+    '(outcome ~= "uncollected" or is_lost and not is_others)',
+    "true",
   ),
   mutant(
     "what COLLECT has deleted is charged again",
@@ -2074,8 +2080,8 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "a late task takes the Idempotency-Key from another request",
     "bind",
-    "if idempotency and not is_others then",
-    "if idempotency then",
+    '(outcome ~= "uncollected" or is_lost and not is_others)',
+    "true",
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   mutant(
@@ -2218,6 +2224,12 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "an event is queued twice",
     "include/events",
     '  if call("EXISTS", event) == 1 then return id end\n',
+  ),
+  mutant(
+    "endpoints get videos that were not charged",
+    "observe",
+    "if not record[5] and (of_account[2] or callback) then",
+    "if of_account[2] or callback then",
   ),
   mutant("all endpoints get all events", "include/events", '"," .. kind .. ",", 1, true)', '"", 1, true)'),
   mutant("long data is sent", "include/events", "#data > DATA_BYTES_MAX", "#data > 2 * DATA_BYTES_MAX"),

@@ -130,6 +130,22 @@ test("a late BIND that the balance does not cover is uncollected, and never refu
   expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 0, active: 1, transactions: 1 });
 });
 
+test("an uncollected task is replayed to no repeat with its Idempotency-Key: no video for nothing", async () => {
+  const key = await stage.givenKey({ credits: 10 });
+  const idempotency = { digest: "d", fingerprint: "f" };
+  const [late, repeat] = [1, 2].map(() => stage.request(key, { idempotency }));
+  const other = stage.request(key);
+  await stage.admit(late!);
+  await stage.void(late!, "released");
+  await stage.admit(other);
+  expect(await stage.bind(late!)).toBe("uncollected");
+  expect((await stage.admit(repeat!)).outcome).toBe("insufficient_credits");
+  await stage.void(other, "refused");
+  expect((await stage.admit(repeat!)).outcome).toBe("admitted");
+  expect(await stage.bind(repeat!)).toBe("bound");
+  expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 10, transactions: 2 });
+});
+
 test("a BIND whose ADMIT left no record at all is late", async () => {
   const key = await stage.givenKey({ credits: 10 });
   const generation = stage.request(key);

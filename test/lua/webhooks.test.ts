@@ -135,6 +135,18 @@ guarantee(
   },
 );
 
+guarantee("the end of a task that was not charged is told to nobody: no video for nothing", async () => {
+  const key = await stage.givenKey({ credits: 10 });
+  await givenEndpoint(key);
+  const late = stage.request(key, { price: 10, callback: "https://example.com/done" });
+  await stage.admit(late);
+  await stage.void(late, "refused");
+  await stage.admit(stage.request(key, { price: 10 }));
+  expect(await stage.bind(late)).toBe("uncollected");
+  expect((await stage.observe(late, "completed")).outcome).toBe("finished");
+  expect(await lease()).toEqual([]);
+});
+
 guarantee("an event is queued after slot and refund: all are there at one instant", async () => {
   const key = await stage.givenKey({ credits: 100 });
   await givenEndpoint(key);

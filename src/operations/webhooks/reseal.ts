@@ -32,10 +32,10 @@ export async function resealSecrets(
       for (const [at, endpointId] of ids.entries()) {
         const [accountId, revision, ...sealed] = secrets[at]!;
         result.looked++;
-        if (!accountId || sealed.every((one) => one === null || rules.isCurrent(one))) continue;
+        if (!accountId) continue;
         const fields = sealedAnew(sealed, rules);
         if (!fields) result.failed.push(endpointId);
-        if (!fields) continue;
+        if (!fields || Object.keys(fields).length === 0) continue;
         const call = { partition, accountId, endpointId, fields, actor, action: "webhook.reseal" as const };
         const { outcome } = await scriptsOf(redis).run(webhook, {
           ...call,
@@ -50,19 +50,23 @@ export async function resealSecrets(
 
 const SECRETS = ["secret", "previous_secret"] as const;
 
-/** Undefined if a secret cannot be opened. */
+/**
+ * What has another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
+ * it signs no more.
+ */
 function sealedAnew(
   sealed: readonly (string | null)[],
-  { seal, unseal }: Pick<WebhookRules, "seal" | "unseal">,
+  { seal, unseal, isCurrent }: Pick<WebhookRules, "seal" | "unseal" | "isCurrent">,
 ): Record<string, string> | undefined {
-  try {
-    return Object.fromEntries(
-      SECRETS.flatMap((field, at) => {
-        const one = sealed[at];
-        return one ? [[field, seal(unseal(one))]] : [];
-      }),
-    );
-  } catch {
-    return undefined;
+  const fields: Record<string, string> = {};
+  for (const [at, field] of SECRETS.entries()) {
+    const one = sealed[at];
+    if (!one || isCurrent(one)) continue;
+    try {
+      fields[field] = seal(unseal(one));
+    } catch {
+      if (field === "secret") return undefined;
+    }
   }
+  return fields;
 }
