@@ -1,6 +1,7 @@
 import type { ShadowLimit, Tiers } from "../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
+import { subjectText } from "../records/requests.ts";
 import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import { clockOf, type Script } from "./script-definition.ts";
 import type { UnknownOutcome } from "./unclear.ts";
@@ -75,19 +76,9 @@ export const admit: Script<AdmitCall, Admission> = {
   },
   tiers: ({ tiers }) => tiers,
   args({ generation, notAfterMs }) {
-    const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency } = generation;
+    const { requestId, key, price, holdMs, idempotency } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
-    return [
-      requestId,
-      key.keyId,
-      price,
-      endpoint,
-      notAfterMs,
-      holdMs,
-      fingerprint,
-      digest,
-      Math.round(retentionMs),
-    ];
+    return [requestId, price, subjectText(key, generation), notAfterMs, holdMs, fingerprint, digest];
   },
   read(reply) {
     const outcome = reply[0] as Admission["outcome"];

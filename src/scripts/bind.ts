@@ -1,4 +1,5 @@
 import { claimName, idempotencyName, requestName, taskName } from "../records/names.ts";
+import { fixedText } from "../records/requests.ts";
 import type { Generation } from "./admit.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -35,24 +36,24 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
   name: "bind",
   isBatched: true,
   keys: (call) => keysOf(call, claimName(call.task.taskId)),
-  args({ requestId, key, price, endpoint, task, idempotency, retentionMs, admittedAtMs }) {
-    const { taskId, data, pollMs, maxAgeMs, upstream } = task;
+  args(call) {
+    const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
+    const { taskId, data, pollMs } = task;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
       requestId,
       key.accountId,
       key.keyId,
-      price,
       endpoint,
+      price,
+      Math.round(retentionMs),
       taskId,
+      fixedText(task),
       pollMs,
       data,
       fingerprint,
       IDEMPOTENCY_MS,
       digest,
-      Math.round(maxAgeMs),
-      upstream,
-      Math.round(retentionMs),
       admittedAtMs ?? "",
     ];
   },

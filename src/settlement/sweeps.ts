@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { withoutClaim } from "../durability/claims.ts";
 import { createTasks } from "../durability/tasks.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
+import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
@@ -64,10 +65,8 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       let looked = 0;
       let collected = 0;
       for (const requestId of ids) {
-        const task = await primary.command((redis) =>
-          redis.hget(requestName(partition, requestId), "task_id"),
-        );
-        const taskId = task || undefined;
+        const record = await primary.command((redis) => redis.get(requestName(partition, requestId)));
+        const { task_id: taskId } = requestOf(record);
         const outcome = await tasks
           .collect({ partition, requestId, taskId, retentionMs })
           .catch(withoutClaim);

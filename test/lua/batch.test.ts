@@ -89,7 +89,7 @@ test("a mistake in the script itself is an error with a code, of that item alone
   const key = await stage.givenKey();
   const [good, bad] = [await admitting(key), await admitting(key)];
   // No number where the price should be.
-  bad.item = { ...bad.item, args: bad.item.args.with(2, "much") };
+  bad.item = { ...bad.item, args: bad.item.args.with(1, "much") };
   const [, error] = await stage.arriveTogether([good, bad]);
   expect(error).toMatchObject({ name: "ReplyError", message: expect.stringMatching(/^ERR .*arithmetic/) });
   expect(await stage.credits(key)).toMatchObject({ balance: 990, totalRequests: 1, state: { active: 1 } });
