@@ -57,11 +57,12 @@ recorded_at = recorded_at or earlier.admitted_at
 local price = price_text + 0
 local is_unmetered = price == 0
 if earlier and earlier.task_id and earlier.task_id ~= task_id then return { "conflict", now } end
--- The first write takes the task id in this partition, the second one over all. They fail if another request owns the id;
--- no later write can fail.
+-- The first write takes the task id in this partition and over all; where one of the two is taken, two writes find out whose it
+-- is. They fail if another request owns the id; no later write can fail.
 local bound_at = int(now)
 local owned = task_text(request_id, key_id, account_id, bound_at)
-local owner = call("SET", task, owned, "NX", "GET")
+local is_free = claim and call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1
+local owner = not is_free and call("SET", task, owned, "NX", "GET")
 local noted = owner and read_noted(owner)
 if noted then
   -- The claim has given this request the task id, so a mark for another one is out of date.
@@ -72,7 +73,7 @@ elseif owner and read_owner(owner) ~= request_id then
   return { "conflict", now }
 end
 if state == "bound" or state == "finished" then return { earlier.uncollected and "uncollected" or "bound", now } end
-local others = claim and taken_by_other(claim, request_id, task)
+local others = not is_free and claim and taken_by_other(claim, request_id, task)
 if others then
   call("DEL", task)
   dispute(others, account_id)
