@@ -39,7 +39,6 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
   args(call) {
     const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
     const { taskId, data, pollMs } = task;
-    const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
       requestId,
       key.accountId,
@@ -50,10 +49,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
       taskId,
       fixedText(task),
       pollMs,
-      data,
-      fingerprint,
-      IDEMPOTENCY_MS,
-      digest,
+      idempotency ? `${IDEMPOTENCY_MS} ${idempotency.digest} ${idempotency.fingerprint} ${data}` : "",
       admittedAtMs ?? "",
     ];
   },
@@ -67,10 +63,10 @@ function keysOf(
   { key: { names, partition }, requestId, task, idempotency }: BindCall,
   claim: string,
 ): string[] {
-  const { account, slots, polls, ledger, done, holds, key } = names;
+  const { account, slots, polls, ledger, holds } = names;
   const request = requestName(partition, requestId);
   const record = taskName(task.taskId, partition);
-  if (!idempotency) return [request, account, slots, polls, ledger, record, done, holds, key, claim];
+  if (!idempotency) return [request, account, slots, polls, ledger, record, holds, claim];
   const name = idempotencyName(partition, idempotency.digest);
-  return [request, account, slots, polls, ledger, record, done, holds, key, claim, name];
+  return [request, account, slots, polls, ledger, record, holds, claim, name];
 }

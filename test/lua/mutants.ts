@@ -588,7 +588,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "an Idempotency-Key for ever",
     "bind",
-    '  call("PEXPIRE", idempotency, int(math.max(tonumber(idempotency_ms), tonumber(first[2] or 0) - now)))\n',
+    '  call("PEXPIRE", idempotency, int(math.max(tonumber(replay_ms), tonumber(first[2] or 0) - now)))\n',
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   mutant(
@@ -633,7 +633,11 @@ export const MUTANTS: readonly Mutant[] = [
     "bind",
     '  if not is_unmetered then call("SADD", slots, request_id) end\n',
   ),
-  without("a late one stays among the ended", "bind", '  call("ZREM", done, request_id)\n'),
+  without(
+    "a late one stays among the ended",
+    "bind",
+    '  call("ZREM", string.match(request, "^tg:{p%d+}:") .. "done", request_id)\n',
+  ),
   mutant("a tombstone's expiry stays", "bind", 'or ""))\nif state', 'or ""), "KEEPTTL")\nif state'),
   without("the bound stays among the holds", "bind", '  call("ZREM", holds, request_id)\n'),
   without("nobody polls the task", "bind", 'call("ZADD", polls, due_at, request_id)\n'),
@@ -940,7 +944,13 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("the task stays", "collect", 'call("DEL", task_name) '),
   without("the claim stays", "collect", ' call("DEL", claim)'),
-  mutant("no claim is taken", "bind", "claim and", "false and"),
+  mutant(
+    "a claim of another partition is not looked at",
+    "bind",
+    "not is_free and claim and taken_by_other(claim, request_id, task)",
+    "nil",
+  ),
+  mutant("no claim is taken", "bind", "local owned = task_text(", "claim = nil\nlocal owned = task_text("),
   mutant("another's claim is taken for its own", "include/claim", "read_owner(found) == request_id", "true"),
   without("a task id of another partition goes unmarked", "bind", "  dispute(others, account_id)\n"),
   without("a refused task id is bound in its partition", "bind", '  call("DEL", task)\n'),
