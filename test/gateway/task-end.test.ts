@@ -8,7 +8,7 @@ import { claimName } from "../../src/records/names.ts";
 import { expectSound, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
-import { readRequest } from "../support/stored-requests.ts";
+import { changeRequest, readRequest } from "../support/stored-requests.ts";
 
 const MAX_AGE_MS = 7_200_000;
 
@@ -210,7 +210,7 @@ describe("a 404 without the envelope is not the API's", () => {
     for (let nth = 1; nth <= 4; nth++) {
       // If it counted at all, more than a minute would have passed since the first.
       if ((await readRequest(redis.client, request)).gone_count)
-        await redis.client.hset(request, "gone_since", "1");
+        await changeRequest(redis.client, request, { gone_since: 1 });
       await makeDueAt(one, 0);
       await until(async () => (await swept("misrouted")) === nth, "the question");
     }
