@@ -26,7 +26,8 @@ COPY tools/bundle.ts ./tools/bundle.ts
 COPY config ./config
 COPY lua ./lua
 COPY src ./src
-RUN node tools/bundle.ts
+ARG REVISION=unknown
+RUN REVISION="$REVISION" node tools/bundle.ts
 
 FROM node:26-slim AS gateway
 # Probes and Prometheus come from outside the container. Never publish the admin port to the internet.

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { rolldown } from "rolldown";
@@ -19,10 +20,21 @@ const ownFolders = {
   },
 };
 
+/** From the image's build, which has no Git folder, or from the checkout. */
+function revision(): string {
+  if (process.env.REVISION) return process.env.REVISION;
+  try {
+    return execFileSync("git", ["rev-parse", "HEAD"], { cwd: ROOT, encoding: "utf8" }).trim();
+  } catch {
+    return "unknown";
+  }
+}
+
 rmSync(into, { recursive: true, force: true });
 const bundle = await rolldown({
   input: { main: join(SRC, "main.ts"), cli: join(SRC, "cli.ts") },
   platform: "node",
+  transform: { define: { BUNDLED_REVISION: JSON.stringify(revision()) } },
   // The console's packages are served, not run. pg would use pg-native if somebody had installed it.
   external: ["htm", "preact", "uplot", "pg-native"],
   plugins: [ownFolders],

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { cli } from "./cli.ts";
 import { configSchema, priceSchema } from "./config-schemas.ts";
 import { dashboard } from "./dashboard.ts";
@@ -13,6 +14,12 @@ export interface Generated {
   text(): string | Promise<string>;
 }
 
+/** Helm reads only files of the chart. */
+const chartAlerts: Generated = {
+  file: "deploy/helm/files/alerts.yaml",
+  text: () => readFileSync(new URL("../config/prometheus/alerts.yaml", import.meta.url), "utf8"),
+};
+
 export const GENERATED: readonly Generated[] = [
   cli,
   openApi,
@@ -22,4 +29,5 @@ export const GENERATED: readonly Generated[] = [
   usageDashboard,
   configSchema,
   priceSchema,
+  chartAlerts,
 ];

@@ -116,6 +116,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   age: { values: AGES.map(([name]) => name) },
   bound: { values: OVERLOADS },
   version: "one",
+  revision: "one",
   hash: "one",
   setting: { values: CERTIFICATE_SETTINGS },
   "tollgate_spans_dropped_total{reason}": { values: ["queue_full", "export_failed"] },

@@ -29,7 +29,6 @@ interface Denied {
 
 /** The token that a request brings. */
 export interface TokenAttempt {
-  /** Undefined without one. */
   token: string | undefined;
   /** It has the form of a token of the management API: that is looked up before anything else. */
   isApiToken: boolean;
@@ -65,7 +64,6 @@ export function createAccess(options: {
   const unknown = createWrongTokens(nowMs);
   const isClosed = expected === undefined && !isLoopback(host);
 
-  /** The token of a request, and how its address has fared before. */
   function attempt(req: IncomingMessage): TokenAttempt {
     const address = blockOf(req.socket.remoteAddress, undefined);
     const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
@@ -130,7 +128,6 @@ export function createAccess(options: {
 const SET_TOKEN = "set ADMIN_TOKEN (16 characters or more) in the gateway's environment and restart it";
 const CLOSED = `the admin port is bound beyond loopback and has no token, so only /livez, /readyz and /metrics are served: ${SET_TOKEN}, or bind admin.host to 127.0.0.1`;
 
-/** Counts wrong tokens, per client address and in total. */
 function createWrongTokens(nowMs: () => number) {
   const byAddress = new Map<string, { count: number; sinceMs: number }>();
   let total = { count: 0, sinceMs: 0 };

@@ -1,6 +1,5 @@
 import { hostname } from "node:os";
-import { archiveLookUps } from "../archive/archived-money.ts";
-import { lazyArchive } from "../archive/archived-reads.ts";
+import { archiveLookUps, lazyArchive } from "../archive/archived-reads.ts";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import { createOperatorSession } from "../operations/access/operator-session.ts";
@@ -30,19 +29,13 @@ export function createAdminPort(options: {
   config: Config;
   live: Pick<LiveConfig, "config" | "describe" | "describeFiles">;
   connection: Connection;
-  /** Keys by tier as far as they are known. */
   tierCounts(): TierCounts | null;
-  /** The metrics of all processes as Prometheus reads them. */
   metricsPage(): Promise<string>;
-  /** The metrics of each process. */
   readings(): Promise<readonly MetricsReading[]>;
-  /** Puts a log level in force, in all processes. */
   setLevel(level: string): void;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
-  /** Counts a call of the management API: its route's template, and the status. */
   apiCallCounted(route: string, status: number): void;
-  /** Counts a refused sign-in. */
   signInRefused(reason: SignInRefusal): void;
   log: Logger;
 }) {

@@ -21,7 +21,6 @@ const SILENCE_MS = 30_000;
 const OPENAPI_HEADERS = { "Content-Type": "application/json; charset=utf-8" };
 
 interface AdminServerOptions {
-  /** The metrics as Prometheus reads them. */
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;

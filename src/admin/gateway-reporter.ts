@@ -2,13 +2,14 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { type GatewayReport, removeReports, writeReport } from "../operations/store/gateway-reports.ts";
 import type { Connection } from "../redis/connection.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 
 const REPORT_EVERY_MS = 5000;
 /** Every so many reports, those of gateways that ended without a word are removed. */
 const REMOVE_EVERY = 12;
 
-export type Figures = Pick<
+type Figures = Pick<
   GatewayReport,
   "requestsPerSecond" | "refusedPerSecond" | "failedPerSecond" | "inFlight" | "settlementsWaiting"
 >;
@@ -28,8 +29,6 @@ export function createGatewayReporter(options: {
   const { connection, log } = options;
   const gatewayId = `gtw_${randomBytes(6).toString("hex")}`;
   const startedAtMs = Math.round(Date.now() - process.uptime() * 1000);
-  let timer: NodeJS.Timeout | undefined;
-  let current: Promise<void> = Promise.resolve();
   let written = 0;
 
   async function report(): Promise<void> {
@@ -47,20 +46,17 @@ export function createGatewayReporter(options: {
     if (written++ % REMOVE_EVERY === 0) await removeReports(connection);
   }
 
-  const next = (): void => {
-    current = report().catch((error: unknown) => log.debug({ err: error }, "gateway report not written"));
-  };
+  const reports = repeated(report, {
+    pauseMs: () => REPORT_EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "gateway report not written"),
+  });
   return {
     gatewayId,
     report,
-    start(): void {
-      next();
-      timer = setInterval(next, REPORT_EVERY_MS).unref();
-    },
+    start: (): void => reports.start(0),
     /** Removes the report: a gateway that has ended is not shown for 20 s more. */
     async stop(): Promise<void> {
-      clearInterval(timer);
-      await current;
+      await reports.stop();
       if (written > 0 && connection.isUsable())
         await removeReports(connection, gatewayId).catch(() => undefined);
     },

@@ -1,13 +1,11 @@
 import type { Metrics } from "../telemetry/metrics.ts";
 
-/** One value of a metric, as prom-client has it. */
 export interface Value {
   value: number;
   labels: object;
   metricName?: string;
 }
 
-/** The metrics that the console shows. */
 const SHOWN = [
   "requests",
   "requestSeconds",
@@ -27,7 +25,6 @@ const SHOWN = [
   "ledgerCheckInterval",
 ] as const satisfies readonly (keyof Metrics)[];
 
-/** The metrics of one process at one moment. */
 export type MetricsReading = Record<(typeof SHOWN)[number], readonly Value[]>;
 
 /** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
@@ -104,7 +101,6 @@ export function upstreamBetween(
   };
 }
 
-/** The state of a gateway's dependencies, by the gauges of its processes. */
 export function dependenciesOf(readings: readonly MetricsReading[]) {
   const values = (name: keyof MetricsReading): number[] => readings.map((one) => sumOf(one[name]));
   const worst = (name: keyof MetricsReading): number => Math.max(0, ...values(name));

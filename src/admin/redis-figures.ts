@@ -1,5 +1,6 @@
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import { isPersistent, memoryOf, readInfo, replicasOnline } from "../redis/server-info.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -26,9 +27,6 @@ export function createRedisFigures(options: {
     metrics.redisPersistent,
     metrics.redisReplicas,
   ];
-  let timer: NodeJS.Timeout | undefined;
-  let stopped = false;
-  let current: Promise<unknown> = Promise.resolve();
 
   async function show(primary: Primary): Promise<void> {
     const labels = { primary: primary.name ?? ONE_SERVER };
@@ -56,23 +54,9 @@ export function createRedisFigures(options: {
     metrics.redisReplicasWanted.set(replicasWanted());
   }
 
-  const schedule = (afterMs: number): void => {
-    if (stopped) return;
-    timer = setTimeout(() => {
-      current = look()
-        .catch((error: unknown) => log.debug({ err: error }, "figures of Redis not read"))
-        .finally(() => schedule(EVERY_MS));
-    }, afterMs).unref();
-  };
-
-  return {
-    start: (): void => schedule(FIRST_MS),
-    /** One look now; for tests. */
-    look,
-    async stop(): Promise<void> {
-      stopped = true;
-      clearTimeout(timer);
-      await current;
-    },
-  };
+  const { start, stop } = repeated(look, {
+    pauseMs: () => EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "figures of Redis not read"),
+  });
+  return { start: (): void => start(FIRST_MS), look, stop };
 }

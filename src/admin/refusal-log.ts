@@ -65,7 +65,6 @@ export function createRefusalLog(options: {
   return {
     write,
     counted,
-    /** A page of the admin port that is refused. */
     signIn(reason: SignInRefusal, req: IncomingMessage): void {
       counted(reason);
       write(reason, () => ({ reason, ...requestLine(req) }), "sign-in refused");

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** An answer of the admin port. */
 export interface Reply {
   status: number;
   body?: string | Buffer;
@@ -26,11 +25,7 @@ export function send(res: ServerResponse, { status, body, headers }: Reply): voi
   if (!res.req.complete) res.req.resume();
 }
 
-/**
- * Reads a small body. A larger one is read to its end all the same: to leave early would break the connection before the
- * answer.
- * @returns undefined when it is larger
- */
+/** A larger one is read to its end all the same: to leave early would break the connection before the answer. @returns undefined when it is larger */
 export async function readBody(req: IncomingMessage, bytesMax: number): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let bytes = 0;

@@ -74,7 +74,7 @@ async function oldestUncopied(
  * Leases partitions to this process. A lease expires, so another process takes over. Two copiers at a time do no harm: primary
  * keys decide.
  */
-export async function takeTurns(
+async function takeTurns(
   primary: Primary,
   partitions: readonly number[],
   { holder, turnMs }: { holder: string; turnMs: number },
@@ -87,7 +87,7 @@ export async function takeTurns(
   return partitions.filter((_, at) => taken[at]);
 }
 
-export const endTurns = (primary: Primary, partitions: readonly number[], holder: string): Promise<void> =>
+const endTurns = (primary: Primary, partitions: readonly number[], holder: string): Promise<void> =>
   primary.command(async (redis) => {
     const names = partitions.map((partition) => archiveNames(partition).archiver);
     const holders = await many<string | null, string>(redis, names, (pipe, name) => pipe.get(name));

@@ -1,11 +1,14 @@
 import type { FindArchivedEntry } from "../operations/credits/named-entries.ts";
 import type { ReadArchived } from "../operations/credits/references.ts";
-import type { ArchiveLookUps, FindArchivedCharge } from "../operations/credits/refunds.ts";
+import type { FindArchivedCharge } from "../operations/credits/refunds.ts";
 import { partitionOf } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import type { requireComplete, requireReach } from "./complete.ts";
-import type { EntryRow, entryOf } from "./rows.ts";
+import { BehindError, requireComplete, requireReach } from "./complete.ts";
+import { connectArchive } from "./connection.ts";
+import { identifyFor } from "./identity.ts";
+import { archiveReason } from "./reasons.ts";
+import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 const OF_REFERENCE = "SELECT * FROM tollgate.ledger_entries WHERE account_id = $1 AND reference = $2 LIMIT 1";
@@ -29,22 +32,18 @@ interface ChargeRow extends EntryRow {
 /** Copying and trimming during a read make the archive look behind. */
 const READS_MAX = 3;
 
-/**
- * Look-ups that decide about money: answered only if archive and Redis together are complete. PostgreSQL's client is loaded on
- * first use.
- */
-export function archiveLookUps(url: string | undefined): ArchiveLookUps {
-  if (url === undefined) return {};
+/** Look-ups that decide about money: answered only if archive and Redis together are complete. */
+export function moneyLookUps(url: string) {
   const readArchived: ReadArchived = async (nodes, accountId, reference) => {
     const partition = partitionOf(accountId, await partitionsOf(nodes));
-    return asked(url, nodes, partition, async ({ query, entryOf, requireComplete }) => {
+    return asked(url, nodes, partition, async (query) => {
       await requireComplete(nodes, query, { partition, accountId });
       const [row] = await query<EntryRow>(OF_REFERENCE, [accountId, reference]);
       return row && entryOf(row);
     });
   };
   const findCharge: FindArchivedCharge = (nodes, id) =>
-    asked(url, nodes, undefined, async ({ query, entryOf, requireComplete, requireReach }) => {
+    asked(url, nodes, undefined, async (query) => {
       const rows = await query<ChargeRow>(OF_TASK, [id]);
       const charge = rows.find(({ kind }) => kind === "charge");
       if (!charge) return requireReach(nodes, query).then(() => undefined);
@@ -53,37 +52,25 @@ export function archiveLookUps(url: string | undefined): ArchiveLookUps {
       return { charge: found, isRefunded: rows.some(({ kind }) => kind === "refund"), archivedTo };
     });
   const findEntry: FindArchivedEntry = (nodes, { partition, streamId }) =>
-    asked(url, nodes, partition, async ({ query, entryOf }) => {
+    asked(url, nodes, partition, async (query) => {
       const [row] = await query<EntryRow>(OF_ID, [partition, ...streamId.split("-")]);
       return row && entryOf(row);
     });
   return { readArchived, findCharge, findEntry };
 }
 
-interface Asked {
-  query: ArchiveQuery;
-  entryOf: typeof entryOf;
-  requireComplete: typeof requireComplete;
-  requireReach: typeof requireReach;
-}
-
 async function asked<T>(
   url: string,
   nodes: RedisNodes,
   partition: number | undefined,
-  work: (parts: Asked) => Promise<T>,
+  work: (query: ArchiveQuery) => Promise<T>,
 ): Promise<T> {
-  const { connectArchive } = await import("./connection.ts");
-  const { BehindError, ...complete } = await import("./complete.ts");
-  const { identifyFor } = await import("./identity.ts");
-  const { entryOf } = await import("./rows.ts");
-  const { archiveReason } = await import("./reasons.ts");
   const archive = connectArchive(url);
   const read = (): Promise<T> =>
     archive.transaction(async (query) => {
       await query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY");
       await identifyFor(nodes, query, partition);
-      return work({ query, entryOf, ...complete });
+      return work(query);
     });
   try {
     for (let reads = 1; ; reads++) {

@@ -1,3 +1,4 @@
+import type { ArchiveLookUps } from "../operations/credits/refunds.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { ArchiveReads, openArchiveReads } from "./reads.ts";
 
@@ -18,5 +19,16 @@ export function lazyArchive(url: string | undefined): LazyArchive | undefined {
     close(): void {
       void reads?.then(({ close }) => close());
     },
+  };
+}
+
+/** As `moneyLookUps`, loaded by the first look-up; none without an archive. */
+export function archiveLookUps(url: string | undefined): ArchiveLookUps {
+  if (url === undefined) return {};
+  const load = () => import("./archived-money.ts").then(({ moneyLookUps }) => moneyLookUps(url));
+  return {
+    readArchived: async (...of) => (await load()).readArchived(...of),
+    findCharge: async (...of) => (await load()).findCharge(...of),
+    findEntry: async (...of) => (await load()).findEntry(...of),
   };
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { jittered } from "../redis/jitter.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { ArchiveSource } from "./archive-source.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
@@ -28,10 +29,8 @@ export function createCopier(options: CopierOptions) {
   const copying = createCopying(options);
   const { keepMs } = options;
   const trimming = keepMs && createTrimming({ ...options, keepMs, look: copying.look });
-  let timer: NodeJS.Timeout | undefined;
-  let current: Promise<void> = Promise.resolve();
-  let isStopped = false;
   let failures = 0;
+  let hasMore = false;
   let succeededMs = performance.now();
 
   /** @returns whether there is more to copy */
@@ -43,15 +42,15 @@ export function createCopier(options: CopierOptions) {
       await copying.showLag(held, refused && performance.now() - succeededMs);
       return false;
     }
-    let hasMore = false;
+    let isBehind = false;
     let fault: Error | undefined;
     try {
       const tables = await options.tables();
       for (const one of held) {
         const isDone = await copying.from(one, tables).catch(withoutStore);
-        hasMore ||= isDone === false;
+        isBehind ||= isDone === false;
       }
-      if (trimming && (await trimming.from(held, tables))) hasMore = true;
+      if (trimming && (await trimming.from(held, tables))) isBehind = true;
     } catch (error) {
       fault = error as Error;
       // The next archive may be another one, or have lost rows.
@@ -61,30 +60,23 @@ export function createCopier(options: CopierOptions) {
     if (!fault && !refused) succeededMs = performance.now();
     options.archiveUsed(fault);
     await copying.showLag(held, (fault ?? refused) && performance.now() - succeededMs);
-    return hasMore && fault === undefined;
+    return isBehind && fault === undefined;
   }
 
-  const schedule = (waitMs: number): void => {
-    if (isStopped) return;
-    timer = setTimeout(() => {
-      current = round()
-        .catch((error: unknown) => {
-          log.debug({ err: error }, "copying to the archive was interrupted");
-          return false;
-        })
-        .then((hasMore) => schedule(hasMore ? 0 : waitAfter(failures, options.intervalMs())));
-    }, waitMs);
-  };
-
-  return {
-    start: (): void => schedule(jittered(options.intervalMs())),
-    round,
-    async stop(): Promise<void> {
-      isStopped = true;
-      clearTimeout(timer);
-      await current;
-      await turns.leave();
+  const rounds = repeated(
+    async () => {
+      hasMore = false;
+      hasMore = await round();
     },
+    {
+      pauseMs: () => (hasMore ? 0 : waitAfter(failures, options.intervalMs())),
+      failed: (error) => log.debug({ err: error }, "copying to the archive was interrupted"),
+    },
+  );
+  return {
+    start: (): void => rounds.start(jittered(options.intervalMs())),
+    round,
+    stop: (): Promise<void> => rounds.stop().then(turns.leave),
   };
 }
 

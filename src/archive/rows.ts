@@ -22,42 +22,44 @@ export interface KeyRow {
   settings: Record<string, string>;
 }
 
+/** Texts of an entry that may be empty, by their columns. */
+export const ENTRY_TEXTS = {
+  endpoint: "endpoint",
+  reason: "reason",
+  task_id: "taskId",
+  request_id: "requestId",
+  key_id: "keyId",
+  reference: "reference",
+  by: "by",
+  note: "note",
+  previous: "previous",
+} as const satisfies Record<string, keyof LedgerEntry>;
+type TextColumn = keyof typeof ENTRY_TEXTS;
+type TextField = (typeof ENTRY_TEXTS)[TextColumn];
+const TEXTS = Object.entries(ENTRY_TEXTS) as [TextColumn, TextField][];
+
 /** The driver returns big integers as texts. */
-export interface EntryRow {
+export interface EntryRow extends Record<TextColumn, string | null> {
   partition: number;
   id: string | null;
   account_id: string;
   type: string;
   amount: string;
   balance_after: string;
-  endpoint: string | null;
-  reason: string | null;
-  task_id: string | null;
-  request_id: string | null;
-  key_id: string | null;
-  reference: string | null;
-  by: string | null;
-  note: string | null;
-  previous: string | null;
   at: Date;
 }
 
 export const entryOf = (row: EntryRow): LedgerEntry => ({
+  ...(Object.fromEntries(TEXTS.map(([column, field]) => [field, row[column] ?? ""])) as Record<
+    TextField,
+    string
+  >),
   partition: row.partition,
   streamId: row.id ?? "",
   accountId: row.account_id,
   type: row.type,
   amount: Number(row.amount),
   balanceAfter: Number(row.balance_after),
-  endpoint: row.endpoint ?? "",
-  reason: row.reason ?? "",
-  taskId: row.task_id ?? "",
-  requestId: row.request_id ?? "",
-  keyId: row.key_id ?? "",
-  reference: row.reference ?? "",
-  by: row.by ?? "",
-  note: row.note ?? "",
-  previous: row.previous ?? "",
   atMs: row.at.getTime(),
 });
 
@@ -96,15 +98,7 @@ const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
   ["type", "text", (entry) => entry.type],
   ["amount", "bigint", (entry) => entry.amount],
   ["balance_after", "bigint", (entry) => entry.balanceAfter],
-  ["endpoint", "text", (entry) => text(entry.endpoint)],
-  ["reason", "text", (entry) => text(entry.reason)],
-  ["task_id", "text", (entry) => text(entry.taskId)],
-  ["request_id", "text", (entry) => text(entry.requestId)],
-  ["key_id", "text", (entry) => text(entry.keyId)],
-  ["reference", "text", (entry) => text(entry.reference)],
-  ["by", "text", (entry) => text(entry.by)],
-  ["note", "text", (entry) => text(entry.note)],
-  ["previous", "text", (entry) => text(entry.previous)],
+  ...TEXTS.map(([column, field]) => [column, "text", (entry: LedgerEntry) => text(entry[field])] as const),
   ["at", "timestamptz", (entry) => moment(entry.atMs)],
 ];
 
@@ -245,43 +239,39 @@ export async function insertChanged(
   );
   const accounts = changed.filter((one) => one.kind === "account");
   const keys = changed.filter((one) => one.kind === "key");
-  const accountVersion = await versionsAfter(
+  const newAccounts = await withVersions(
     run,
-    LATEST_ACCOUNTS,
-    accounts.map(({ accountId }) => accountId),
+    "account_versions",
+    "account_id",
+    accounts,
+    (one) => one.accountId,
   );
-  const keyVersion = await versionsAfter(
-    run,
-    LATEST_KEYS,
-    keys.map(({ keyId }) => keyId),
-  );
-  const newAccounts = accounts.map((one) => ({
-    ...one,
-    version: accountVersion(one.accountId, one.readAtMs),
-  }));
-  const newKeys = keys.map((one) => ({ ...one, version: keyVersion(one.keyId, one.readAtMs) }));
+  const newKeys = await withVersions(run, "api_key_versions", "key_id", keys, (one) => one.keyId);
   return {
     account: await insert(run, "account_versions", ACCOUNT_COLUMNS, newAccounts),
     key: await insert(run, "api_key_versions", KEY_COLUMNS, newKeys),
   };
 }
 
-const LATEST_ACCOUNTS = `
-  SELECT account_id AS id, max(version) AS version FROM tollgate.account_versions
-  WHERE account_id = ANY ($1::text[]) GROUP BY account_id`;
-const LATEST_KEYS = `
-  SELECT key_id AS id, max(version) AS version FROM tollgate.api_key_versions
-  WHERE key_id = ANY ($1::text[]) GROUP BY key_id`;
-
 /** Version: the time of the read, or one more than the last, because a new server's clock may be behind. */
-async function versionsAfter(
+async function withVersions<Item extends { readAtMs: number }>(
   run: ArchiveQuery,
-  latest: string,
-  ids: readonly string[],
-): Promise<(id: string, readAtMs: number) => number> {
-  const rows = ids.length === 0 ? [] : await run<{ id: string; version: string }>(latest, [ids]);
+  table: string,
+  column: string,
+  items: readonly Item[],
+  idOf: (item: Item) => string,
+): Promise<(Item & { version: number })[]> {
+  if (items.length === 0) return [];
+  const rows = await run<{ id: string; version: string }>(
+    `SELECT ${column} AS id, max(version) AS version FROM tollgate.${table}
+     WHERE ${column} = ANY ($1::text[]) GROUP BY ${column}`,
+    [items.map(idOf)],
+  );
   const versions = new Map(rows.map(({ id, version }) => [id, Number(version)]));
-  return (id, readAtMs) => Math.max(readAtMs, (versions.get(id) ?? 0) + 1);
+  return items.map((item) => ({
+    ...item,
+    version: Math.max(item.readAtMs, (versions.get(idOf(item)) ?? 0) + 1),
+  }));
 }
 
 /** Records are copied in a form that PostgreSQL accepts, so that no row stops the others. */
@@ -295,7 +285,7 @@ export function archivableMs(ms: string | number | undefined): number | undefine
   return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs, 0), MOMENT_MS_MAX);
 }
 
-export const jsonOf = (value: unknown): string =>
+const jsonOf = (value: unknown): string =>
   JSON.stringify(value, (_, item: unknown) => {
     if (typeof item === "string") return archivableText(item);
     if (typeof item !== "object" || item === null || Array.isArray(item)) return item;

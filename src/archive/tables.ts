@@ -19,7 +19,7 @@ export interface ArchiveConnection {
   transaction<T>(work: (query: ArchiveQuery) => Promise<T>): Promise<T>;
 }
 
-export interface Written {
+interface Written {
   entry: number;
   request: number;
   account: number;

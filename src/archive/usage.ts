@@ -1,7 +1,10 @@
 import {
   monthBounds,
+  numbersOf,
+  STATEMENT,
   type Statement,
   USAGE_COLUMNS,
+  USAGE_COUNTS,
   type UsageRow,
   type UsageSelection,
 } from "../ledger/usage.ts";
@@ -26,18 +29,11 @@ export async function archivedUsage(
   );
   return rows.map((row) => ({
     ...Object.fromEntries(columns.map((name) => [name, row[name] ?? ""])),
-    requests: Number(row.requests),
-    credits: Number(row.credits),
-    refunds: Number(row.refunds),
-    completed: Number(row.completed),
-    failed: Number(row.failed),
-    seconds: Number(row.seconds),
+    ...numbersOf(USAGE_COUNTS, row),
   }));
 }
 
-const SUMS = ["requests", "credits", "refunds", "completed", "failed", "seconds"].map(
-  (name) => `sum(${name}) AS ${name}`,
-);
+const SUMS = USAGE_COUNTS.map((name) => `sum(${name}) AS ${name}`);
 
 export async function archivedStatement(
   query: ArchiveQuery,
@@ -50,18 +46,8 @@ export async function archivedStatement(
      WHERE account_id = $1 AND month <= $2::date ORDER BY month DESC LIMIT 1`,
     [accountId, first],
   );
-  const closing = Number(row?.closing ?? 0);
-  if (!row?.is_this)
-    return { opening: closing, purchases: 0, charges: 0, refunds: 0, adjustments: 0, closing };
-  const { opening, purchases, charges, refunds, adjustments } = row;
-  return {
-    opening: Number(opening),
-    purchases: Number(purchases),
-    charges: Number(charges),
-    refunds: Number(refunds),
-    adjustments: Number(adjustments),
-    closing,
-  };
+  if (row?.is_this) return numbersOf(STATEMENT, row);
+  return numbersOf(STATEMENT, { opening: row?.closing, closing: row?.closing });
 }
 
 export async function hasAccount(query: ArchiveQuery, accountId: string): Promise<boolean> {

@@ -17,7 +17,7 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
 import { listPages } from "../redis/sorted-set-pages.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { archivableText, type EntryRow, entryOf } from "./rows.ts";
+import { archivableText, ENTRY_TEXTS, type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
 
@@ -242,21 +242,10 @@ function before(id: string): string {
 }
 
 const FIELDS = [
-  "accountId",
-  "type",
-  "amount",
-  "balanceAfter",
-  "endpoint",
-  "reason",
-  "taskId",
-  "requestId",
-  "keyId",
-  "reference",
-  "by",
-  "note",
-  "previous",
-  "atMs",
-] as const satisfies readonly (keyof LedgerEntry)[];
+  ...(["accountId", "type", "amount", "balanceAfter"] as const),
+  ...Object.values(ENTRY_TEXTS),
+  "atMs" as const,
+];
 
 const differingFields = (archived: LedgerEntry, stored: LedgerEntry) =>
   FIELDS.filter((name) => {

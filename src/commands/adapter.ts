@@ -17,7 +17,6 @@ import { createRequest } from "../upstream/upstream.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
 
-/** `tollgate adapter test FILE` */
 export function adapterCommand(): Command {
   return new Command("adapter").description("adapters of your own, for the upstream").addCommand(
     command("test", "run an adapter's table of answers, and show what it would send")
@@ -102,7 +101,6 @@ const BODIES: Readonly<Record<GenerationEndpoint, object>> = {
 };
 const TASK_ID = "task-1";
 
-/** What would be sent for a generation of the endpoint, and for a poll of its task. */
 function dryRun(dialect: Dialect, endpoint: GenerationEndpoint): Finding[] {
   const validation = validateGeneration(endpoint, BODIES[endpoint], SOURCE_HOST);
   if (!validation.ok) throw new Error(`the body for ${endpoint} is not valid`);

@@ -1,7 +1,8 @@
 import { Command } from "commander";
 import { detachArchive } from "../archive/archive-record.ts";
-import type { Restored } from "../archive/restore.ts";
-import type { ArchiveVerification } from "../archive/verify-archive.ts";
+import { migrate } from "../archive/migrations.ts";
+import { type Restored, restoreStore } from "../archive/restore.ts";
+import { type ArchiveVerification, verifyArchive } from "../archive/verify-archive.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { withArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
@@ -25,7 +26,6 @@ function migrateCommand(): Command {
     "migrate",
     "bring the archive's schema up to this release; ARCHIVE_URL names its owner",
   ).action(async (flags: { json?: boolean }) => {
-    const { migrate } = await import("../archive/migrations.ts");
     const steps = await withArchive(migrate, LONG_MS);
     const text = steps.length === 0 ? "The schema is that of this version." : `Done: ${steps.join(", ")}.`;
     print({ json: { steps }, text }, flags);
@@ -38,7 +38,6 @@ const LONG_MS = 3_600_000;
 function verifyCommand(): Command {
   return command("verify", "compare the archive with Redis, entry by entry, while traffic goes on").action(
     async (flags: { json?: boolean }) => {
-      const { verifyArchive } = await import("../archive/verify-archive.ts");
       const progress = startProgress();
       const result = await withOwnArchive(
         (query, nodes) =>
@@ -95,8 +94,6 @@ function restoreCommand(): Command {
     "restore",
     "fill an empty Redis from the archive, after the Redis of the store was lost",
   ).action(async (flags: { json?: boolean }) => {
-    const { migrate } = await import("../archive/migrations.ts");
-    const { restoreStore } = await import("../archive/restore.ts");
     const { store, archive: settings, tasks } = requireConfig();
     const { partitions } = store;
     const progress = startProgress();

@@ -3,10 +3,9 @@ import { command } from "./options.ts";
 import { print } from "./output.ts";
 
 /** One of these words, a file, or something that no shell can know. */
-export type Values = readonly string[] | "file" | "any";
+type Values = readonly string[] | "file" | "any";
 
 interface Flag {
-  /** `-h`, `--help` */
   names: readonly string[];
   what: string;
   /** Undefined for one without a value. */
@@ -14,7 +13,7 @@ interface Flag {
 }
 
 /** The completions after some words: `keys create`, or none for `tollgate` itself. */
-export interface Place {
+interface Place {
   words: string;
   commands: readonly { name: string; what: string }[];
   flags: readonly Flag[];
@@ -23,10 +22,6 @@ export interface Place {
 
 const SHELLS: Readonly<Record<string, (places: readonly Place[]) => string>> = { bash, zsh, fish };
 
-/**
- * `tollgate completion SHELL`
- * @param program makes the tree of all commands, which is what is completed
- */
 export function completionCommand(program: () => Command): Command {
   return command("completion", "print what makes a shell complete commands and options")
     .addArgument(new Argument("<shell>", "the shell").choices(Object.keys(SHELLS)))
@@ -36,7 +31,6 @@ export function completionCommand(program: () => Command): Command {
     });
 }
 
-/** Every place in the tree below a command. */
 export function placesOf(top: Command, words = ""): Place[] {
   const helper = top.createHelp();
   // Commander's own `help` says what `--help` says.
@@ -61,7 +55,6 @@ function valuesOf(choices: readonly string[] | undefined, name: string): Values 
   return choices ?? (/\bfile\b/.test(name) ? "file" : "any");
 }
 
-/** A text as one word of a shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 const commandWords = (places: readonly Place[]): string[] =>
   places.map(({ words }) => words).filter((words) => words !== "");

@@ -72,7 +72,6 @@ export const hiddenInWords = (hidden: ReadonlyMap<string, string>): string[] =>
     ([setting, name]) => `${setting} of the file is not in force: the variable ${name} replaces it.`,
   );
 
-/** Loads a config file and the environment; `text` has all problems. */
 export function checkConfig(file?: string) {
   const { loaded, problems } = readConfig({ env: process.env, file });
   return {
@@ -93,7 +92,6 @@ interface Base {
   name: string;
   heading: string;
   written: Written;
-  /** How many keys use each tier, as far as the gateway knows. */
   keysByTier: Readonly<Record<string, number>>;
   /** Gaps in the gateway's counts, in words. */
   notChecked?: string | undefined;
@@ -196,7 +194,6 @@ function defaults(): Base {
   };
 }
 
-/** The admin port of the gateway with this machine's configuration. */
 function ownAdminUrl(): string {
   const { loaded } = readConfig({ env: process.env });
   if (loaded === undefined)
@@ -210,7 +207,6 @@ export function adminUrl({ host, port, tls }: Config["admin"]): string {
   return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }
 
-/** The part of `/config` that is compared. */
 interface RunningConfig extends Written {
   from_environment: Readonly<Record<string, string>>;
   keys_by_tier: TierCounts["keys"] | null;

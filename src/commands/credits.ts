@@ -125,14 +125,12 @@ function showCommand(): Command {
     });
 }
 
-/** As customers see it, with what it is to an accountant and what stands for it. */
 const transactionJson = (entry: LedgerEntry) => ({
   ...transactionOf(entry),
   kind: kindOf(entry),
   reference: entry.reference || undefined,
 });
 
-/** The endpoint of a charge; else the task, why, and the reference in brackets. */
 function purposeOf(entry: LedgerEntry): string | undefined {
   const { endpoint, taskId, note, reason, reference } = entry;
   if (kindOf(entry) === "charge") return endpoint || taskId || undefined;

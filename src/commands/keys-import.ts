@@ -15,7 +15,6 @@ import { note, print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { listing, table } from "./terminal.ts";
 
-/** Keys that are taken over at a time. */
 const BATCH = 100;
 /** Problems that are listed; the others are counted. */
 const PROBLEMS_MAX = 1000;
@@ -23,7 +22,6 @@ const PROBLEMS_MAX = 1000;
 /** A problem names its line, never the key. */
 interface Summary {
   imported: number;
-  /** Were there before, as the line wants them. */
   known: number;
   failed: number;
   problems: { line: number; message: string }[];
@@ -145,10 +143,7 @@ async function importLine(
   }
 }
 
-/**
- * Takes one key over. A key that was there before is fine when it is what is wanted, and stays as it is.
- * @throws OperatorError when it is not
- */
+/** A key that was there before is fine when it is what is wanted, and stays as it is. @throws OperatorError when it is not */
 async function takeOver(
   nodes: RedisNodes,
   token: string,

@@ -15,7 +15,6 @@ import { moment, table } from "./terminal.ts";
 const LIMIT_MAX = 100_000;
 /** Keys found in one walk over the store. Memory grows with it, and the number of walks shrinks. */
 const PAGE_KEYS = 50_000;
-/** Lines that are put into columns and written together. */
 const LINES = 1000;
 
 interface ListFlags {
@@ -37,10 +36,7 @@ export function listCommand(): Command {
     .action((flags: ListFlags) => withRedis((nodes) => list(nodes, flags)));
 }
 
-/**
- * Prints page after page, so that memory is bounded however many keys there are.
- * @param pageKeys for tests
- */
+/** Memory is bounded however many keys there are. @param pageKeys for tests */
 export async function list(nodes: RedisNodes, flags: ListFlags, pageKeys = PAGE_KEYS): Promise<void> {
   if (flags.account !== undefined) await requireAccount(nodes, flags.account);
   const output = flags.json ? jsonOutput() : tableOutput();

@@ -9,13 +9,11 @@ export const statusText = ({ status }: KeyRecord): PaintedCell => ({ style: COLO
 
 const REFUSALS_SHOWN_MAX = 20;
 
-/** Refusals by hour as `--json` prints them, latest first. */
 export const refusalsJson = ({ hours, uncounted }: AccountRefusals) => ({
   refusals: hours.map(refusalShown),
   uncounted_refusals: uncounted || undefined,
 });
 
-/** Refusals as a table; nothing without any. */
 export function refusalsText({ hours, uncounted }: AccountRefusals): string[] {
   if (hours.length === 0) return [];
   const rows = hours

@@ -20,10 +20,7 @@ export interface CursorState {
   output: { file: string; bytes: number } | undefined;
 }
 
-/**
- * Reads the state of the earlier run; undefined when there was none.
- * @throws OperatorError when it is no cursor file, or that of another kind of export
- */
+/** Undefined without an earlier run. @throws OperatorError when it is no cursor file, or that of another kind of export */
 export function readCursorFile(
   file: string,
   wanted: { account: string; format: LedgerFormat },
@@ -75,11 +72,7 @@ export async function writeCursorFile(file: string, state: CursorState): Promise
   await rename(next, file);
 }
 
-/**
- * Keeps a second export away from a cursor file, such as one that a timer starts before the last one has ended.
- * @returns releases it
- * @throws OperatorError while another process has it; the lock of one that was killed is stale
- */
+/** Keeps a second export away, such as one that a timer starts too early. @returns releases it @throws OperatorError while another process has it */
 export function lockCursorFile(file: string): () => void {
   const lock = `${file}.lock`;
   // Linked into place: the lock never exists without its owner's name in it.
@@ -167,11 +160,7 @@ function isFresh(lock: string): boolean {
   return Date.now() - mtimeMs <= SILENT_MS;
 }
 
-/**
- * Opens the output to be written on where the earlier run's cursor stands: what it wrote after that is cut off, since
- * it comes again.
- * @throws OperatorError when lines would be lost, overwritten or doubled
- */
+/** What the earlier run wrote after its cursor is cut off: it comes again. @throws OperatorError when lines would be lost, overwritten or doubled */
 export async function openOutput(
   file: string,
   state: CursorState | undefined,

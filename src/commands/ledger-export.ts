@@ -92,7 +92,6 @@ function lockOf(cursorFile: string): () => void {
   }
 }
 
-/** How many entries were written, and what could not be read. */
 interface Exported {
   count: number;
   unread: Unread | undefined;
@@ -152,7 +151,6 @@ function unwritable(error: unknown): never {
 }
 
 interface Interruption {
-  /** The signal that has come, if any. */
   signal: "SIGINT" | "SIGTERM" | undefined;
   stop(): void;
 }

@@ -24,7 +24,6 @@ type LedgerRow = Record<(typeof COLUMNS)[number], string | number>;
 export const LEDGER_FORMATS = ["ndjson", "csv"] as const;
 export type LedgerFormat = (typeof LEDGER_FORMATS)[number];
 
-/** The columns' names as RFC 4180 has them. */
 export const CSV_HEADER = `${COLUMNS.join(",")}\r\n`;
 
 export function linesOf(entries: readonly LedgerEntry[], format: LedgerFormat): string {

@@ -1,4 +1,6 @@
 import type { OpenedArchive } from "../archive/connection.ts";
+import { identifyFor } from "../archive/identity.ts";
+import { archiveReason } from "../archive/reasons.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { archiveUrlRule } from "../config/environment.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -15,7 +17,7 @@ export const hasArchive = (): boolean => (process.env.ARCHIVE_URL ?? "") !== "";
 export const optionalArchiveUrl = (): string | undefined => (hasArchive() ? archiveUrl() : undefined);
 
 /** May hold a password. @throws OperatorError where there is none, or it cannot be used */
-export function archiveUrl(): string {
+function archiveUrl(): string {
   const url = process.env.ARCHIVE_URL;
   if (!url) throw new OperatorError("there is no archive: set ARCHIVE_URL in the environment");
   const problem = archiveUrlRule(url);
@@ -26,7 +28,6 @@ export function archiveUrl(): string {
 /** PostgreSQL's client is loaded only here. @param statementMs how long one statement may take */
 async function openedArchive(statementMs: number) {
   const { connectArchive } = await import("../archive/connection.ts");
-  const { archiveReason } = await import("../archive/reasons.ts");
   const inWords = (error: unknown): never => {
     if (error instanceof OperatorError) throw error;
     const { why, advice } = archiveReason(error);
@@ -55,7 +56,6 @@ export async function withOwnArchive<T>(
   work: (query: ArchiveQuery, nodes: RedisNodes) => Promise<T>,
   statementMs = READ_MS,
 ): Promise<T> {
-  const { identifyFor } = await import("../archive/identity.ts");
   const { archive, inWords } = await openedArchive(statementMs);
   // Errors of statements at once, so that nobody takes them for errors of Redis.
   const query: ArchiveQuery = (text, values) => archive.query<never>(text, values).catch(inWords);

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
-import { archiveLookUps } from "../archive/archived-money.ts";
+import { archiveLookUps } from "../archive/archived-reads.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { findKey } from "../operations/keys/keys.ts";
@@ -34,7 +34,6 @@ interface OperationCommand<Done> {
   show?(done: Done, call: ApiCall, answer: () => object): Partial<CommandOutput>;
 }
 
-/** Runs the operation and what belongs to it. */
 type Work<Result, Done> = (operate: () => Promise<Result>, nodes: RedisNodes, call: ApiCall) => Promise<Done>;
 
 type Flags = ActorFlags & { json?: boolean } & Record<string, unknown>;
@@ -51,7 +50,6 @@ export const operationCommand = <Result>(
   spec: OperationCommand<Result>,
 ): Command => workCommand(operation, (operate) => operate(), spec);
 
-/** A command that does more than its operation. */
 export function workCommand<Result, Done>(
   operation: Operation<Result>,
   work: Work<Result, Done>,
@@ -107,7 +105,6 @@ const nameOf = (form: string): string => {
   return form.startsWith("-") ? name : name.replace(/-id$/, "");
 };
 
-/** Where a parameter is in the body or the query, and what it may be. */
 function fieldOf({ properties, ...all }: TObject, form: string) {
   const name = nameOf(form).replaceAll("-", "_");
   const field = FIELDS[name] ?? name;
@@ -248,11 +245,7 @@ export function flat(object: object): Record<string, unknown> {
   return Object.fromEntries(fields.filter(([, value]) => value !== null));
 }
 
-/**
- * A page of a list as programs and people get it.
- * @param columns cells by their headings
- * @param gives headings of columns that give way on a narrow terminal
- */
+/** @param columns cells by their headings @param gives headings of columns that give way on a narrow terminal */
 export function pageOutput<Row extends object>(
   name: string,
   answer: object,
@@ -273,10 +266,7 @@ export function pageOutput<Row extends object>(
   };
 }
 
-/**
- * Options that set these limits, by their flags.
- * @param more.word what takes a limit away, beside a number
- */
+/** @param more.word what takes a limit away, beside a number */
 export const limitOptions = (
   limits: readonly (typeof LIMITS)[number][],
   { word, least = 1, after = "" }: { word?: string; least?: number; after?: string } = {},

@@ -3,7 +3,6 @@ import { durationMs, ms } from "../config/setting-types.ts";
 import { isDay, momentMs } from "../domain/moments.ts";
 import { type Actor, cliActor } from "../records/actor.ts";
 
-/** A command whose options include `--json`. */
 export function command(name: string, description: string): Command {
   return new Command(name)
     .description(description)
@@ -14,7 +13,6 @@ export interface ActorFlags {
   as?: string;
 }
 
-/** A command that changes something: its options include `--as`. */
 export const changing = (name: string, description: string): Command =>
   command(name, description).option(
     "--as <name>",
@@ -22,7 +20,6 @@ export const changing = (name: string, description: string): Command =>
     actorName,
   );
 
-/** Who changes something, by the options of the command. */
 export const actorOf = ({ as }: ActorFlags): Actor => cliActor(as);
 
 function actorName(text: string): string {
@@ -30,7 +27,6 @@ function actorName(text: string): string {
   throw new InvalidArgumentError("It must be a name of 1 to 64 printable ASCII characters.");
 }
 
-/** Parses an option that is a whole number within bounds, both inclusive. */
 export const whole =
   (least: number, most: number) =>
   (text: string): number => {
@@ -39,7 +35,6 @@ export const whole =
     throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
   };
 
-/** Parses an option that is a duration within bounds, both inclusive. */
 export const spanMs =
   (least: string, most: string) =>
   (text: string): number => {
@@ -54,7 +49,6 @@ export function fileName(text: string): string {
   throw new InvalidArgumentError("It must be the name of a file.");
 }
 
-/** Parses an option that is a moment to come, ISO 8601. */
 export function futureMs(text: string): number {
   const atMs = momentMs(text);
   if (atMs === undefined) {
@@ -74,7 +68,6 @@ export function pastMs(text: string): number {
   );
 }
 
-/** Parses an option that is a day, such as 2026-10-31. */
 export function dayOption(text: string): string {
   if (isDay(text)) return text;
   throw new InvalidArgumentError("It must be a day such as 2026-10-31.");

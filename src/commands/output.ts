@@ -8,7 +8,6 @@ import { hasColours, plain } from "./terminal.ts";
 const PARTLY_EXIT_CODE = 2;
 const REPEAT = "Repeat it when they are back: it is not done twice.";
 
-/** One JSON object for programs, text for people. */
 export interface CommandOutput {
   json: Record<string, unknown>;
   text: string;
@@ -24,7 +23,6 @@ export interface CommandOutput {
   ifUnconfirmed?: string;
 }
 
-/** Prints what a command answers. */
 export function print(answer: CommandOutput, options: { json?: boolean }): void {
   const { confirmed, ifUnconfirmed = REPEAT } = answer;
   const json = confirmed === undefined ? answer.json : { ...answer.json, confirmed };
@@ -64,7 +62,6 @@ export function jsonList(name: string) {
   };
 }
 
-/** A line for people on standard error. */
 export function note(text: string): void {
   process.stderr.write(`${hasColours(process.stderr) ? text : plain(text)}\n`);
 }
@@ -79,7 +76,6 @@ export function noteUnread(unread: Unread): void {
 export const withoutKeys = (text: string): string =>
   text.replaceAll(/\bsk_[\x21-\x2b\x2d-\x7e]{5,}/g, (key) => (key.endsWith(";") ? "sk_...;" : "sk_..."));
 
-/** A path as one would type it here. */
 export const shownPath = (file: string): string => {
   const relative = path.relative(process.cwd(), file);
   return relative === "" || relative.startsWith("..") ? file : relative;

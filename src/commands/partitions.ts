@@ -62,7 +62,6 @@ function thawCommand(): Command {
 const onPartitions = (name: string, description: string): Command =>
   command(name, description).argument("<partitions>", "numbers and ranges, such as 3,17 or 0-21", numbersIn);
 
-/** Parses numbers and ranges, each once, in ascending order. */
 function numbersIn(text: string): number[] {
   const numbers = text.split(",").flatMap((part) => {
     const [, first, last = first] = /^(\d{1,4})(?:-(\d{1,4}))?$/.exec(part) ?? [];

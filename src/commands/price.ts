@@ -14,7 +14,6 @@ import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
 
-/** `tollgate price ENDPOINT [BODY]` */
 export function priceCommand(): Command {
   return command("price", "what a generation would cost by this machine's configuration")
     .argument("<endpoint>", `such as ${GENERATION_ENDPOINTS[0]}`)
@@ -44,7 +43,6 @@ function readBody(name: string): Buffer {
   }
 }
 
-/** Validates the body as the gateway does, and prices what would be sent. */
 function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
   const { prices, pricesFile, sourceVideoHost, upstream } = requireConfig();
   const refused = (problems: { path: string; message: string }[]): CommandOutput => ({
@@ -70,7 +68,6 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
   };
 }
 
-/** The endpoint's prices as the price file has them. */
 function listed(endpoint: GenerationEndpoint): CommandOutput {
   const { prices, pricesFile } = requireConfig();
   const price = prices[endpoint];

@@ -1,8 +1,8 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
-import manifest from "../../package.json" with { type: "json" };
 import { visibleLines } from "../domain/visible-text.ts";
 import { inCommandWords } from "../records/operator-error.ts";
+import { REVISION, VERSION } from "../telemetry/version.ts";
 import { accountsCommand } from "./accounts.ts";
 import { adapterCommand } from "./adapter.ts";
 import { archiveCommand } from "./archive.ts";
@@ -30,7 +30,7 @@ const HELP_CHARS = 100;
 /** All commands. Each call makes a new tree: Commander keeps what it has parsed in it. */
 export function tollgateProgram(): Command {
   const program = new Command("tollgate")
-    .version(manifest.version)
+    .version(`${VERSION} (${REVISION})`)
     .description("Operates a Tollgate gateway, through the Redis at REDIS_URL, else the config's.")
     .addCommand(accountsCommand())
     .addCommand(keysCommand())
@@ -53,11 +53,7 @@ export function tollgateProgram(): Command {
   return program;
 }
 
-/**
- * Runs one command line to its end; everything it has to say is written.
- * @param words the words after `tollgate`
- * @returns the exit code: 0, 1 for an error or for something that is not in order, 130 or 143 when interrupted
- */
+/** @returns the exit code: 0, 1 for an error or for something that is not in order, 130 or 143 when interrupted */
 export async function run(words: readonly string[]): Promise<number> {
   process.exitCode = 0;
   try {
@@ -73,7 +69,6 @@ export async function run(words: readonly string[]): Promise<number> {
   }
 }
 
-/** A command and all below it. */
 export const commandsOf = (command: Command): Command[] => [command, ...command.commands.flatMap(commandsOf)];
 
 /** The words that lead to a command, without `tollgate`. */
@@ -82,7 +77,6 @@ export function commandPath(command: Command): string {
   return command.parent ? `${above} ${command.name()}`.trim() : "";
 }
 
-/** Sets up help, errors and exit codes, which are the same for all commands. */
 function applyDefaults(command: Command): void {
   const name = `tollgate ${commandPath(command)}`.trim();
   command

@@ -4,10 +4,9 @@ const REDRAW_AFTER_MS = 100;
 /** Back to the start of the line, and clear it. */
 const CLEAR = "\r\x1b[2K";
 
-export interface Progress {
+interface Progress {
   /** Shows how far the work is, in place of what was shown before. */
   show(text: string): void;
-  /** Takes the line away. */
   done(): void;
 }
 

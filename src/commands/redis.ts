@@ -12,8 +12,7 @@ import { redisUrl, requireConfig } from "./local-config.ts";
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
 const COMMAND_TIMEOUT_MS = 10_000;
 
-/** A command's work with the store. */
-export type Work<T> = (nodes: RedisNodes) => Promise<T>;
+type Work<T> = (nodes: RedisNodes) => Promise<T>;
 
 /** Runs work against Redis. @throws Error for another layout, and for an empty Redis in the place of a store that is known here */
 export const withRedis = <T>(work: Work<T>): Promise<T> => withSession(({ run }) => run(work), requireKnown);
@@ -22,7 +21,6 @@ export const withRedis = <T>(work: Work<T>): Promise<T> => withSession(({ run })
 export const withRedisToWrite = <T>(work: Work<T>): Promise<Written<T>> =>
   withSession(({ write }) => write(work), requireKnown);
 
-/** Runs work against Redis, whatever layout the store has. */
 export const withAnyLayout = <T>(work: Work<T>): Promise<T> => withSession(({ run }) => run(work));
 
 /** Runs work that writes to an older or an empty store, too. */
@@ -37,7 +35,6 @@ async function requireKnown(nodes: RedisNodes): Promise<void> {
   await partitionsOf(nodes, () => requireConfig().store.partitions);
 }
 
-/** Connects to the store of this machine for one command, and closes the connection whatever happens. */
 async function withSession<T>(
   use: (session: OperatorSession) => Promise<T>,
   prepare?: Work<void>,
@@ -61,7 +58,6 @@ async function withSession<T>(
   }
 }
 
-/** The configuration of this machine, where it is valid. */
 export const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
 
 /** `store.tls_ca`, where the configuration of this machine is valid; else Node's own authorities count. */

@@ -168,7 +168,6 @@ const rowOf = ({ atMs, kind, accountId, credits, reference, requestId = "" }: Li
   requestId,
 ];
 
-/** A table under its sentence, and how many rows are left out; nothing without rows. */
 function linesOf(title: string, heads: string[], rows: string[][], limit: number): string[] {
   if (rows.length === 0) return [];
   const left = rows.length - limit;

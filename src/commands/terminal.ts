@@ -2,7 +2,6 @@ import { stripVTControlCharacters, styleText } from "node:util";
 import { Help } from "commander";
 import { visible } from "../domain/visible-text.ts";
 
-/** Columns of a table never get narrower than this. */
 const COLUMN_CHARS_MIN = 8;
 
 export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
@@ -17,7 +16,6 @@ export type Screen = NodeJS.WritableStream & { isTTY?: boolean; columns?: number
 export const paint = (style: Style, text: string, screen: Screen = process.stdout): string =>
   styleText(style, text, { stream: screen });
 
-/** A cell of a table in a style. */
 export interface PaintedCell {
   style: Style;
   text: string;
@@ -40,7 +38,6 @@ export const plain = (text: string): string => stripVTControlCharacters(text);
 export const widthOf = (screen: Screen): number | undefined =>
   screen.isTTY ? screen.columns || undefined : undefined;
 
-/** Unix ms as ISO 8601; undefined stays so. */
 export const iso = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();
 

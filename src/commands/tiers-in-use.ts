@@ -10,7 +10,6 @@ const COMMAND_TIMEOUT_MS = 2000;
 
 interface TiersInUse {
   problems: ConfigProblem[];
-  /** Undefined when all is known. */
   notChecked?: string;
 }
 

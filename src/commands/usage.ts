@@ -1,9 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ArchiveQuery } from "../archive/tables.ts";
+import { archivedStatement, archivedUsage, hasAccount, newestEntryMs } from "../archive/usage.ts";
 import {
+  STATEMENT,
   type Statement,
   totalOf,
   USAGE_COLUMNS,
+  USAGE_COUNTS,
   type UsageGroup,
   type UsageSelection,
 } from "../ledger/usage.ts";
@@ -18,8 +21,6 @@ import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 const GROUPS = Object.keys(USAGE_COLUMNS) as UsageGroup[];
-const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
-const STATEMENT = ["opening", "purchases", "charges", "refunds", "adjustments", "closing"] as const;
 
 interface Flags {
   format: "table" | "csv";
@@ -33,7 +34,6 @@ interface UsageFlags extends Flags {
   by: UsageGroup[];
 }
 
-/** Where figures come from, and how far that reaches. */
 interface Source {
   from: "archive" | "redis";
   /** Of the archive: when its newest entry was made. */
@@ -61,11 +61,11 @@ export function usageCommand(): Command {
         throw new OperatorError(`--from ${flags.from} comes after --to ${flags.to}`);
       const { account: accountId, from, to, by } = flags;
       const { rows, source, unread } = await readUsage({ accountId, from, to, by });
-      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...COUNTS];
+      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...USAGE_COUNTS];
       const lines = rows.map((row) => columns.map((name) => row[name] ?? ""));
       const total = totalOf(rows);
       const words = by.length === 0 || rows.length < 2 ? [] : [by.map((_, at) => (at === 0 ? "total" : ""))];
-      const totals = words.map((cells) => [...cells, ...COUNTS.map((name) => total[name])]);
+      const totals = words.map((cells) => [...cells, ...USAGE_COUNTS.map((name) => total[name])]);
       await show(flags, {
         json: { usage: rows, total, source, unread },
         columns,
@@ -117,7 +117,6 @@ async function show(flags: Flags, { json, columns, lines, text }: Shown): Promis
   print({ json, text: text(inTable) }, flags);
 }
 
-/** Says on standard error where figures come from. */
 function says(source: Source, flags: Flags): void {
   if (flags.json) return;
   const { from, archived_until: until, entries_since: since, ended_since: ended } = source;
@@ -136,7 +135,6 @@ async function readUsage(selection: UsageSelection) {
   const { accountId } = selection;
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedUsage } = await import("../archive/usage.ts");
       if (accountId !== undefined) await requireArchived(query, accountId);
       const rows = await archivedUsage(query, selection);
       return { rows, source: await archiveSource(query, accountId), unread: undefined };
@@ -153,7 +151,6 @@ async function readUsage(selection: UsageSelection) {
 async function readStatement(accountId: string, month: string) {
   if (hasArchive())
     return withOwnArchive(async (query) => {
-      const { archivedStatement } = await import("../archive/usage.ts");
       await requireArchived(query, accountId);
       const statement: Statement = await archivedStatement(query, accountId, month);
       return { statement, source: await archiveSource(query, accountId), unread: undefined };
@@ -166,7 +163,6 @@ async function readStatement(accountId: string, month: string) {
 }
 
 async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
-  const { newestEntryMs } = await import("../archive/usage.ts");
   return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
 
@@ -177,7 +173,6 @@ const redisSource = ({ reach }: FromRedis<object>): Source => ({
 
 /** @throws OperatorError for an account that the archive does not know */
 async function requireArchived(query: ArchiveQuery, accountId: string): Promise<void> {
-  const { hasAccount } = await import("../archive/usage.ts");
   if (!(await hasAccount(query, accountId)))
     throw new OperatorError(`the archive has no account ${accountId}`);
 }

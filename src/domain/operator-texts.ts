@@ -1,5 +1,5 @@
 const LABEL_CHARS_MAX = 100;
-export const METADATA_BYTES_MAX = 4096;
+const METADATA_BYTES_MAX = 4096;
 
 const LABEL = new RegExp(String.raw`^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,${LABEL_CHARS_MAX}}$`, "u");
 

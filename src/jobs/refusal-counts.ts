@@ -1,4 +1,5 @@
 import type { HourlyRefusals } from "../operations/accounts/refusals.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 
 const PAIRS_MAX = 1000;
@@ -13,19 +14,17 @@ export function createRefusalCounts(options: {
   log: Logger;
 }) {
   let pairs = new Map<string, HourlyRefusals>();
-  let current: Promise<void> = Promise.resolve();
 
   async function flush(): Promise<void> {
     if (pairs.size === 0 || !options.usable()) return;
     const counts = [...pairs.values()];
     pairs = new Map();
     // Not repeated: a second write could count twice.
-    await options
-      .add(counts)
-      .catch((error: unknown) => options.log.debug({ err: error }, "refusals not counted"));
+    await options.add(counts).catch(notCounted);
   }
 
-  let timer: NodeJS.Timeout | undefined;
+  const notCounted = (error: unknown): void => options.log.debug({ err: error }, "refusals not counted");
+  const { start, stop } = repeated(flush, { pauseMs: () => FLUSH_EVERY_MS, failed: notCounted });
   return {
     count(keyId: string, accountId: string, outcome: string): void {
       const atMs = options.nowMs();
@@ -35,15 +34,7 @@ export function createRefusalCounts(options: {
       else if (pairs.size < PAIRS_MAX) pairs.set(pair, { keyId, accountId, outcome, count: 1, atMs });
     },
     flush,
-    start(): void {
-      timer = setInterval(() => {
-        current = flush();
-      }, FLUSH_EVERY_MS).unref();
-    },
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await current;
-      await flush();
-    },
+    start: (): void => start(),
+    stop: (): Promise<void> => stop().then(flush),
   };
 }

@@ -2,6 +2,7 @@ import type { ArchiveVerification } from "../archive/verify-archive.ts";
 import { GatewayError } from "../domain/errors.ts";
 import type { Verification } from "../ledger/verify-run.ts";
 import type { LedgerReport } from "../operations/store/survey.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
@@ -25,16 +26,13 @@ export function createLedgerCheck(options: {
   log: Logger;
 }) {
   const { metrics, log } = options;
-  let timer: NodeJS.Timeout | undefined;
-  let current: Promise<void> = Promise.resolve();
-  const ending = new AbortController();
 
   async function check(): Promise<void> {
     const intervalMs = options.intervalMs();
     metrics.ledgerCheckInterval.set(intervalMs / 1000);
     if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
-    const result = await options.verify(ending.signal).catch((error: unknown) => {
-      if (!ending.signal.aborted) metrics.ledgerCheckFailures.inc();
+    const result = await options.verify(signal).catch((error: unknown) => {
+      if (!signal.aborted) metrics.ledgerCheckFailures.inc();
       throw error;
     });
     const { accounts, entries, credits, unread } = result;
@@ -55,7 +53,7 @@ export function createLedgerCheck(options: {
 
   async function checkArchive(): Promise<Pick<LedgerReport, "archiveViolations">> {
     try {
-      const result = await options.verifyArchive?.(ending.signal);
+      const result = await options.verifyArchive?.(signal);
       for (const violation of result?.violations.slice(0, LOGGED_MAX) ?? [])
         log.error(violation, "the archive and the store differ");
       if (!result || result.unread) return {};
@@ -64,38 +62,29 @@ export function createLedgerCheck(options: {
       log.info({ entries, accounts, keys, violations: archiveViolations }, "archive verified");
       return { archiveViolations };
     } catch (error) {
-      if (ending.signal.aborted) throw error;
+      if (signal.aborted) throw error;
       metrics.ledgerCheckFailures.inc();
       log.warn({ err: error }, "the archive could not be verified");
       return {};
     }
   }
 
-  const schedule = (afterMs: number): void => {
-    if (ending.signal.aborted) return;
-    timer = setTimeout(() => {
-      current = check()
-        .catch((error: unknown) => {
-          if (ending.signal.aborted) return;
-          // The breaker reports an unavailable store; the next attempt follows soon.
-          const isAway = error instanceof GatewayError && error.refusal.name === "store_unavailable";
-          if (isAway) log.debug("the ledger is not verified while the store is away");
-          else log.warn({ err: error }, "the ledger could not be verified");
-        })
-        .finally(() => schedule(LOOK_EVERY_MS));
-    }, afterMs);
-  };
-
+  const { signal, start, stop } = repeated(check, {
+    pauseMs: () => LOOK_EVERY_MS,
+    failed(error) {
+      if (signal.aborted) return;
+      // The breaker reports an unavailable store; the next attempt follows soon.
+      const isAway = error instanceof GatewayError && error.refusal.name === "store_unavailable";
+      if (isAway) log.debug("the ledger is not verified while the store is away");
+      else log.warn({ err: error }, "the ledger could not be verified");
+    },
+  });
   return {
     start(): void {
-      schedule(Math.min(FIRST_LOOK_MAX_MS, Math.max(LOOK_EVERY_MS, FIRST_LOOK * options.intervalMs())));
+      start(Math.min(FIRST_LOOK_MAX_MS, Math.max(LOOK_EVERY_MS, FIRST_LOOK * options.intervalMs())));
     },
     check,
-    async stop(): Promise<void> {
-      ending.abort();
-      clearTimeout(timer);
-      await current;
-    },
+    stop,
   };
 }
 

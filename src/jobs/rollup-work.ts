@@ -1,5 +1,6 @@
 import { rollUp } from "../ledger/rolling-up.ts";
 import type { Connection } from "../redis/connection.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import { takeTurn } from "../redis/take-turn.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -20,16 +21,13 @@ interface RollupOptions {
  * 0054.
  */
 export function createRollup({ connection, metrics, log }: RollupOptions) {
-  const ending = new AbortController();
   const unexplained = new Map<number, number>();
   const watch = createWriteWatch();
   let failed = false;
-  let timer: NodeJS.Timeout | undefined;
-  let current: Promise<void> = Promise.resolve();
 
   async function one(partition: number): Promise<boolean> {
     const { run } = connection.of(partition);
-    const result = await rollUp(run, { partition, slicesMax: SLICES_MAX, signal: ending.signal });
+    const result = await rollUp(run, { partition, slicesMax: SLICES_MAX, signal });
     if (!result.more) show(partition, result.unexplained);
     return result.more;
   }
@@ -49,7 +47,7 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     const first = Math.floor(Math.random() * partitions.length);
     let more = false;
     for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)]) {
-      if (ending.signal.aborted) break;
+      if (signal.aborted) break;
       try {
         more = (await one(partition)) || more;
       } catch (error) {
@@ -76,28 +74,15 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     if (partitions.length === 0) return;
     failed = false;
     if (await takeTurn(connection, TURN, ROUND_EVERY_MS))
-      while (!ending.signal.aborted && (await round(partitions)));
-    if (!failed && !ending.signal.aborted) for (const done of looked) done();
+      while (!signal.aborted && (await round(partitions)));
+    if (!failed && !signal.aborted) for (const done of looked) done();
   }
 
-  const schedule = (): void => {
-    if (ending.signal.aborted) return;
-    timer = setTimeout(() => {
-      current = look()
-        .catch((error: unknown) => log.debug({ err: error }, "rolling up usage was interrupted"))
-        .finally(schedule);
-    }, ROUND_EVERY_MS);
-  };
-
-  return {
-    start: schedule,
-    round,
-    async stop(): Promise<void> {
-      ending.abort();
-      clearTimeout(timer);
-      await current;
-    },
-  };
+  const { signal, start, stop } = repeated(look, {
+    pauseMs: () => ROUND_EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "rolling up usage was interrupted"),
+  });
+  return { start, round, stop };
 }
 
 function usablePartitions(connection: Connection): number[] {

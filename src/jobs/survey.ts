@@ -1,4 +1,5 @@
 import { SURVEY_LIFETIME_MS, type Survey, type Surveys } from "../operations/store/survey.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import { AGES, OPEN_STATES } from "../scripts/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -15,9 +16,6 @@ export function createSurvey(options: {
   log: Logger;
 }) {
   const { surveys, metrics, log } = options;
-  let timer: NodeJS.Timeout | undefined;
-  let stopped = false;
-  let current: Promise<void> = Promise.resolve();
   let shownMs = Number.NEGATIVE_INFINITY;
   /** By a monotonic clock. */
   let newestMs = performance.now();
@@ -61,27 +59,14 @@ export function createSurvey(options: {
     metrics.sweeperLag.remove();
   }
 
-  const schedule = (afterMs: number): void => {
-    if (stopped) return;
-    timer = setTimeout(() => {
-      current = look()
-        .catch((error: unknown) => {
-          log.debug({ err: error }, "survey interrupted");
-          if (performance.now() - shownMs > SURVEY_LIFETIME_MS) forget();
-        })
-        .finally(() => schedule(Math.max(LOOK_EVERY_MIN_MS, options.sweepIntervalMs())));
-    }, afterMs);
-  };
-
-  return {
-    start: (): void => schedule(options.sweepIntervalMs()),
-    look,
-    async stop(): Promise<void> {
-      stopped = true;
-      clearTimeout(timer);
-      await current;
+  const { start, stop } = repeated(look, {
+    pauseMs: () => Math.max(LOOK_EVERY_MIN_MS, options.sweepIntervalMs()),
+    failed(error) {
+      log.debug({ err: error }, "survey interrupted");
+      if (performance.now() - shownMs > SURVEY_LIFETIME_MS) forget();
     },
-  };
+  });
+  return { start: (): void => start(options.sweepIntervalMs()), look, stop };
 }
 
 function showSurvey(metrics: Metrics, survey: Survey): void {

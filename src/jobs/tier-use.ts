@@ -3,6 +3,7 @@ import type { ConfigProblem } from "../config/problems.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
 import type { TierCounter, TierCounts } from "../operations/keys/tier-counts.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
@@ -21,9 +22,6 @@ export function createTierUse(options: {
   const { counter, config, metrics, log } = options;
   let latest: TierCounts | undefined;
   let reported = "";
-  let timer: NodeJS.Timeout | undefined;
-  let current: Promise<void> = Promise.resolve();
-  let stopped = false;
 
   async function look(): Promise<void> {
     if (await counter.turn(LOOK_EVERY_MS)) await publish();
@@ -60,17 +58,13 @@ export function createTierUse(options: {
     reported = words;
   }
 
-  const schedule = (afterMs: number): void => {
-    if (stopped) return;
-    timer = setTimeout(() => {
-      current = look()
-        .catch((error: unknown) => log.debug({ err: error }, "keys by tier not read"))
-        .finally(() => schedule(LOOK_EVERY_MS));
-    }, afterMs).unref();
-  };
-
+  const { start, stop } = repeated(look, {
+    pauseMs: () => LOOK_EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "keys by tier not read"),
+  });
   return {
-    start: (): void => schedule(0),
+    start: (): void => start(0),
+    stop,
     look,
     known: (): TierCounts | null => latest ?? null,
     /** Tiers in use that `next` drops. Unknown numbers refuse nothing. */
@@ -87,11 +81,6 @@ export function createTierUse(options: {
       }
       const inUse = droppedTiers(missingTiers(keys, next.tiers), before.tiers);
       return tierProblems(inUse, { keysByTier: keys, tiers: next.tiers, file: printedName(options.file) });
-    },
-    async stop(): Promise<void> {
-      stopped = true;
-      clearTimeout(timer);
-      await current;
     },
   };
 }

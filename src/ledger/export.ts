@@ -19,7 +19,7 @@ interface LedgerSelection {
   untilMs?: number | undefined;
 }
 
-export interface LedgerPage {
+interface LedgerPage {
   partition: number;
   partitions: number;
   /** Includes entries of other accounts. */

@@ -14,14 +14,8 @@ export interface UsageSelection {
   by: readonly UsageGroup[];
 }
 
-interface UsageCounts {
-  requests: number;
-  credits: number;
-  refunds: number;
-  completed: number;
-  failed: number;
-  seconds: number;
-}
+export const USAGE_COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
+type UsageCounts = Record<(typeof USAGE_COUNTS)[number], number>;
 
 export interface UsageRow extends UsageCounts {
   day?: string;
@@ -31,14 +25,14 @@ export interface UsageRow extends UsageCounts {
 }
 
 /** opening + purchases - charges + refunds + adjustments = closing. */
-export interface Statement {
-  opening: number;
-  purchases: number;
-  charges: number;
-  refunds: number;
-  adjustments: number;
-  closing: number;
-}
+export const STATEMENT = ["opening", "purchases", "charges", "refunds", "adjustments", "closing"] as const;
+export type Statement = Record<(typeof STATEMENT)[number], number>;
+
+/** These members as numbers; 0 for one that is missing. */
+export const numbersOf = <Name extends string>(
+  names: readonly Name[],
+  row: { [Member in Name]?: number | string | null | undefined } = {},
+) => Object.fromEntries(names.map((name) => [name, Number(row[name] ?? 0)])) as Record<Name, number>;
 
 /** Rounded half up. */
 export const runSeconds = (boundAtMs: number, endedAtMs: number): number =>
@@ -79,16 +73,13 @@ export function createUsageRows(by: readonly UsageGroup[]) {
     add(values: Omit<UsageRow, keyof UsageCounts>, counts: Partial<UsageCounts>): void {
       const group = Object.fromEntries(by.map((name) => [USAGE_COLUMNS[name], values[USAGE_COLUMNS[name]]]));
       const id = JSON.stringify(group);
-      const row = rows.get(id) ?? { ...group, ...NONE };
+      const row = rows.get(id) ?? { ...group, ...numbersOf(USAGE_COUNTS) };
       rows.set(id, row);
-      for (const name of COUNTS) row[name] += counts[name] ?? 0;
+      for (const name of USAGE_COUNTS) row[name] += counts[name] ?? 0;
     },
     all: (): UsageRow[] => [...rows.values()].sort((one, other) => compare(one, other, by)),
   };
 }
-
-const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
-const NONE: UsageCounts = { requests: 0, credits: 0, refunds: 0, completed: 0, failed: 0, seconds: 0 };
 
 function compare(one: UsageRow, other: UsageRow, by: readonly UsageGroup[]): number {
   for (const name of by) {
@@ -99,7 +90,7 @@ function compare(one: UsageRow, other: UsageRow, by: readonly UsageGroup[]): num
 }
 
 export function totalOf(rows: readonly UsageCounts[]): UsageCounts {
-  const total = { ...NONE };
-  for (const row of rows) for (const name of COUNTS) total[name] += row[name];
+  const total = numbersOf(USAGE_COUNTS);
+  for (const row of rows) for (const name of USAGE_COUNTS) total[name] += row[name];
   return total;
 }

@@ -30,7 +30,7 @@ import { passingOn, type Tracing } from "../telemetry/trace.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
-export interface Running {
+interface Running {
   url: string;
   adminUrl: string;
   live: LiveConfig;

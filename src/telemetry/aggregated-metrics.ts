@@ -14,7 +14,6 @@ export function createAggregatedMetrics() {
   const latest = new Map<number, MetricValues>();
   let ended: Promise<MetricValues> = Promise.resolve([]);
   return {
-    /** Replaces the values of this process. */
     update(processId: number, values: MetricValues): void {
       latest.set(processId, values);
     },

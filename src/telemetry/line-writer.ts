@@ -27,7 +27,6 @@ export const dropped = { lines: 0 };
 export class LineWriter {
   readonly #shared: boolean;
   readonly #chunkBytesMax: number;
-  /** Lines of the present callback. */
   #text = "";
   readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
@@ -146,7 +145,6 @@ function* chunksOf(lines: Buffer, bytesMax: number, inParts: boolean): Generator
   }
 }
 
-/** Numbers the lines that are written in parts. */
 let longLines = 0;
 
 /** The parts of a line that is too long for one write, as lines of their own: their `text`s together are the line. */

@@ -13,11 +13,9 @@ const PATH_CHARS_MAX = 8192;
 /** More than four times the largest body of a customer. */
 const BODY_CHARS_MAX = 1024 * 1024;
 
-/** A request that can be sent. */
 export interface CheckedRequest {
   method: "GET" | "POST";
   path: string;
-  /** JSON; null for none. */
   body: string | null;
   /** Flat name, value pairs; undefined for none. */
   headers: string[] | undefined;
@@ -36,7 +34,6 @@ export function checkRequest(request: AdapterRequest): CheckedRequest {
   return { method, path, body, headers: headers === undefined ? undefined : flatHeaders(headers) };
 }
 
-/** @throws AdapterMistake */
 function checkPath(path: unknown): asserts path is string {
   if (typeof path !== "string" || path.length > PATH_CHARS_MAX || !PATH.test(path))
     throw new AdapterMistake("returned a path that does not begin with / or cannot be sent");
@@ -44,7 +41,6 @@ function checkPath(path: unknown): asserts path is string {
     throw new AdapterMistake("returned a path with a step such as .. in it");
 }
 
-/** A form that can be sent. */
 export interface CheckedForm {
   path: string;
   headers: string[];
@@ -55,7 +51,6 @@ export interface CheckedForm {
 const FIELD = /^[\w.[\]-]{1,64}$/;
 const FIELD_CHARS_MAX = 4096;
 
-/** @throws AdapterMistake for a form that cannot be sent */
 export function checkForm(form: UploadForm): CheckedForm {
   if (!isObject(returned(form))) throw new AdapterMistake("returned no form");
   const { path, headers = {}, fields = {}, fileField = "file" } = form;

@@ -36,7 +36,7 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
 }
 
 /** A JSON Schema of an object, of typebox or written by hand. Members that it does not name are refused. */
-export interface OptionsSchema {
+interface OptionsSchema {
   readonly type: "object";
   readonly properties: Readonly<Record<string, object>>;
   readonly required?: readonly string[];
@@ -160,7 +160,7 @@ export type Uploaded =
   | { outcome: "failed"; why?: string };
 
 /** A callback of the upstream, of which nothing is believed but which task it names. */
-export interface CallbackRequest {
+interface CallbackRequest {
   headers: Readonly<Record<string, string | string[] | undefined>>;
   body: string;
   json: Readonly<Record<string, unknown>> | undefined;

@@ -3,7 +3,6 @@ import { TASK_ID } from "../domain/task-states.ts";
 
 // The upstream's answers, and what the log says of them. What they mean is the adapter's. Decision 0003.
 
-/** A complete answer of the upstream. */
 export interface Answer {
   status: number;
   retryAfter: string | undefined;
@@ -61,7 +60,6 @@ export function excerptOf(body: string, sent: string): string {
   return shown.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
 }
 
-/** Replaces each run of characters that a value of the request has, too. */
 function withoutEcho(text: string, request: string): string {
   const sent = valuesOf(request);
   if (sent === "") return text;

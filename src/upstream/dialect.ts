@@ -12,7 +12,6 @@ export interface AdapterChoice {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** The functions of an adapter that the gateway calls. */
 export const ADAPTER_FUNCTIONS = [
   "create",
   "created",
@@ -22,7 +21,7 @@ export const ADAPTER_FUNCTIONS = [
   "upload",
   "uploaded",
 ] as const;
-export type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
+type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 
 /** Told what an adapter does that it should not. */
 export interface AdapterObserver {

@@ -1,4 +1,4 @@
-import packageJson from "../../package.json" with { type: "json" };
+import { VERSION } from "../telemetry/version.ts";
 import type { Adapter } from "./adapter.ts";
 
 /** What authenticates and names the gateway at its upstream. */
@@ -7,11 +7,10 @@ export interface GatewayIdentity {
   /** The header and the scheme of the credential; undefined for what the adapter says. An empty scheme sends the bare key. */
   authHeader?: string | undefined;
   authScheme?: string | undefined;
-  /** `upstream.headers` */
   headers?: Readonly<Record<string, string>>;
 }
 
-const USER_AGENT = `tollgate/${packageJson.version}`;
+const USER_AGENT = `tollgate/${VERSION}`;
 
 /** The flat name, value pairs that begin each request to the upstream. */
 export function gatewayHeaders(

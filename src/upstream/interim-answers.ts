@@ -40,7 +40,6 @@ export function withoutInterimAnswers<T extends Socket>(socket: T): T {
   return socket;
 }
 
-/** The bytes behind all complete interim answers. */
 function behindInterim(bytes: Buffer): Buffer {
   let rest = bytes;
   while (INTERIM.test(statusLine(rest))) {

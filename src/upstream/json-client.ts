@@ -32,7 +32,6 @@ export interface UpstreamTls {
   tlsKey?: string | undefined;
 }
 
-/** TLS options of Node for a connection to the upstream. */
 export const tlsOptions = ({ tlsCa, tlsCert, tlsKey }: UpstreamTls) => ({
   ...(tlsCa !== undefined && { ca: tlsCa }),
   ...(tlsCert !== undefined && { cert: tlsCert }),
@@ -61,7 +60,6 @@ export interface JsonRequest {
   /** Flat name, value pairs beside the gateway's own and the trace. */
   headers: readonly string[];
   body: string | null;
-  /** The trace that the request belongs to. */
   carried?: Carried | undefined;
   /** How long the whole exchange may take; the total timeout by default. */
   budgetMs?: number;
@@ -131,7 +129,6 @@ export function createJsonClient(options: JsonClientOptions) {
 
 export type JsonClient = ReturnType<typeof createJsonClient>;
 
-/** What the requests of a client share. */
 interface Shared {
   redact(text: string): string;
   redactEnd(text: string): string;
@@ -154,7 +151,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   #retryAfter: string | undefined;
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
-  /** The controller of a large answer. */
   #large: Dispatcher.DispatchController | undefined;
 
   constructor(

@@ -17,9 +17,7 @@ export type PollAnswer =
   | { outcome: "task"; status: TaskStatus; data: string; lacksVideo?: true }
   /** The task exists, in a state of another name; `data` says `processing`. */
   | { outcome: "unknown_status"; word: string; data: string }
-  /** The API does not know the task. */
   | { outcome: "gone" }
-  /** The server that answered does not serve the API there. */
   | { outcome: "misrouted"; detail: string }
   | { outcome: "failed"; detail: string };
 
@@ -31,19 +29,16 @@ export interface ResultRequest {
 
 /** What the gateway knows of a task beside the answer. */
 export interface PolledTask {
-  /** The upstream's id. */
   taskId: string;
   /** Undefined if only the id is known. */
   endpoint?: AdaptersTask["endpoint"];
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;
-  /** `upstream.statuses` */
   statuses?: StatusWords | undefined;
 }
 
 export const ANOTHER_TASK = "the answer is about another task";
 
-/** Reads an answer to a poll. */
 export function readPoll(
   answer: Answer,
   task: PolledTask,
@@ -53,7 +48,6 @@ export function readPoll(
   return read("polled", answer, task, dialect, (response, asked) => adapter.polled(response, asked, options));
 }
 
-/** Reads the answer to a `ResultRequest`. */
 export function readResult(answer: Answer, task: PolledTask, dialect: Dialect): PollAnswer {
   const { adapter, options } = dialect;
   const outcome = read("result", answer, task, dialect, (response, asked) => {
@@ -79,7 +73,6 @@ function read(
   return failed(`${outcome.detail}; ${describeAnswer(answer, json)}`);
 }
 
-/** @throws AdapterMistake */
 function interpret(
   polled: Polled | ResultElsewhere,
   answer: Answer,

@@ -16,7 +16,6 @@ import {
 import { upstreamTaskId } from "./task-ids.ts";
 import { endpointOf } from "./task-route.ts";
 
-/** How a poll ended. */
 export type PollOutcome =
   | PollAnswer
   /** No connection was free in time; it was not sent. */
@@ -29,7 +28,6 @@ export type PollOutcome =
 export interface PollSender {
   accountId: string | undefined;
   requestId: string;
-  /** The trace that the poll belongs to. */
   carried?: Carried | undefined;
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;
@@ -38,7 +36,7 @@ export interface PollSender {
 }
 
 /** The connections for polls of customers, or of the sweeper. */
-export interface PollChannel {
+interface PollChannel {
   client: JsonClient;
   gate: FairGate;
   /** The connections behind the gate, in words. */
@@ -50,7 +48,6 @@ export interface PollChannel {
 
 const SWEEPER = "sweeper";
 
-/** Polls a task once a connection is free. */
 export async function sendPoll(
   { client, gate, limit, totalTimeoutMs, statuses, dialect }: PollChannel,
   shownId: string,

@@ -37,7 +37,7 @@ const isShort = (value: unknown): boolean =>
     : typeof value === "number" || value === null;
 
 /** How an upstream describes a task, read as the API's task. `data` has the API's words and forms, or leaves them out. */
-export type TaskReading =
+type TaskReading =
   | { status: TaskStatus; data: Record<string, unknown>; lacksVideo?: true }
   /** The word is not known; `data` says `processing`. */
   | { status: undefined; word: string; data: Record<string, unknown> };

@@ -14,7 +14,6 @@ export function shownTaskId(id: string): string | undefined {
   return TASK_ID.test(encoded) ? encoded : undefined;
 }
 
-/** The upstream's id behind the one that a customer has. */
 export function upstreamTaskId(shown: string): string {
   if (!shown.startsWith(ENCODED)) return shown;
   const id = Buffer.from(shown.slice(ENCODED.length), "base64url").toString("utf8");

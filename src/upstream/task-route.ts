@@ -11,7 +11,6 @@ const TAG = /^([0-9a-f]{12}):([0-9a-f]{12}|-):(https?:\/\/[^#]+)(?:#([a-z][a-z0-
 const ADAPTER_AT = "#";
 const NO_CREDENTIAL = "-";
 
-/** The settings that decide where tasks are polled. */
 export interface RouteSettings {
   /** Origin and optional base path, no trailing slash, as all addresses here. */
   readonly url: string;
@@ -62,7 +61,6 @@ export function upstreamTag(
 export const taskTag = (upstream: string, path: string): string =>
   upstream.includes(ADAPTER_AT) ? `${upstream}/${path.replace(API_PREFIX, "")}` : upstream;
 
-/** The endpoint in the tag of a task, if it has one. */
 export function endpointOf(tag: string | undefined): GenerationEndpoint | undefined {
   const at = tag?.indexOf(ADAPTER_AT) ?? -1;
   if (tag === undefined || at === -1) return undefined;

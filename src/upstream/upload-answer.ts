@@ -7,7 +7,6 @@ import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } 
 import { readRejection } from "./rejection.ts";
 import { isUtcTime, utcTime } from "./task-data.ts";
 
-/** The outcome of an upload. Each upload has exactly one. */
 export type UploadOutcome =
   /** A success with an HTTPS URL and its expiry in UTC; `data` is all of the upstream's data, including these two. */
   | { outcome: "answered"; url: string; expiresAt: string; data: Record<string, unknown> }
@@ -26,7 +25,6 @@ export type UploadOutcome =
 /** What the API promises of an image, for an upstream that does not say when its address ends. */
 const IMAGE_LIFETIME_MS = 5 * 60_000;
 
-/** Reads an answer to an upload. */
 export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIALECT): UploadOutcome {
   const json = parseObject(answer.body);
   const { adapter, options } = dialect;
@@ -59,7 +57,6 @@ function refusedUpload(rejection: ReturnType<typeof readRejection>): UploadOutco
   }
 }
 
-/** @throws AdapterMistake */
 function imageOf({ url, expiresAt, data = {} }: Extract<Uploaded, { outcome: "uploaded" }>): UploadOutcome {
   // A URI is ASCII (RFC 3986), and an imageUrl must pass isHttpsUrl.
   if (typeof url !== "string" || !/^[!-~]+$/.test(url) || !isHttpsUrl(url))
@@ -68,7 +65,6 @@ function imageOf({ url, expiresAt, data = {} }: Extract<Uploaded, { outcome: "up
   return { outcome: "answered", url, expiresAt: expiryOf(expiresAt), data };
 }
 
-/** @throws AdapterMistake */
 function expiryOf(expiresAt: unknown): string {
   if (isUtcTime(expiresAt)) return expiresAt;
   if (expiresAt === undefined) return new Date(Date.now() + IMAGE_LIFETIME_MS).toISOString();

@@ -3,14 +3,14 @@ import { refuse } from "../domain/errors.ts";
 import { type FormEvents, ImageForm } from "./upload-form.ts";
 
 /** What a client's body reports. `whole`, `refused` and `gone` end it; call `stop` after the first of them. */
-export interface BodyEvents extends FormEvents {
+interface BodyEvents extends FormEvents {
   /** A chunk of the body has arrived, however small. */
   piece?(): void;
   /** The client went away, also after its body was whole. */
   gone(): void;
 }
 
-export interface BodyReading {
+interface BodyReading {
   /** True while the client is expected to send; false under back pressure and after the end. */
   waitsForClient(): boolean;
   /** Detaches from the request and leaves it paused, so that the rest of its body can be drained. */

@@ -24,7 +24,7 @@ export interface UploadTarget {
   connectTimeoutMs: number;
 }
 
-export interface UploadRequestEvents {
+interface UploadRequestEvents {
   answer(answer: Answer): void;
   /** No connection, a reset, an invalid or too long answer; `detail` is for the log. */
   failed(detail: string): void;

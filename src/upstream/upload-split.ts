@@ -1,5 +1,5 @@
 /** What a splitter reports, in the order of the bytes. */
-export interface SplitEvents {
+interface SplitEvents {
   /** Bytes that belong to no delimiter, at least one. */
   between(bytes: Buffer): void;
   delimiter(): void;

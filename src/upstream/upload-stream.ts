@@ -102,7 +102,6 @@ const NOT_SUPPORTED = refuse("path_not_found", {
   text: "Image upload is not available; use an imageUrl that is reachable from the internet",
 });
 
-/** How the upstream takes an image, or why it takes none. */
 function formOf(dialect: Dialect): CheckedForm | UploadOutcome {
   const { adapter, options } = dialect;
   if (adapter.upload === undefined) return { outcome: "refused", refusal: NOT_SUPPORTED };
@@ -171,7 +170,6 @@ function tunnel(upload: Upload): void {
   });
 }
 
-/** The headers that identify the request: its id and its trace. */
 function namesOf(requestId: string, carried: Carried | undefined): Record<string, string> {
   const names: Record<string, string> = { "x-request-id": requestId };
   const lines = carried?.headers ?? [];

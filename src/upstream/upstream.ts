@@ -186,16 +186,13 @@ export type GenerationOutcome =
 
 type UnknownGeneration = Extract<GenerationOutcome, { outcome: "unclear" } | { outcome: "timed_out" }>;
 
-/** Whose request it is. */
-export interface Sender {
+interface Sender {
   accountId: string;
   requestId: string;
-  /** The trace that the request belongs to. */
   carried?: Carried | undefined;
 }
 
-/** The connections for generations. */
-export interface GenerationChannel {
+interface GenerationChannel {
   client: JsonClient;
   gate: FairGate;
   connections: number;
@@ -217,7 +214,7 @@ const PAUSE_MS = 250;
  * the same key and within the same total deadline.
  * @param body exactly what was priced
  */
-export async function sendGeneration(
+async function sendGeneration(
   { client, gate, connections, totalTimeoutMs, idempotent, statuses, dialect }: GenerationChannel,
   path: string,
   body: string,

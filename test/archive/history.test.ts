@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import {
   findTransaction,

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { connectArchive } from "../../src/archive/connection.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";

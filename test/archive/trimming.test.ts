@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";

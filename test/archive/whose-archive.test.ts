@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { detachArchive } from "../../src/archive/archive-record.ts";
-import { archiveLookUps } from "../../src/archive/archived-money.ts";
+import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { migrate } from "../../src/archive/migrations.ts";
 import { openArchiveReads } from "../../src/archive/reads.ts";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";

@@ -127,11 +127,44 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(await page.evaluate("sessionStorage.length")).toBe(0);
     await operator.signIn("accounts");
     expect(await page.evaluate("document.cookie + localStorage.length")).toBe("0");
-    await press("Forget token");
+    await press("Sign out");
     await page.getByRole("textbox", { name: "Token" }).waitFor();
     expect(await page.getByRole("table").count()).toBe(0);
     expect(await page.getByRole("navigation").getByRole("link").count()).toBe(0);
     expect(await page.getByRole("searchbox").count()).toBe(0);
+  });
+
+  // Guarantee: whoever wants it signs in once for all tabs, for as long as they said, and signs out of all of them.
+  test("a token kept for an hour serves other tabs, is signed out of all, and is not used after its hour", async () => {
+    await operator.view("accounts");
+    await page
+      .getByRole("combobox", { name: "Signed in" })
+      .selectOption({ label: "in all tabs, for an hour" });
+    await page.getByRole("textbox", { name: "Token" }).fill(TOKEN);
+    await page.keyboard.press("Enter");
+    await page.locator("#view-title").waitFor();
+    const other = await page.context().newPage();
+    await other.goto(page.url());
+    await other.locator("#view-title").waitFor();
+    await other.getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.getByRole("textbox", { name: "Token" }).waitFor();
+    const kept = JSON.stringify({ value: TOKEN, until: Date.now() - 1 });
+    await page.evaluate(`localStorage.setItem("tollgate-admin-token", ${JSON.stringify(kept)})`);
+    await other.reload();
+    await other.getByRole("textbox", { name: "Token" }).waitFor();
+    expect(await page.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
+    await other.close();
+  });
+
+  test("on a phone the header takes two lines, and the whole state is said where it is bad", async () => {
+    const size = page.viewportSize()!;
+    await page.setViewportSize({ width: 390, height: 800 });
+    await operator.signIn();
+    await page.locator("#state.good").waitFor();
+    expect(await page.evaluate("document.querySelector('header').offsetHeight")).toBeLessThanOrEqual(96);
+    await page.keyboard.press("/");
+    expect(await page.evaluate("document.activeElement.id")).toBe("find-id");
+    await page.setViewportSize(size);
   });
 
   test("with the keyboard alone: skip, find an account, grant it credits, and come back to where one was", async () => {
@@ -293,7 +326,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await press("Save");
     await page.getByText("somebody else has changed it meanwhile").waitFor();
     await press("Cancel");
-    await press("Read again");
+    await press("Refresh");
     await expect.poll(() => operator.tile("Today")).toContain("/ 9");
 
     await press("Edit …");
@@ -482,7 +515,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(secret).toMatch(/^tgm_/);
     await press("I have it");
     await page.getByRole("row", { name: /support desk/ }).waitFor();
-    await press("Forget token");
+    await press("Sign out");
     await operator.signIn(`account/${accountId}`, secret);
     await page.getByRole("link", { name: "Transactions" }).waitFor();
     expect(await page.getByRole("button", { name: /…$/ }).count()).toBe(0);
@@ -759,7 +792,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await manage("POST", `tokens/${token_id}/revoke`, {});
     const answers: number[] = [];
     page.on("response", (answer) => answers.push(answer.status()));
-    await press("Read again");
+    await press("Refresh");
     await page.getByRole("textbox", { name: "Token" }).waitFor();
     await expect.poll(() => answers).toEqual([401, 401]);
     expect(await page.locator("#sign-in-error").textContent()).toMatch(/^This token is unknown, revoked/);
@@ -775,7 +808,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await rows.first().waitFor();
     expect(await rows.filter({ hasText: one.accountId }).count()).toBe(await rows.count());
 
-    await press("Forget token");
+    await press("Sign out");
     const both = await givenToken(["audit:read"], [one.accountId, two.accountId]);
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));

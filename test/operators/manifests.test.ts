@@ -4,22 +4,15 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parseAllDocuments } from "yaml";
+import { checkedByTypes, KUBERNETES_TYPES } from "../support/deployment/manifest-types.ts";
 import { isInstalled } from "../support/edge/proxies.ts";
 
 const run = promisify(execFile);
 const ROOT = resolve(import.meta.dirname, "../..");
 
 /** Fetched for this test alone; nothing else in the project needs them. */
-const VALIDATORS = ["dclint@3.1.0", "dockerfile-utils@0.16.3", "kubernetes-types@1.30.0"];
+const VALIDATORS = ["dclint@3.1.0", "dockerfile-utils@0.16.3", KUBERNETES_TYPES];
 
-/** Where `kubernetes-types` has the kinds of an API group. */
-const GROUPS: Record<string, string> = {
-  v1: "core/v1",
-  "apps/v1": "apps/v1",
-  "policy/v1": "policy/v1",
-  "networking.k8s.io/v1": "networking/v1",
-};
 const MANIFESTS = [
   ...["configmap", "gateway", "service", "disruption-budget", "network-policy", "secret.example"],
   "redis/redis",
@@ -61,24 +54,6 @@ async function copyOf(file: string, change?: readonly [from: string, to: string]
     await writeFile(copy, source.replace(...change));
   }
   return copy;
-}
-
-/** Checks objects as literals of their kinds' types: unknown, missing and mistyped fields are errors of tsc. */
-async function checkedByTypes(files: readonly string[]): Promise<{ ok: boolean; text: string }> {
-  const texts = await Promise.all(files.map((file) => readFile(file, "utf8")));
-  const literals = texts
-    .flatMap((text) => parseAllDocuments(text).map((document) => document.toJS()))
-    .map((object, at) => {
-      const types = `import("kubernetes-types/${GROUPS[object.apiVersion]}.d.ts").${object.kind}`;
-      return `export const object${at}: ${types} = ${JSON.stringify(object)};\n`;
-    });
-  await writeFile(join(dir, "manifests.ts"), literals.join(""));
-  const flags = ["--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--ignoreConfig"];
-  return said(join(ROOT, "node_modules/.bin/tsc"), [
-    ...flags,
-    "--allowImportingTsExtensions",
-    "manifests.ts",
-  ]);
 }
 
 describe.each(["compose.yaml", "deploy/compose/sentinel.yaml", "deploy/compose/cluster.yaml"])(
@@ -141,13 +116,13 @@ describe.skipIf(!isInstalled(SYSTEMD_ANALYZE, "systemd"))("the systemd units", (
 describe("Kubernetes manifests", () => {
   test("have the fields of their kinds, and no other", async () => {
     const files = await Promise.all(MANIFESTS.map((file) => copyOf(file)));
-    expect(await checkedByTypes(files)).toEqual({ ok: true, text: "" });
+    expect(await checkedByTypes(dir, files)).toEqual({ ok: true, text: "" });
   });
   test.each([
     ["terminationGracePeriodSeconds", "terminationGracePeriodSecond"],
     ["replicas: 3", 'replicas: "3"'],
   ])("%s as %s is found", async (...change) => {
-    const { ok, text } = await checkedByTypes([await copyOf("deploy/kubernetes/gateway.yaml", change)]);
+    const { ok, text } = await checkedByTypes(dir, [await copyOf("deploy/kubernetes/gateway.yaml", change)]);
     expect(ok).toBe(false);
     expect(text).toMatch(/TS2353|TS2322/);
   });
@@ -158,6 +133,6 @@ describe.skipIf(!isInstalled(KUBECTL, "kubectl"))("several Redis on Kubernetes",
     const { stdout } = await run(KUBECTL, ["kustomize", join(ROOT, "deploy/kubernetes", name)]);
     const file = join(dir, `${name}.yaml`);
     await writeFile(file, stdout);
-    expect(await checkedByTypes([file])).toEqual({ ok: true, text: "" });
+    expect(await checkedByTypes(dir, [file])).toEqual({ ok: true, text: "" });
   });
 });

@@ -16,7 +16,8 @@ export function createConsole({
   access: Pick<Access, "check">;
   refusals: Pick<RefusalLog, "signIn">;
 }) {
-  async function pageOf(req: IncomingMessage, path: string): Promise<Reply> {
+  async function pageOf(req: IncomingMessage): Promise<Reply> {
+    const [path = "", version] = (req.url ?? "").split("?");
     const entry = access.check(req, "page");
     if (entry.outcome === "denied") {
       refusals.signIn(entry.reason, req);
@@ -26,17 +27,16 @@ export function createConsole({
       return { status: 405, headers: { Allow: "GET, HEAD" } };
     // Relative, so that it holds behind a proxy's prefix too.
     if (path === CONSOLE_PATH) return { status: 308, headers: { Location: "console/" } };
-    const file = await pageFile(path.slice(CONSOLE_PATH.length + 1));
-    if (!file) return text(404, "no such page; the console is at /console/");
-    const headers = { "Content-Type": file.type, "Content-Length": String(file.body.length) };
-    return { status: 200, body: file.body, headers };
+    const accepted = req.headers["accept-encoding"]?.toString();
+    const file = await pageFile(path.slice(CONSOLE_PATH.length + 1), { version, accepted });
+    return file ? { status: 200, ...file } : text(404, "no such page; the console is at /console/");
   }
 
   return {
     /** True for the paths that are the console's. */
     owns: (path: string): boolean => path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
-      const page = await pageOf(req, req.url?.split("?")[0] ?? "");
+      const page = await pageOf(req);
       send(res, { ...page, headers: { ...pageHeaders, ...page.headers } });
     },
   };

@@ -1,6 +1,10 @@
+import { hash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { brotliCompress, gzip } from "node:zlib";
+import { dropOldest } from "../../domain/bounded.ts";
 import { CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 
 const PAGE = join(import.meta.dirname, "page");
@@ -81,9 +85,62 @@ export const pageHeaders = {
   "Cross-Origin-Resource-Policy": "same-origin",
 } as const;
 
-/** One of the console's files; undefined for any other path. */
-export async function pageFile(path: string): Promise<{ body: Buffer; type: string } | undefined> {
+/** A link of the page to one of its own files. */
+const OWN_LINK = /"(\.\/)?([a-z]+\.(?:js|css|svg))"/g;
+
+const hashOf = (text: string): string => hash("sha256", text).slice(0, 16);
+
+/** The text of a file, whose links name the content that they lead to, so that a browser may keep that for ever. */
+async function textOf(path: string): Promise<string> {
+  const text = await FILES[path]!.text();
+  const linked = new Set(Array.from(text.matchAll(OWN_LINK), ([, , name]) => name!));
+  const versions = new Map<string, string>();
+  for (const name of linked)
+    if (name !== path && Object.hasOwn(FILES, name)) versions.set(name, hashOf(await textOf(name)));
+  return text.replace(OWN_LINK, (link, folder = "", name) =>
+    versions.has(name) ? `"${folder}${name}?v=${versions.get(name)}"` : link,
+  );
+}
+
+const CODERS = { br: promisify(brotliCompress), gzip: promisify(gzip) } as const;
+const CODED_MAX = 32;
+/** By coding and content. */
+const coded = new Map<string, Promise<Buffer>>();
+
+function compressed(coding: keyof typeof CODERS, text: string): Promise<Buffer> {
+  const name = `${coding} ${hashOf(text)}`;
+  let body = coded.get(name);
+  if (!body) {
+    body = CODERS[coding](text);
+    dropOldest(coded, CODED_MAX);
+    coded.set(name, body);
+  }
+  return body;
+}
+
+/**
+ * One of the console's files; undefined for any other path. It is compressed if `Accept-Encoding` takes that, and may be cached for ever
+ * under the address that the page has for it.
+ *
+ * @param version the query of the request, without its question mark
+ */
+export async function pageFile(
+  path: string,
+  { version, accepted = "" }: { version?: string | undefined; accepted?: string | undefined } = {},
+): Promise<{ body: Buffer; headers: Record<string, string> } | undefined> {
   if (!Object.hasOwn(FILES, path)) return undefined;
-  const { text, type } = FILES[path]!;
-  return { body: Buffer.from(await text()), type };
+  const text = await textOf(path);
+  const coding = (["br", "gzip"] as const).find((name) => new RegExp(`\\b${name}\\b(?!;q=0)`).test(accepted));
+  const body = coding ? await compressed(coding, text) : Buffer.from(text);
+  const isKept = version === `v=${hashOf(text)}`;
+  return {
+    body,
+    headers: {
+      "Content-Type": FILES[path]!.type,
+      "Content-Length": String(body.length),
+      Vary: "Accept-Encoding",
+      ...(coding && { "Content-Encoding": coding }),
+      ...(isKept && { "Cache-Control": "private, max-age=31536000, immutable" }),
+    },
+  };
 }

@@ -1,7 +1,12 @@
 import type { OpenedArchive } from "../../archive/connection.ts";
+import { identityOf, requireOwner } from "../../archive/identity.ts";
+import { pendingSteps } from "../../archive/migrations.ts";
+import { archiveReason } from "../../archive/reasons.ts";
 import type { Config } from "../../config/config.ts";
 import { redactArchiveUrl } from "../../config/redact.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type Check, checksOf } from "./doctor-check.ts";
+
+const { good, warning, failed } = checksOf("archive");
 
 /** A check waits no longer for one statement. */
 const STATEMENT_MS = 5000;
@@ -26,13 +31,12 @@ export async function archiveChecks(
   if (url === undefined) return [];
   // Without an archive, the client for PostgreSQL is not loaded.
   const { connectArchive } = await import("../../archive/connection.ts");
-  const { archiveReason } = await import("../../archive/reasons.ts");
   const archive = connectArchive(url, { statementMs: STATEMENT_MS });
   try {
     return [await archiveCheck(archive, redactArchiveUrl(url), storeId)];
   } catch (error) {
     const { why, advice } = archiveReason(error);
-    return [failed("archive", `${redactArchiveUrl(url)}: ${why}`, advice)];
+    return [failed(`${redactArchiveUrl(url)}: ${why}`, advice)];
   } finally {
     archive.close();
   }
@@ -43,25 +47,20 @@ async function archiveCheck(
   place: string,
   storeId: string | undefined,
 ): Promise<Check> {
-  const { identityOf, requireOwner } = await import("../../archive/identity.ts");
-  const { pendingSteps } = await import("../../archive/migrations.ts");
   const pending = await pendingSteps(query);
   if (pending.length > 0)
     return warning(
-      "archive",
       `${place} answers; its schema lacks ${pending.join(", ")}`,
       "a gateway whose user owns the schema adds it at its start; else run `tollgate archive migrate` as its owner",
     );
   const missing = await query<{ name: string }>(RIGHTS);
   if (missing.length > 0)
     return failed(
-      "archive",
       `${place}: the user lacks rights on ${missing.map(({ name }) => name).join(", ")}`,
       "give it the GRANTs of docs/archive.md",
     );
   const identity = await identityOf(query);
-  if (identity === undefined)
-    return good("archive", `${place} is empty; the first gateway copies everything`);
+  if (identity === undefined) return good(`${place} is empty; the first gateway copies everything`);
   if (storeId !== undefined) requireOwner(identity, storeId);
-  return good("archive", `${place} is this store's`);
+  return good(`${place} is this store's`);
 }

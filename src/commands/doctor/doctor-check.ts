@@ -1,11 +1,9 @@
-/** One thing that was looked at. */
 export interface Check {
   name: string;
   /** False when it must be mended: then the exit code is 1. */
   ok: boolean;
   status: "ok" | "warning" | "failed";
   message: string;
-  /** Absent when it is right. */
   advice?: string;
 }
 
@@ -24,3 +22,10 @@ export const good = (name: string, message: string): Check => ({ name, ok: true,
 export const warning = checkOf("warning");
 /** Must be mended before the gateway can be relied on. */
 export const failed = checkOf("failed");
+
+/** Checks of one name. */
+export const checksOf = (name: string) => ({
+  good: (message: string): Check => good(name, message),
+  warning: (message: string, advice: string): Check => warning(name, message, advice),
+  failed: (message: string, advice: string): Check => failed(name, message, advice),
+});

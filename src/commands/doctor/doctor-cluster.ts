@@ -1,8 +1,8 @@
 import { slotOfPartition } from "../../operations/store/freezing.ts";
 import { SLOTS } from "../../redis/topology/slots.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type Check, checksOf } from "./doctor-check.ts";
 
-const NAME = "cluster";
+const { good, warning, failed } = checksOf("cluster");
 
 /** A line of CLUSTER NODES. */
 export interface ClusterNode {
@@ -49,11 +49,7 @@ function rangeOf(text: string): readonly [number, number] {
   return [first, last];
 }
 
-/**
- * Checks that the nodes cover all slots, and names those that are away.
- * @param views what each primary that answers says
- * @param partitions of the store; undefined while they cannot be read
- */
+/** @param views what each primary that answers says @param partitions undefined while they cannot be read */
 export function clusterChecks(
   views: readonly (readonly ClusterNode[])[],
   partitions: number | undefined,
@@ -68,7 +64,7 @@ export function clusterChecks(
     ...alone(nodes, failedIds),
   ];
   if (bad.length > 0 || nodes.length === 0) return bad;
-  return [good(NAME, `${nodes.length} nodes; all ${SLOTS} slots have a primary, and each primary a replica`)];
+  return [good(`${nodes.length} nodes; all ${SLOTS} slots have a primary, and each primary a replica`)];
 }
 
 function coverage(
@@ -88,12 +84,12 @@ function coverage(
   const advice =
     "wait for a failover to end, or start the server that had them; run `redis-cli --cluster check`, and " +
     "`redis-cli --cluster fix` only if their data is lost for good";
-  return [failed(NAME, `${open} of ${SLOTS} slots have no primary${whose}`, advice)];
+  return [failed(`${open} of ${SLOTS} slots have no primary${whose}`, advice)];
 }
 
 function failedNode({ server, isPrimary }: ClusterNode): Check {
   const found = `${server}, ${isPrimary ? "a primary" : "a replica"}, is unavailable, as the other nodes say`;
-  return warning(NAME, found, "start it; if it is gone for good, run `redis-cli --cluster del-node`");
+  return warning(found, "start it; if it is gone for good, run `redis-cli --cluster del-node`");
 }
 
 /** Primaries with slots and without any replica that is there. */
@@ -104,7 +100,5 @@ function alone(nodes: readonly ClusterNode[], failedIds: ReadonlySet<string>): C
   );
   if (unfollowed.length === 0) return [];
   const found = `without a replica: ${unfollowed.map(({ server }) => server).join(", ")}; nothing takes over if one of them fails`;
-  return [
-    warning(NAME, found, "start a replica, or add one with `redis-cli --cluster add-node --cluster-slave`"),
-  ];
+  return [warning(found, "start a replica, or add one with `redis-cli --cluster add-node --cluster-slave`")];
 }

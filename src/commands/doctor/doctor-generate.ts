@@ -6,7 +6,9 @@ import { validateGeneration } from "../../domain/generation-body.ts";
 import { priceOf } from "../../domain/prices.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
 import { createUpstream, type GenerationOutcome, type Upstream } from "../../upstream/upstream.ts";
-import { type Check, failed, good } from "./doctor-check.ts";
+import { type Check, checksOf } from "./doctor-check.ts";
+
+const { good, failed } = checksOf("generation");
 
 const PROMPT = "A calm sea at sunrise";
 /** Bodies of generations that need no image and no video; without an endpoint, the cheaper of the first two is tried. */
@@ -26,13 +28,11 @@ const PAUSE_MAX_MS = 5000;
 interface TestGeneration {
   endpoint: GenerationEndpoint;
   body: Readonly<Record<string, unknown>>;
-  /** The body as JSON. */
   text: string;
   /** Credits by this machine's price file. */
   price: number;
 }
 
-/** Something that was seen. */
 export interface Step {
   /** ISO 8601, UTC. */
   at: string;
@@ -44,7 +44,6 @@ export interface Step {
   finding: string;
 }
 
-/** How the test generation ended. */
 type GenerationEnd =
   | Exclude<GenerationOutcome, { outcome: "accepted" }>
   /** The adapter does not send it. */
@@ -76,12 +75,7 @@ export function testGeneration(
   return generations.reduce((cheapest, one) => (one.price < cheapest.price ? one : cheapest));
 }
 
-/**
- * Sends one generation to the upstream as a gateway does, and polls its task until that has ended. Nothing is written to
- * Redis.
- * @param options.timeoutMs how long to poll
- * @param options.onStep called at once with each thing that is seen, so that it is known even if the process is stopped
- */
+/** As a gateway does it; nothing is written to Redis. @param options.onStep called at once, so that a step is known even if the process is stopped */
 export async function runGeneration(
   { upstream: settings }: Config,
   { endpoint, body, text }: TestGeneration,
@@ -208,13 +202,10 @@ function videoHostOf(outcome: PollOutcome): string | undefined {
   return URL.parse((JSON.parse(outcome.data) as { video_url: string }).video_url)?.host;
 }
 
-/** Collects the statuses of answers to a request. */
 function httpStatuses() {
   const statuses: number[] = [];
   return { statuses, carried: { headers: [], answered: (status: number) => void statuses.push(status) } };
 }
-
-const NAME = "generation";
 
 /** After an unknown outcome it never advises to repeat the generation. */
 export function generationCheck(run: GenerationRun, host: string): Check {
@@ -223,46 +214,39 @@ export function generationCheck(run: GenerationRun, host: string): Check {
   switch (end.outcome) {
     case "unreachable":
       return failed(
-        NAME,
         `${host} is not reachable or not available, and made no video: ${end.detail}`,
         "see the check `upstream`",
       );
     case "unsupported":
       return failed(
-        NAME,
         `it was not sent, since the adapter refuses it: ${end.detail}`,
         "see its options in docs/upstreams.md, or try another --endpoint",
       );
     case "overloaded":
-      return failed(NAME, `it was not sent: ${end.detail}`, "run it again");
+      return failed(`it was not sent: ${end.detail}`, "run it again");
     case "rate_limited":
       return failed(
-        NAME,
         `${host} limits this gateway, and made no video: ${end.detail}`,
         `run it again in ${end.retryAfterSeconds ?? 60} s; if it happens again, ask the upstream for a higher limit`,
       );
     case "refused_gateway":
       return failed(
-        NAME,
         `${host} refuses this gateway, and made no video: ${end.detail}`,
         "set UPSTREAM_API_KEY to a key that it takes, see that its account is in order and has credit, and that UPSTREAM_URL is the service's base address",
       );
     case "refused":
       return failed(
-        NAME,
         `${host} refuses the request, and made no video: ${end.detail}`,
         `see that this is the API that the gateway speaks; ask the upstream's support about ${by}`,
       );
     case "unclear":
     case "timed_out":
       return failed(
-        NAME,
         `whether ${host} made a video is not known: ${end.detail}`,
         `the video may have been made and billed, so find that out first: ask the upstream's support about ${by}, the value of its Idempotency-Key and X-Request-Id`,
       );
     case "not_ended":
       return failed(
-        NAME,
         `the task has not ended within ${seconds(end.timeoutMs)}; ${end.last === undefined ? "no poll was answered" : `the last poll said: ${pollInWords(end.last)}`}`,
         `the task goes on at the upstream, and may be billed: ask its support about task ${end.taskId}, ${by}${wordAdvice(end.last)}`,
       );
@@ -278,17 +262,16 @@ function polledCheck(
 ): Check {
   const support = `ask the upstream's support about task ${taskId}, request ${requestId}`;
   if (last.outcome === "task" && last.status === "completed") {
-    return good(NAME, `task ${taskId} completed after ${seconds(tookMs)}; the video is at ${videoHost}`);
+    return good(`task ${taskId} completed after ${seconds(tookMs)}; the video is at ${videoHost}`);
   }
   if (last.outcome === "task") {
-    return failed(NAME, `task ${taskId} failed at ${host} after ${seconds(tookMs)}`, support);
+    return failed(`task ${taskId} failed at ${host} after ${seconds(tookMs)}`, support);
   }
   const whose =
     last.outcome === "gone" || last.outcome === "misrouted"
       ? "generations and polls seem to reach different servers"
       : "generations are accepted and polls are refused";
   return failed(
-    NAME,
     `task ${taskId} was made, but cannot be polled: ${pollInWords(last)}`,
     `${whose}; the video may be made and billed: ${support}`,
   );

@@ -21,11 +21,7 @@ import { type Check, failed, good, warning } from "./doctor-check.ts";
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;
 
-/**
- * The configuration: valid or not, and what in it an operator should have meant.
- * @param config undefined when it is not valid
- * @param problems its problems as text
- */
+/** @param config undefined when it is not valid @param problems its problems as text */
 export function configCheck(
   config: Config | undefined,
   problems: string,
@@ -64,10 +60,7 @@ const PROBE = Buffer.alloc(4096, "\n");
 /** Stores that are named. */
 const NAMED_MAX = 3;
 
-/**
- * The folder where settlements wait while Redis is away, on the machine where this runs.
- * @param storeId of the Redis that answers now, if one does and has an id
- */
+/** @param storeId of the Redis that answers now, if one does and has an id */
 export function journalCheck(folder: string, storeId?: string): Check {
   const name = "journal";
   const place = path.resolve(folder);
@@ -133,7 +126,6 @@ function waitingCheck(name: string, folder: string, storeId: string | undefined)
   );
 }
 
-/** How many settlements wait, how many of them for each store that is named in them, and which files are not read. */
 function waiting(folder: string) {
   const unread: string[] = [];
   let files = 0;
@@ -179,7 +171,6 @@ const DAY_MS = 86_400_000;
 /** As the alert TollgateCertificateExpires. */
 const WARNING_MS = 14 * DAY_MS;
 
-/** When the certificates that the configuration names expire. */
 export function certificatesCheck(config: Config, nowMs: number): Check {
   const all = certificateValidities(config);
   const first = all.toSorted((a, b) => a.expiryMs - b.expiryMs)[0];

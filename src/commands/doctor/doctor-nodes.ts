@@ -13,10 +13,8 @@ import { clockAheadMs, clocksCheck, fsyncOf, infoChecks } from "./doctor-server.
 /** More than this and a failover loses what operators would miss: at 1,000 generations a second, about a second of them. */
 const BEHIND_WARNING_BYTES = 1_048_576;
 
-/** The fields of INFO. */
 type Info = ReadonlyMap<string, string>;
 
-/** A primary that answers. */
 interface Followed {
   name: string;
   info: Info;
@@ -34,11 +32,7 @@ type Replica = { name: string; of: Followed } & (
   | { why: string }
 );
 
-/**
- * For a store with several servers: replicas, clocks, and what the nodes of a cluster say of each other.
- * @param partitions counts while the store's own number cannot be read
- * @returns also how many replicas are connected; undefined if no primary answers
- */
+/** @param partitions counts while the store's own number cannot be read @returns also how many replicas are connected; undefined if no primary answers */
 export async function nodesChecks(
   nodes: RedisNodes,
   address: RedisAddress,
@@ -225,7 +219,6 @@ export function promotableCheck(replicas: readonly { name: string; info: Info }[
     : [warning("priority", `${found}: Sentinel promotes only the others`, advice)];
 }
 
-/** Says what could not be looked at. */
 function settingsCheck(primaries: readonly Followed[]): Check[] {
   const refused = primaries.filter(({ fsync }) => fsync === undefined).map(({ name }) => name);
   if (refused.length === 0) return [];

@@ -33,7 +33,6 @@ interface StoreChecks {
   storeId?: string | undefined;
 }
 
-/** Everything about Redis that can be seen from here. */
 export async function storeChecks(config: Config | undefined): Promise<StoreChecks> {
   let where: StoreAddress | undefined;
   try {
@@ -160,7 +159,6 @@ function replacedChecks(found: FoundStore, folder: string | undefined): Check[] 
   return [failed("store", `${why}: gateways do not use it`, advice!)];
 }
 
-/** Nothing where the layout is that of gateways. */
 function layoutChecks(layout: string | undefined): Check[] {
   const refusal = layoutRefusal(layout);
   return refusal ? [failed("layout", refusal.why, refusal.advice)] : [];

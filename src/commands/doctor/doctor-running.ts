@@ -7,11 +7,7 @@ const TIMEOUT_MS = 1000;
 /** Above it, a gateway has room for thousands of clients beside its connections to Redis and the upstream. */
 const OPEN_FILES_WANTED = 4096;
 
-/**
- * Asks the gateway that runs with this config, where one does.
- * @param config undefined when it is not valid
- * @param openFiles files and sockets that this process may open: what is known where no gateway runs
- */
+/** @param openFiles files and sockets that this process may open: what is known where no gateway runs */
 export async function runningChecks(config: Config | undefined, openFiles: number): Promise<Check[]> {
   const page = config && (await readMetrics(config.admin));
   return [descriptorsCheck(page, openFiles), proxiesCheck(page)];

@@ -1,13 +1,14 @@
 import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
 import { createAskedServers } from "../../redis/topology/asked-servers.ts";
 import { askSentinel, type SentinelAnswer, sentinelReason } from "../../redis/topology/sentinels.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type Check, checksOf } from "./doctor-check.ts";
+
+const { good, warning, failed } = checksOf("sentinels");
 
 /** With fewer, the loss of one leaves no majority. */
 const SENTINELS_MIN = 3;
 /** That are asked: those of the address, and others that they name. */
 const ASKED_MAX = 32;
-const NAME = "sentinels";
 
 export interface AskedSentinel {
   /** `host:port`. */
@@ -58,10 +59,7 @@ const hasAnswered = (one: AskedSentinel): one is { server: string; answer: Senti
 const othersOf = (asked: readonly AskedSentinel[]): RedisHost[] =>
   asked.filter(hasAnswered).flatMap(({ answer }) => answer.others);
 
-/**
- * @param name what the Sentinels call the primary
- * @param replicas that are connected to it; undefined if that is not known
- */
+/** @param name what the Sentinels call the primary @param replicas that are connected to it; undefined if that is not known */
 export function judgeSentinels(
   name: string,
   asked: readonly AskedSentinel[],
@@ -85,19 +83,18 @@ export function judgeSentinels(
   ];
   if (bad.length > 0) return bad;
   const found = `${answering} of ${known} answer and name ${answers[0]!.answer.primary.name}; the quorum is ${quorum}`;
-  return [good(NAME, found)];
+  return [good(found)];
 }
 
 function silentCheck(server: string, why: string, isAnnounced: boolean): Check {
   const found = `${server} does not say where the primary is: ${why}`;
   return isAnnounced
     ? warning(
-        NAME,
         `${found} (the other Sentinels name it so)`,
         "start it; if it runs, let it announce an address that is reached from here (`sentinel announce-ip`); " +
           "if it is gone for good, run `SENTINEL RESET` at the others",
       )
-    : warning(NAME, found, "start it, or take it out of REDIS_URL");
+    : warning(found, "start it, or take it out of REDIS_URL");
 }
 
 function samePrimary(answers: readonly { server: string; answer: SentinelAnswer }[]): Check[] {
@@ -106,7 +103,7 @@ function samePrimary(answers: readonly { server: string; answer: SentinelAnswer 
   const list = [...named].map(([primary, by]) => `${primary} (${by.map(({ server }) => server).join(", ")})`);
   const advice =
     "wait for a failover to end; if this stays, run `SENTINEL RESET` at the Sentinel with the smaller config-epoch";
-  return [failed(NAME, `they name different primaries: ${list.join(", ")}`, advice)];
+  return [failed(`they name different primaries: ${list.join(", ")}`, advice)];
 }
 
 /** @param known by the Sentinels @param connected to the primary */
@@ -114,9 +111,7 @@ function lostReplicas(known: number, connected: number): Check[] {
   if (known <= connected) return [];
   const advice =
     "start the others, and see their logs; if one is gone for good, run `SENTINEL RESET` at each Sentinel";
-  return [
-    warning(NAME, `they know ${known} replicas, and ${connected} are connected to the primary`, advice),
-  ];
+  return [warning(`they know ${known} replicas, and ${connected} are connected to the primary`, advice)];
 }
 
 interface Count {
@@ -131,16 +126,16 @@ function enough({ known, answering, quorum, name }: Count): Check[] {
   const majority = Math.floor(known / 2) + 1;
   if (quorum > known) {
     const found = `the quorum is ${quorum}, of ${known} Sentinels: nobody replaces a primary that fails`;
-    return [failed(NAME, found, `run \`SENTINEL SET ${name} quorum ${majority}\` at each`)];
+    return [failed(found, `run \`SENTINEL SET ${name} quorum ${majority}\` at each`)];
   }
   const needed = Math.max(quorum, majority);
   if (answering < needed) {
     const found = `${answering} of ${known} answer, and a failover needs ${needed}: nobody replaces a primary that fails`;
-    return [failed(NAME, found, "bring Sentinels back")];
+    return [failed(found, "bring Sentinels back")];
   }
   if (known < SENTINELS_MIN) {
     const found = `there ${known === 1 ? "is 1" : `are ${known}`}: if one is lost, nobody replaces a primary that fails`;
-    return [warning(NAME, found, `let ${SENTINELS_MIN} on different machines watch ${name}`)];
+    return [warning(found, `let ${SENTINELS_MIN} on different machines watch ${name}`)];
   }
   return [];
 }

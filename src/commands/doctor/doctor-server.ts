@@ -26,7 +26,6 @@ export async function serverChecks(redis: Redis, config: Config | undefined): Pr
   ];
 }
 
-/** How far Redis's clock is ahead of this machine's. */
 export async function clockAheadMs(redis: Redis): Promise<number> {
   const sentMs = Date.now();
   const nowMs = await storeNowMs(redis);
@@ -60,10 +59,7 @@ export function infoChecks(
   ];
 }
 
-/**
- * Checks that as many replicas are connected as charges wait for.
- * @param wanted `store.confirm_replicas`; no check without it
- */
+/** @param wanted `store.confirm_replicas`; no check without it */
 export function replicasChecks(info: ReadonlyMap<string, string>, wanted = 0): Check[] {
   if (wanted === 0) return [];
   const online = replicasOnline(info);
@@ -177,10 +173,7 @@ async function roundTripsMs(redis: Redis): Promise<number[]> {
   return took;
 }
 
-/**
- * How long Redis takes to answer, seen from here.
- * @param timeoutMs after which a gateway takes it for away
- */
+/** @param timeoutMs after which a gateway takes it for away */
 export function latencyCheck(tookMs: readonly number[], timeoutMs = Number.POSITIVE_INFINITY): Check {
   const sorted = tookMs.toSorted((a, b) => a - b);
   const [median, worst] = [sorted[Math.floor(sorted.length / 2)] ?? 0, sorted.at(-1) ?? 0];

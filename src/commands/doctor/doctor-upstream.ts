@@ -12,9 +12,10 @@ import {
 } from "../../upstream/json-client.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
 import { createUpstream } from "../../upstream/upstream.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type Check, checksOf } from "./doctor-check.ts";
 
-const NAME = "upstream";
+const { good, warning, failed } = checksOf("upstream");
+
 const TIMEOUT_MS = 3000;
 /** A task that does not exist: to ask for it costs nothing and changes nothing. */
 const NO_TASK = "tollgate-doctor";
@@ -30,7 +31,6 @@ const TIMEOUTS = {
 export const upstreamCheck = (upstream: Config["upstream"]): Promise<Check> =>
   upstream.dialect.name === ENVELOPE_CHOICE.name ? envelopeCheck(upstream) : adapterCheck(upstream);
 
-/** Polls a task that does not exist through the adapter. */
 async function adapterCheck(settings: Config["upstream"]): Promise<Check> {
   const { host } = new URL(settings.url);
   const upstream = createUpstream({ ...settings, ...TIMEOUTS, idempotent: false });
@@ -50,18 +50,16 @@ function judgePoll(outcome: PollOutcome, host: string, adapter: string, tookMs: 
     case "refused":
     case "task":
     case "unknown_status":
-      return good(NAME, `${host} answers through the adapter ${adapter}, in ${tookMs} ms`);
+      return good(`${host} answers through the adapter ${adapter}, in ${tookMs} ms`);
     case "rate_limited":
-      return warning(NAME, `${host} limits this gateway: ${outcome.detail}`, "look again in a minute");
+      return warning(`${host} limits this gateway: ${outcome.detail}`, "look again in a minute");
     case "refused_gateway":
       return failed(
-        NAME,
         `${host} refuses this gateway: ${outcome.detail}`,
         "set UPSTREAM_API_KEY to a key that it takes, see that its account is in order, and that upstream.adapter is the one for it",
       );
     default:
       return failed(
-        NAME,
         `${host} gives no answer that the adapter ${adapter} can read: ${outcome.detail}`,
         "see that UPSTREAM_URL is the address of its API, and that upstream.adapter is the one for it",
       );
@@ -92,7 +90,6 @@ async function envelopeCheck(upstream: Config["upstream"]): Promise<Check> {
 
 const continuing = (host: string): Check =>
   warning(
-    NAME,
     `${host} sends \`100 Continue\` without a request for it; the gateway skips it, other clients may fail`,
     "turn that off in the service, or in the proxy before it: `100 Continue` is only for requests with `Expect: 100-continue`",
   );
@@ -143,14 +140,13 @@ const UNSENT: readonly Row[] = [
 function notSent(host: string, detail: string): Check {
   const row = UNSENT.find(({ matches }) => matches.test(detail));
   const code = detail.split(":", 1)[0];
-  if (row) return failed(NAME, `${host} ${row.found} (${code})`, row.advice);
+  if (row) return failed(`${host} ${row.found} (${code})`, row.advice);
   const found = `${host} cannot be reached (${detail.trim()})`;
-  return failed(NAME, found, "start it, or set UPSTREAM_URL to where it is");
+  return failed(found, "start it, or set UPSTREAM_URL to where it is");
 }
 
 const refusesUs = (host: string, status: number, code: string): Check =>
   failed(
-    NAME,
     `${host} refuses this gateway (HTTP ${status}, ${code})`,
     "set UPSTREAM_API_KEY to a key that it takes, and see that its account is in order",
   );
@@ -163,26 +159,22 @@ function withoutEnvelope(host: string, status: number): Check {
   if (REFUSED.includes(status)) return refusesUs(host, status, "without the envelope's `code`");
   if (status >= 300 && status < 400)
     return failed(
-      NAME,
       `${host} redirects (HTTP ${status}), which the gateway does not follow`,
       "set UPSTREAM_URL to where it redirects",
     );
   if (status >= 500)
-    return failed(NAME, found, "a proxy before it seems to answer: see that the service behind it runs");
+    return failed(found, "a proxy before it seems to answer: see that the service behind it runs");
   return failed(
-    NAME,
     found,
     "this is no video generation service, or not its base address: set UPSTREAM_URL to the part before /api/v1, with " +
       "https:// if it wants TLS",
   );
 }
 
-/** Judges the answer about a task that does not exist. */
 export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
     return failed(
-      NAME,
       `${host} takes connections, but gives no answer (${exchanged.detail})`,
       "look at its log; if it wants TLS, use https://; if another service listens there, set UPSTREAM_URL",
     );
@@ -193,12 +185,11 @@ export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: n
   if ([status, code].some((each) => REFUSED.includes(each))) return refusesUs(host, status, `code ${code}`);
   if (status === 429 || code === 429 || status >= 500 || (code >= 500 && code < 600)) {
     return warning(
-      NAME,
       `${host} answers HTTP ${status}, code ${code}`,
       "it is busy or ill; look again in a minute",
     );
   }
-  return good(NAME, `${host} speaks the envelope, in ${tookMs} ms`);
+  return good(`${host} speaks the envelope, in ${tookMs} ms`);
 }
 
 /** A path that takes no POST, so that nothing comes of it: no task is made, nothing is paid. */

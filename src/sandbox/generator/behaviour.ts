@@ -16,7 +16,7 @@
  * that is the case which a client cannot tell from outside. `docs/sandbox.md` shows examples.
  */
 
-export const FAULTS = ["none", "hang", "drip", "reset", "truncate", "garbage"] as const;
+const FAULTS = ["none", "hang", "drip", "reset", "truncate", "garbage"] as const;
 
 export interface Answering {
   status: number;

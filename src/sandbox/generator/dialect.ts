@@ -19,9 +19,9 @@ export interface Dialect {
   uploaded(upload: Upload, status: number): SandboxAnswer;
 }
 
-export type Route = { kind: "generation" } | { kind: "poll"; taskId: string } | { kind: "upload" };
+type Route = { kind: "generation" } | { kind: "poll"; taskId: string } | { kind: "upload" };
 
-export interface Upload {
+interface Upload {
   url: string;
   type: string;
   size: number;

@@ -15,7 +15,7 @@ export interface TaskView {
 }
 
 /** Its state follows from the time, so it needs no timer. */
-export interface Task {
+interface Task {
   id: string;
   createdAtMs: number;
   startDelayMs: number;

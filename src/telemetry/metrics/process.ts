@@ -1,13 +1,13 @@
-import packageJson from "../../../package.json" with { type: "json" };
 import { dropped } from "../line-writer.ts";
+import { REVISION, VERSION } from "../version.ts";
 import type { MetricFactory } from "./factory.ts";
 
 /** The process: its version, its configuration, its log and its traces. */
 export function processMetrics({ counter, gauge, readCounter }: MetricFactory) {
-  gauge("tollgate_build_info", "Always 1; the label is the version that runs.", {
-    labelNames: ["version"],
+  gauge("tollgate_build_info", "Always 1; the labels are the version that runs and its commit.", {
+    labelNames: ["version", "revision"],
     aggregator: "first",
-  }).set({ version: packageJson.version }, 1);
+  }).set({ version: VERSION, revision: REVISION }, 1);
   logMetrics({ readCounter });
   return {
     configReloadSuccessful: gauge(

@@ -243,6 +243,43 @@ describe("docs/operations", () => {
   ]);
 });
 
+describe("the example for Alertmanager", () => {
+  const silenced = (read: Read): string[] => {
+    const [alertmanager] = documents(read, "config/prometheus/alertmanager.yaml");
+    const [alerts] = documents(read, "config/prometheus/alerts.yaml");
+    const known = new Set<string>(
+      alerts.groups.flatMap(({ rules }: { rules: { alert: string }[] }) => rules.map(({ alert }) => alert)),
+    );
+    const matchers: string[] = alertmanager.inhibit_rules.flatMap(
+      (rule: { source_matchers: string[]; target_matchers: string[] }) => [
+        ...rule.source_matchers,
+        ...rule.target_matchers,
+      ],
+    );
+    return matchers.flatMap((text) => text.match(/Tollgate\w+/g) ?? []).filter((name) => !known.has(name));
+  };
+
+  test("names only alerts that there are", () => expect(silenced(repository)).toEqual([]));
+  test("an alert that was renamed is found", () =>
+    expect(
+      silenced(changed("config/prometheus/alerts.yaml", "alert: TollgateStuckTasks", "alert: X")),
+    ).toContain("TollgateStuckTasks"));
+  test("silences no alert about lost money", () => {
+    const [{ inhibit_rules: rules }] = documents(repository, "config/prometheus/alertmanager.yaml");
+    const causes = rules.filter(({ equal }: { equal?: string[] }) => equal === undefined);
+    const targets = JSON.stringify(
+      causes.map(({ target_matchers: matchers }: { target_matchers: string[] }) => matchers),
+    );
+    for (const alert of [
+      "TollgateLedgerDrift",
+      "TollgateUncollected",
+      "TollgateTwoPrimaries",
+      "TollgateJournalUnusable",
+    ])
+      expect(targets).not.toContain(alert);
+  });
+});
+
 test("a YAML file with a key given twice is refused", () => {
   const twice: Read = () => "a: 1\na: 2\n";
   expect(() => documents(twice, "x.yaml")).toThrow(/x\.yaml.*unique/);

@@ -45,7 +45,7 @@ test("on one page of two processes counters add up, and what is true of the stor
       "tollgate_sweeper_lag_seconds 4",
       "tollgate_ledger_violations 3",
       'tollgate_ledger_credits{type="recharged"} 70',
-      expect.stringMatching(/^tollgate_build_info\{version="[\d.]+"\} 1$/),
+      expect.stringMatching(/^tollgate_build_info\{version="[\d.]+",revision="\w+"\} 1$/),
       expect.stringMatching(/^process_start_time_seconds 1[.\d]+/),
     ]),
   );

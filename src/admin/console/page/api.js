@@ -4,7 +4,8 @@
  *   Package, Price, RefusalsOfDay, Release, Scope, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Whoami
  * } from "./objects.d.ts"
  */
-const STORED = "tollgate-admin-token";
+export const STORED = "tollgate-admin-token";
+const HOUR_MS = 3_600_000;
 /** Relative, so that it holds behind a proxy's prefix too. */
 const API = "../manage/v1";
 const PATIENCE_MS = 20_000;
@@ -18,13 +19,27 @@ export class ApiError extends Error {
   }
 }
 
-/** The token lives in this tab, and goes out in a header that no other site can add. */
+/** The token lives in this tab, or in all tabs for some hours, and goes out in a header that no other site can add. */
 export const token = {
-  get: () => sessionStorage.getItem(STORED),
-  /** @param {string} value */
-  set: (value) => sessionStorage.setItem(STORED, value),
-  forget: () => sessionStorage.removeItem(STORED),
+  get: () => sessionStorage.getItem(STORED) ?? keptToken(),
+  /** @param {string} value @param {number} [hours] in all tabs; 0: in this one */
+  set: (value, hours = 0) => {
+    if (hours === 0) return sessionStorage.setItem(STORED, value);
+    localStorage.setItem(STORED, JSON.stringify({ value, until: Date.now() + hours * HOUR_MS }));
+  },
+  forget: () => {
+    sessionStorage.removeItem(STORED);
+    localStorage.removeItem(STORED);
+  },
 };
+
+/** @returns {string | null} */
+function keptToken() {
+  const { value, until } = JSON.parse(localStorage.getItem(STORED) ?? "{}");
+  if (until > Date.now()) return value;
+  localStorage.removeItem(STORED);
+  return null;
+}
 
 /** @typedef {Record<string, string | number | undefined>} Query values that are missing or empty are not sent */
 /** @typedef {Record<string, unknown>} Body */

@@ -133,7 +133,6 @@ class Form extends Component {
     this.setState({ tokenLost: true }, () => byId("dialog-token-field").focus());
   }
 
-  /** True if there is a token to go on with. */
   takesToken() {
     if (!this.state.tokenLost) return true;
     const field = byId("dialog-token-field", HTMLInputElement);

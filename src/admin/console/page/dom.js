@@ -12,13 +12,7 @@ export { Component, createRef, Fragment, h, render };
 /** Markup as a template. Text is only ever set as text: what comes from the store is never markup. */
 export const html = htm.bind(h);
 
-/**
- * An element that is there.
- * @template {HTMLElement} [Kind=HTMLElement]
- * @param {string} id
- * @param {new () => Kind} [kind]
- * @returns {Kind}
- */
+/** @template {HTMLElement} [Kind=HTMLElement] @param {string} id @param {new () => Kind} [kind] @returns {Kind} */
 export function byId(id, kind) {
   const element = document.getElementById(id);
   if (!(element instanceof (kind ?? HTMLElement))) throw new Error(`the page has no such #${id}`);
@@ -37,10 +31,7 @@ export const hint = (text) => html`<p class="hint">${text}</p>`;
 /** Something to know before what follows is trusted. @param {Content} text */
 export const note = (text) => html`<p class="note">${text}</p>`;
 
-/**
- * Tells which partitions are not in what is shown.
- * @param {{ unread?: { partitions: number[], why: string } | null | undefined }} answer
- */
+/** @param {{ unread?: { partitions: number[], why: string } | null | undefined }} answer */
 export const unreadNote = ({ unread }) =>
   unread &&
   note(
@@ -51,13 +42,7 @@ export const unreadNote = ({ unread }) =>
 export const button = (label, press, props = {}) =>
   html`<button type="button" onClick=${press} ...${props}>${label}</button>`;
 
-/**
- * A button that asks something; where it was done, the view is read anew.
- * @param {string} label
- * @param {() => Promise<boolean>} ask
- * @param {() => void} again
- * @param {string} [kind]
- */
+/** The view is read anew where it was done. @param {string} label @param {() => Promise<boolean>} ask @param {() => void} again @param {string} [kind] */
 export const asking = (label, ask, again, kind) =>
   button(label, () => void ask().then((done) => done && again()), { class: kind });
 
@@ -107,12 +92,7 @@ export function badge(text) {
   return html`<span class=${`badge ${kind}`}>${text}</span>`;
 }
 
-/**
- * A number against its limit, to look at and to read.
- * @param {number | null | undefined} used
- * @param {number | null | undefined} limit
- * @param {string} what
- */
+/** @param {number | null | undefined} used @param {number | null | undefined} limit @param {string} what */
 export function usage(used, limit, what) {
   if (used === undefined || used === null) return "–";
   if (limit === undefined || limit === null) return count(used);
@@ -152,18 +132,13 @@ export const factList = (facts) =>
     .filter(([, value]) => value !== undefined && value !== null && value !== "")
     .map(([label, value]) => html`<dt>${label}</dt><dd>${value}</dd>`)}</dl>`;
 
-/**
- * The heading of a view, with a button that reads it anew.
- * @param {Content} title
- * @param {() => void} [refresh]
- * @param {Content} [more] beside it
- */
+/** @param {Content} title @param {() => void} [refresh] reads the view anew @param {Content} [more] beside it */
 export const heading = (title, refresh, more) =>
   html`<div class="heading"><h2 id="view-title" tabindex="-1">${title}</h2>${more}
     ${
       refresh && [
         html`<p class="asof">as of ${new Date().toISOString().slice(11, 19)} UTC</p>`,
-        button("Read again", refresh, { class: "quiet" }),
+        button("Refresh", refresh, { class: "quiet" }),
       ]
     }
   </div>`;

@@ -46,10 +46,7 @@ const checks = ({ name, value = "", options = [] }, id) =>
       defaultChecked=${value.split(",").includes(of)} /> ${text}</label>`;
   });
 
-/**
- * True if something was typed that is no value, such as a date without a time. To the form such a field is empty.
- * @param {Field} field
- */
+/** True for a date without a time: to the form such a field is empty. @param {Field} field */
 export function isIncomplete({ name }) {
   const control = document.getElementById(`field-${name}`);
   return control instanceof HTMLInputElement && control.validity.badInput;
@@ -127,12 +124,7 @@ export const useColumns = (useOf) =>
     of: (row) => useOf(row)?.[used],
   }));
 
-/**
- * @param {{ name: string, used: string, title: string }} limit
- * @param {object | undefined} of has the limit and what is used of it
- * @param {string} what it counts
- * @returns {Content}
- */
+/** @param {{ name: string, used: string, title: string }} limit @param {object | undefined} of has the limit and its use @param {string} what it counts @returns {Content} */
 export function limitTile({ name, used, title }, of, what) {
   const values = /** @type {Record<string, number | null | undefined>} */ (of ?? {});
   return tile(title, usage(values[used], values[name], title.toLowerCase()), what);

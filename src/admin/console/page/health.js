@@ -11,11 +11,7 @@ const WORDS = { good: "good", warn: "look", bad: "mend", unknown: "unknown", non
 const LATE_CHECKS = 3;
 const LAG_SECONDS = 300;
 
-/**
- * One sentence for each dependency of the gateway; it says how to mend it.
- * @param {Pick<Live, "gateway" | "health">} live
- * @returns {Finding[]}
- */
+/** @param {Pick<Live, "gateway" | "health">} live @returns {Finding[]} */
 export const findings = ({ gateway, health }) => [
   { name: "Gateway", ...gatewayOf(gateway) },
   { name: "Redis", ...redisOf(gateway, health.redis) },

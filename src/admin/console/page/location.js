@@ -23,10 +23,7 @@ export function hrefTo(parts, query = {}) {
   return `#${parts.map((part) => encodeURIComponent(part)).join("/")}${search.size > 0 ? `?${search}` : ""}`;
 }
 
-/**
- * This place with another query; a page's cursor belongs to the query it was made for.
- * @param {Record<string, string | number | undefined>} changes
- */
+/** A page's cursor belongs to the query it was made for. @param {Record<string, string | number | undefined>} changes of the query */
 export function hrefHere(changes) {
   const { view, args, query } = here();
   const { cursor: _, ...rest } = Object.fromEntries(query);
@@ -36,10 +33,7 @@ export function hrefHere(changes) {
 /** Tells that a view is to be looked at elsewhere. @param {string} href */
 export const placeAt = (href) => new URL(href, location.href);
 
-/**
- * Notes in the address what changes how this view looks, without a step of its own for Back.
- * @param {Record<string, string | number | undefined>} changes
- */
+/** Changes how this view looks, without a step of its own for Back. @param {Record<string, string | number | undefined>} changes */
 export function noteHere(changes) {
   const { view, args, query } = here();
   history.replaceState(null, "", hrefTo([view, ...args], { ...Object.fromEntries(query), ...changes }));

@@ -1,7 +1,7 @@
 /** @import { Content } from "./dom.js" */
 /** @import { Place } from "./location.js" */
 /** @import { Scope } from "./objects.d.ts" */
-import { forgetSession, may, ownAccounts, ownScopes, signedIn, token } from "./api.js";
+import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { capitalized, wordsOf } from "./format.js";
 import { showState, showTrouble } from "./health.js";
@@ -32,7 +32,7 @@ import { showTokens } from "./views/tokens.js";
  */
 
 /** By name in the address, in the order of the navigation. @type {Record<string, View>} */
-export const VIEWS = {
+const VIEWS = {
   overview: { title: "Overview", scope: "usage:read", ofAll: true, show: showOverview },
   accounts: { title: "Accounts", scope: "accounts:read", show: showAccounts },
   account: { title: "Account", under: "accounts", show: showAccount },
@@ -47,7 +47,7 @@ export const VIEWS = {
 };
 
 /** Stands in for all views where the token is offered none. @type {View} */
-export const NOTHING = {
+const NOTHING = {
   title: "Nothing to show",
   async show() {
     const accounts = ownAccounts();
@@ -67,7 +67,6 @@ let turn = 0;
 /** Ends what the view before has begun. */
 let leaving = new AbortController();
 
-/** Shows what the address names. */
 async function show({ focus = true } = {}) {
   const mine = ++turn;
   box.setAttribute("aria-busy", "true");
@@ -175,7 +174,7 @@ byId("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const input = byId("token", HTMLInputElement);
   const open = byId("sign-in-button", HTMLButtonElement);
-  token.set(input.value.trim());
+  token.set(input.value.trim(), Number(byId("kept", HTMLSelectElement).value));
   input.value = "";
   byId("sign-in-error").textContent = "";
   open.disabled = true;
@@ -189,7 +188,21 @@ byId("sign-in-form").addEventListener("submit", (event) => {
 
 byId("sign-out").addEventListener("click", () => {
   lock("");
-  say("The token is forgotten.");
+  say("You are signed out.");
+});
+
+// Signed in or out in another tab.
+addEventListener("storage", ({ key }) => {
+  if (key !== STORED) return;
+  if (token.get()) void show();
+  else if (byId("sign-in").hidden) lock("");
+});
+
+addEventListener("keydown", (event) => {
+  const isTyping = document.activeElement?.matches("input, select, textarea") ?? false;
+  if (event.key !== "/" || isTyping || byId("dialog", HTMLDialogElement).open || byId("find").hidden) return;
+  event.preventDefault();
+  byId("find-id").focus();
 });
 
 byId("find").addEventListener("submit", (event) => {

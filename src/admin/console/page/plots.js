@@ -1,5 +1,9 @@
 import { Component, createRef, hint, html } from "./dom.js";
-import uPlot from "./uplot.js";
+
+/** @import UPlot from "./uplot.js" */
+
+/** Loaded by the first plot that is shown. @type {typeof UPlot} */
+let uPlot;
 
 const HEIGHT = 210;
 /** A page opened right after the start shows at least so much. */
@@ -30,14 +34,14 @@ export const DAY_SECONDS = 86_400;
  */
 export class Plot extends Component {
   box = /** @type {{ current: HTMLElement }} */ (createRef());
-  /** @type {uPlot | undefined} */
+  /** @type {UPlot | undefined} */
   plot;
   themed = matchMedia("(prefers-color-scheme: dark)");
   resized = new ResizeObserver(() => this.plot?.setSize(this.size()));
 
   size = () => ({ width: Math.max(240, this.box.current.clientWidth), height: HEIGHT });
 
-  /** @returns {uPlot.AlignedData} */
+  /** @returns {UPlot.AlignedData} */
   data() {
     const { options, seconds, series } = this.props;
     return [seconds, ...options.lines.map(({ name }) => [...(series[name] ?? seconds.map(() => null))])];
@@ -56,7 +60,10 @@ export class Plot extends Component {
     );
   };
 
-  componentDidMount() {
+  async componentDidMount() {
+    uPlot ??= (await import("./uplot.js")).default;
+    // The view may have changed meanwhile.
+    if (!this.box.current) return;
     this.draw();
     this.resized.observe(this.box.current);
     this.themed.addEventListener("change", this.draw);
@@ -92,12 +99,7 @@ export class Plot extends Component {
   }
 }
 
-/**
- * How uPlot draws it, in the colours of the moment.
- * @param {PlotOptions} options
- * @param {(index: number | null | undefined) => void} pointed the pointer is there
- * @returns {Omit<uPlot.Options, "width" | "height">}
- */
+/** @param {PlotOptions} options @param {(index: number | null | undefined) => void} pointed @returns {Omit<UPlot.Options, "width" | "height">} */
 function drawing(options, pointed) {
   const { lines, format, tick = format, logarithmic = false, whole = false, days = false } = options;
   const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };
@@ -139,7 +141,7 @@ function drawing(options, pointed) {
   };
 }
 
-/** @param {Line} line @returns {uPlot.Series} */
+/** @param {Line} line @returns {UPlot.Series} */
 const seriesOf = ({ label, color, dash, fill }) => ({
   label,
   stroke: colorOf(`var(${color})`),
@@ -149,7 +151,7 @@ const seriesOf = ({ label, color, dash, fill }) => ({
   ...(fill ? { fill: colorOf(`color-mix(in srgb, var(${color}) 15%, transparent)`) } : {}),
 });
 
-/** @param {Line} line @returns {uPlot.Series} */
+/** @param {Line} line @returns {UPlot.Series} */
 const barsOf = ({ color, dash }) => {
   // Dashed lines are in front of the others.
   const paths = uPlot.paths.bars?.({ size: dash ? [0.3, 40] : [0.7, 80] });

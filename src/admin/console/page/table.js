@@ -21,12 +21,7 @@ import { here, hrefHere, noteHere } from "./location.js";
 /** @typedef {{ name: string, down: boolean }} Order */
 /** @typedef {(order: Order, sortBy: (name: string) => void) => Content} Draw */
 
-/**
- * A table with a caption. In a narrow window each row is a card of its own; the titles then stand beside the values.
- * @template Row @param {string} caption @param {Column<Row>[]} columns @param {readonly Row[]} rows
- * @param {string} empty tells that there are none
- * @param {string} [sortedAs] name in the address of what it is sorted by, where a view has several
- */
+/** In a narrow window each row is a card. @template Row @param {string} caption @param {Column<Row>[]} columns @param {readonly Row[]} rows @param {string} empty instead of rows @param {string} [sortedAs] name in the address */
 export function table(caption, columns, rows, empty, sortedAs = "sort") {
   const none = html`<tr role="row"><td colspan=${columns.length} class="empty" role="cell">${empty}</td></tr>`;
   /** @type {Draw} */
@@ -105,11 +100,7 @@ function sorted(rows, columns, { name, down }) {
   });
 }
 
-/**
- * The way to the other pages of a list. Back leads to the page before.
- * @param {{ next_cursor: string | null }} list
- * @param {string} order in words
- */
+/** Back leads to the page before. @param {{ next_cursor: string | null }} list @param {string} order in words */
 export function paging({ next_cursor: next }, order) {
   const cursor = here().query.get("cursor");
   return html`<p class="paging">

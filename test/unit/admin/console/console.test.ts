@@ -46,8 +46,8 @@ describe("the page", () => {
     expect(page).not.toMatch(/https?:|<script>|style=| on[a-z]+=/);
     const script = await (await fetch(`${url}/console/console.js`)).text();
     expect(script).not.toMatch(/innerHTML|insertAdjacentHTML|document\.write|eval\(/);
-    const imported = [...script.matchAll(/^import .*from "(.*)";$/gm)].map(([, from]) => from);
-    expect(imported.sort()).toEqual(PACKAGES.map((name) => `./${name}`));
+    const imported = [...script.matchAll(/^import .*from "\.\/(.*)\?v=.*";$|await import\("\.\/(.*)\?v=/gm)];
+    expect(imported.map(([, first, later]) => first ?? later).sort()).toEqual(PACKAGES);
     // A name that two modules declare is an error of syntax.
     expect(() => new Function(script.replaceAll(/^import .*$/gm, ""))).not.toThrow();
     for (const name of readdirSync(PAGE, { recursive: true, encoding: "utf8" })) {
@@ -56,6 +56,50 @@ describe("the page", () => {
       const [, declared] = /^(?:export )?((?:async )?(?:function|const|let|class) \w+)/m.exec(text) ?? [];
       expect(script.match(new RegExp(`^${declared}\\b`, "gm")), name).toHaveLength(1);
     }
+  });
+
+  // Guarantee: a browser that has been here asks for nothing that it has, and never uses a file of another version.
+  test("its links name the content that they lead to, which may be kept under that address only", async () => {
+    const read = (path: string) => fetch(`${url}/console/${path}`);
+    const page = await (await read("")).text();
+    const links = (text: string) =>
+      Array.from(text.matchAll(/"(?:\.\/)?([a-z]+\.\w+\?v=\w{16})"/g), ([, link]) => link!);
+    const script = await (await read(links(page).find((link) => link.startsWith("console.js"))!)).text();
+    const all = [...new Set([...links(page), ...links(script)])];
+    expect(all.map((link) => link.split("?")[0]).toSorted()).toEqual(
+      [...PACKAGES, "console.css", "console.js", "icon.svg"].toSorted(),
+    );
+    for (const link of all) {
+      const kept = await read(link);
+      expect(kept.headers.get("cache-control"), link).toMatch(/^private, max-age=\d{8}, immutable$/);
+      expect(kept.headers.get("vary")).toBe("Accept-Encoding");
+      const other = await read(`${link.slice(0, -16)}0123456789abcdef`);
+      expect(other.headers.get("cache-control"), link).toBe("no-store");
+      expect(await other.text()).toBe(await kept.text());
+    }
+  });
+
+  test("it is compressed for those that take that: a first visit loads less than 50 KB before a plot is shown", async () => {
+    let bytes = 0;
+    for (const path of ["", "console.css", "console.js", "preact.js", "htm.js", "icon.svg"]) {
+      const sizes: Record<string, number> = {};
+      for (const coding of ["br", "gzip", "identity", "br;q=0"]) {
+        const asking = get({
+          port: new URL(url).port,
+          path: `/console/${path}`,
+          headers: { "accept-encoding": coding },
+        });
+        const [answer] = (await once(asking, "response")) as [IncomingMessage];
+        const isCoded = coding === "br" || coding === "gzip";
+        expect(answer.headers["content-encoding"], `${path} ${coding}`).toBe(isCoded ? coding : undefined);
+        sizes[coding] = (await answer.toArray()).reduce((sum, chunk) => sum + chunk.length, 0);
+        expect(answer.headers["content-length"]).toBe(String(sizes[coding]));
+      }
+      expect(sizes.br).toBeLessThanOrEqual(sizes.gzip!);
+      expect(sizes.gzip).toBeLessThan(sizes.identity!);
+      bytes += sizes.br!;
+    }
+    expect(bytes).toBeLessThan(50_000);
   });
 
   test("only its own files are served", async () => {

@@ -201,11 +201,7 @@ export async function askAdjust(id) {
   });
 }
 
-/**
- * Refuses an amount that would leave less than nothing. It is not sent: nobody has seen a balance that allows it.
- * @param {Account} account
- * @param {number} amount
- */
+/** It is not sent: nobody has seen a balance that allows it. @param {Account} account @param {number} amount */
 const beyondBalance = ({ balance }, amount) =>
   balance + amount < 0 ? `takes away more than the balance of ${count(balance)}` : undefined;
 

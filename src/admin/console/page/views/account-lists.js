@@ -117,12 +117,7 @@ const TASK_STATUSES = /** @type {const} */ ([
   ["void", "void"],
 ]);
 
-/**
- * The requests of an account, latest first; what can be done to one is on its own page.
- * @param {Account} account
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showAccountTasks({ account_id: id }, { place: { query } }) {
   const prices = await listPrices().catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
@@ -157,12 +152,7 @@ async function tasksPage(id, query) {
   ];
 }
 
-/**
- * How often an account's keys were refused, and why, hour by hour.
- * @param {Account} account
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export const showAccountRefusals = ({ account_id: id }, { place: { query } }) =>
   filtered([{ name: "key_id", label: "Key" }, FROM, TO], () => refusalsPage(id, query));
 
@@ -196,10 +186,7 @@ async function refusalsPage(id, query) {
 /** Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. */
 const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
 
-/**
- * A value as RFC 4180 has it. A text is quoted, and an apostrophe leads what could be a formula.
- * @param {string | number | null | undefined} value
- */
+/** As RFC 4180 has it; an apostrophe leads what could be a formula. @param {string | number | null | undefined} value */
 function cell(value) {
   if (value === null || value === undefined || value === "") return "";
   if (typeof value === "number") return String(value);
@@ -207,12 +194,7 @@ function cell(value) {
   return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
 }
 
-/**
- * Hands a table to the browser as a file.
- * @param {string} name of the file
- * @param {string[]} titles of columns: each row's properties
- * @param {object[]} rows
- */
+/** @param {string} name of the file @param {string[]} titles of columns: each row's properties @param {object[]} rows */
 function downloadCsv(name, titles, rows) {
   const lineOf = (/** @type {object} */ row) =>
     titles.map((title) => cell(Reflect.get(row, title))).join(",");

@@ -169,13 +169,7 @@ const SPANS = [7, 30, 90];
 /** The page of keys that is shown, for the keys and for what is used of their limits. @param {Place} place */
 const keysPage = ({ query }) => pageOf(query, [], 100);
 
-/**
- * Usage of an account by day, and its keys.
- * @param {Account} account
- * @param {Context} context
- * @param {AccountUse} use
- * @returns {Promise<Content>}
- */
+/** @param {Account} account @param {Context} context @param {AccountUse} use @returns {Promise<Content>} */
 async function showAccountUsage(account, { place, again }, use) {
   const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
   const today = Math.floor(Date.now() / 1000 / DAY_SECONDS) * DAY_SECONDS;

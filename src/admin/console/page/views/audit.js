@@ -9,11 +9,7 @@ import { filtered, paging, table } from "../table.js";
 
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
-/**
- * Changes by operators: who, when, before and after. A token for some accounts reads those of one at a time.
- * @param {Context} context
- * @returns {Promise<Content | URL>}
- */
+/** A token for some accounts reads those of one at a time. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showAudit({ place: { query }, again }) {
   const own = ownAccounts();
   const isNamed = own === null || Boolean(query.get("account_id"));

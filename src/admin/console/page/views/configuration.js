@@ -7,11 +7,7 @@ import { capitalized, count, endpointName } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { table } from "../table.js";
 
-/**
- * Tiers, prices, packages and the configuration in force, with what differs from the file and between gateways.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** @param {Context} context @returns {Promise<Content>} */
 export async function showConfiguration({ again }) {
   const [tiers, prices, packages, configuration] = await Promise.all([
     listTiers(),

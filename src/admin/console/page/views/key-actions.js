@@ -104,11 +104,7 @@ export const askEditKey = async (key, etag) =>
     },
   });
 
-/**
- * An expiry to the second stays when it was not touched: its field shows minutes.
- * @param {Key} key
- * @param {Record<string, string>} values
- */
+/** An expiry to the second stays when it was not touched. @param {Key} key @param {Record<string, string>} values */
 function changesOf(key, values) {
   const expiry = values.expires_at ?? "";
   return {

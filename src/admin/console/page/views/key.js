@@ -82,13 +82,7 @@ function keyActions(key, etag, again) {
   );
 }
 
-/**
- * The keys of an account with what is used of their limits; an action is on a key's own page.
- * @param {Account} account
- * @param {List<Key>} keys
- * @param {AccountUse} use of these keys
- * @param {() => void} again
- */
+/** @param {Account} account @param {List<Key>} keys @param {AccountUse} use of these keys @param {() => void} again */
 export function keysPart(account, keys, use, again) {
   const used = new Map(use.keys.map((one) => [one.key_id, one]));
   return [

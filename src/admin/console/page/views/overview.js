@@ -39,7 +39,7 @@ const RATES = {
     { name: "failed", label: "failed (5xx)", color: "--red", dash: [3, 3] },
   ],
 };
-export const REFUSALS = {
+const REFUSALS = {
   ...perSecond,
   title: "Refusals per second, by limit",
   lines: [
@@ -50,7 +50,7 @@ export const REFUSALS = {
     { name: "other_refusals", label: "other", color: "--soft", dash: [1, 3] },
   ],
 };
-export const SLOTS = {
+const SLOTS = {
   title: "Slots taken",
   note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
   format: wholeCount,

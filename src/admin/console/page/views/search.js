@@ -12,11 +12,7 @@ export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
 export const SECRET_SEARCHED =
   "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
-/**
- * Results for an id, a reference or the beginning of a label; one alone is opened at once.
- * @param {Context} context
- * @returns {Promise<Content | URL>}
- */
+/** A result that is alone is opened at once. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showSearch({ place, again }) {
   const q = place.query.get("q") ?? "";
   if (isSecret(q)) {

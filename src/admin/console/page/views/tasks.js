@@ -30,11 +30,7 @@ const AGES = /** @type {const} */ ([
 ]);
 const USUAL_SECONDS = 600;
 
-/**
- * Holds and tasks that have been open for long, over all accounts; a way to end one is on its own page.
- * @param {Context} context
- * @returns {Promise<Content>}
- */
+/** @param {Context} context @returns {Promise<Content>} */
 export async function showOpenTasks({ place, again }) {
   const seconds = Number(place.query.get("older") || USUAL_SECONDS);
   const filters = [{ name: "older", label: "Age, at least", options: AGES }];
@@ -55,7 +51,7 @@ async function openRequests(seconds) {
       [
         { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
         { title: "State", of: requestState, as: badge },
-        { title: "Next look", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
+        { title: "Next poll in", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
         { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
         { title: "Credits", numeric: true, of: (row) => row.price, as: count },
         { title: "Endpoint", of: (row) => row.endpoint, as: endpointName },
@@ -65,7 +61,7 @@ async function openRequests(seconds) {
       seconds > 0 ? "None is open for so long." : "None is open.",
     ),
     hint(
-      "Oldest first. Held: the upstream has not named a task yet; the hold ends by itself at its next look. Else the state is what the upstream said last. To end one, open it.",
+      "Oldest first. Held: the upstream has not named a task yet; the hold ends by itself then. Else the state is what the upstream said last. To end one, open it.",
     ),
   ];
 }
@@ -90,7 +86,7 @@ export async function showTask({ place, again }) {
       ["Credits", task.price === null ? undefined : count(task.price)],
       ["Refunded", task.refunded ? "yes" : "no"],
       ["Admitted", task.created_at && moment(task.created_at)],
-      ["Bound", task.bound_at && moment(task.bound_at)],
+      ["Charged", task.bound_at && moment(task.bound_at)],
       ["Finished", task.finished_at && moment(task.finished_at)],
     ]),
     may("tasks:write") && taskActions(task, again),

@@ -1,0 +1,33 @@
+/**
+ * Work that repeats until it is stopped, never twice at a time. What it throws is logged at most: the next round follows.
+ * @param options.pauseMs from the end of a round to the next one
+ */
+export function repeated(
+  round: (signal: AbortSignal) => Promise<unknown>,
+  options: { pauseMs(): number; failed(error: unknown): void },
+) {
+  const ending = new AbortController();
+  const { signal } = ending;
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+
+  function start(firstMs = options.pauseMs()): void {
+    if (signal.aborted) return;
+    timer = setTimeout(() => {
+      current = round(signal)
+        .catch(options.failed)
+        .then(() => start());
+    }, firstMs).unref();
+  }
+
+  return {
+    signal,
+    start,
+    /** Waits for the round in progress. */
+    async stop(): Promise<void> {
+      ending.abort();
+      clearTimeout(timer);
+      await current;
+    },
+  };
+}
