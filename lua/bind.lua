@@ -7,9 +7,8 @@
 --
 -- BOUND  150  one request
 -- `price_text` is in credits (0: unmetered), `endpoint` a path, `fixed` are fields of the record. `claim` is empty where the gateway has claimed the task id before. `poll_ms`: until the sweeper may poll.
--- `replay` is the lifetime of the Idempotency-Key's record (ms), the last part of its name, the fingerprint and the answer's data
--- (JSON), with spaces between; without an Idempotency-Key, it and `idempotency` are empty. The names that only a BIND of no hold
--- needs are built here; they are in the same partition.
+-- Without an Idempotency-Key, `idempotency`, `response` (the answer's data, JSON), `fingerprint` and `digest` are empty. The
+-- names that only a BIND without a hold needs are built here; they are in the same partition.
 -- `admission`: when the request was admitted (ms; empty if it is not known).
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged, or unmetered (also when it was bound to this task id before)
@@ -22,7 +21,7 @@
 --   forgotten    the request has no record, and COLLECT has deleted its record, or that of a request of this account that
 --                was admitted later. It may have been charged, so nothing happens
 --@keys request account slots polls ledger task holds claim? idempotency?
---@args now request_id account_id key_id endpoint price_text retention_ms task_id fixed poll_ms replay admission
+--@args now request_id account_id key_id endpoint price_text retention_ms task_id fixed poll_ms response fingerprint idempotency_ms digest admission
 --@include claim
 --@include clock
 --@include dispute
@@ -82,7 +81,6 @@ if others then
   return { "conflict", now }
 end
 
-local replay_ms, digest, fingerprint, response = string.match(replay, "^(%S+) (%S+) (%S+) (.*)$")
 local key_name = state ~= "held" and string.match(request, "^tg:{p%d+}:") .. "key:" .. key_id
 local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
 local is_others = first and first[1] and first[1] ~= request_id
@@ -143,6 +141,6 @@ if idempotency and not is_others then
     "response", response, "due_at", due_at)
   -- The entry stays while an earlier request with this Idempotency-Key may still be bound. Without it, that request would
   -- be charged, too.
-  call("PEXPIRE", idempotency, int(math.max(tonumber(replay_ms), tonumber(first[2] or 0) - now)))
+  call("PEXPIRE", idempotency, int(math.max(tonumber(idempotency_ms), tonumber(first[2] or 0) - now)))
 end
 return '["' .. outcome .. '",' .. bound_at .. "]"

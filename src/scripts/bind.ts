@@ -39,6 +39,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
   args(call) {
     const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
     const { taskId, data, pollMs } = task;
+    const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
       requestId,
       key.accountId,
@@ -49,7 +50,10 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
       taskId,
       fixedText(task),
       pollMs,
-      idempotency ? `${IDEMPOTENCY_MS} ${idempotency.digest} ${idempotency.fingerprint} ${data}` : "",
+      data,
+      fingerprint,
+      IDEMPOTENCY_MS,
+      digest,
       admittedAtMs ?? "",
     ];
   },

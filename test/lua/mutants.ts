@@ -588,7 +588,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "an Idempotency-Key for ever",
     "bind",
-    '  call("PEXPIRE", idempotency, int(math.max(tonumber(replay_ms), tonumber(first[2] or 0) - now)))\n',
+    '  call("PEXPIRE", idempotency, int(math.max(tonumber(idempotency_ms), tonumber(first[2] or 0) - now)))\n',
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   mutant(
@@ -1625,8 +1625,8 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "a failed task is refunded unsought",
     "refund",
-    'if record.status ~= "completed" and price ~= "" then',
-    'if not record.status and price ~= "" then',
+    'elseif record.status ~= "completed" then',
+    "elseif not record.status then",
   ),
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];

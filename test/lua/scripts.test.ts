@@ -138,7 +138,7 @@ test("a script is sent with each of its includes once, and those before what nee
 test.each([
   ["a name that nobody reads", "bind", "slots polls", "slots other polls", "KEYS"],
   ["a name by number", "bind", "local outcome,", "local outcome = KEYS[1]\nlocal outcome,", "BODY"],
-  ["an argument that nobody reads", "bind", " poll_ms replay", " poll_ms unread replay", "ARGV"],
+  ["an argument that nobody reads", "bind", " poll_ms response", " poll_ms unread response", "ARGV"],
   ["the clock left out", "bind", "--@args now request_id", "--@args request_id", "ARGV"],
   ["tiers that nobody reads", "collect", "now request_id", "now tiers request_id", "ARGV"],
   ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],
