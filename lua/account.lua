@@ -23,6 +23,7 @@
 --@include lists
 --@include members
 --@include numbers
+--@include restricted
 --@include revision
 --@include status
 --@unless_frozen account
@@ -34,6 +35,7 @@ if not is_seen(revisions, record[2]) then return { "stale", now } end
 local before, after = differing_fields(account, fields)
 if not creates and not before then return { "unchanged", now, call("HGETALL", account) } end
 if before and after.status and may_lift ~= "1" and lifts(before.status, after.status) then return { "restricted", now } end
+if after and RESTRICTION[after.status] then tell_restricted(account, now, account_id, after.status, record[2]) end
 note_changed(account, "account " .. account_id)
 unlist_account(account, account_id)
 if creates then

@@ -3,13 +3,13 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  one request; the window is searched by halves
--- `window` is a list of stamps (ms), newest first. `price_text` is in credits, `not_after` a time (ms). `subject` begins the
--- record of the request (include/request.lua).
+-- `window` is a list of stamps (ms), newest first. `price_text` is as in include/price.lua, `not_after` a time (ms). `subject`
+-- begins the record of the request (include/request.lua), with a price that counts unless `price_text` or the account says another.
 -- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
--- are empty.
+-- are empty. `callback`: the customer's callBackUrl, without spaces (empty: none, or it is not relayed).
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
---   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
---                          when this request id was admitted before)
+--   admitted               letters of limits that would have refused it, but are in shadow mode (absent or empty: none; and
+--                          when this request id was admitted before), its price (absent: as asked for)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request was voided before its ADMIT ran; nothing happens
 --   unknown_key            no such key, revoked or expired, and not a repeat of a request; the five numbers are zeros
@@ -22,29 +22,32 @@
 --   outcomes_unknown       ms until the account may make further requests; too many of its requests have an unknown outcome
 --   concurrency_limited    whose limit it is, ms until the first slot is free again if all that take one have an unknown
 --                          outcome (else 0)
---   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
---   insufficient_credits   credits that can be spent
+--   spend_capped           credits that the key may spend in a month, credits that it has spent in this one, the
+--                          request's price (absent: as asked for)
+--   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name account window slots request holds idempotency?
---@args now tiers request_id price_text subject not_after hold_ms fingerprint digest
+--@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback
 --@include limits
 --@include month
 --@include numbers
+--@include price
 --@include reply
 --@include request
 --@include window
 --@unless_frozen key_name
-local price = price_text + 0
 
 local key, spent, spends_in, earlier_limits = read_key(key_name, now, tiers, "spent", "spends_in", "limits")
 if not key then return reply("unknown_key", now) end
 local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
-  "blocked_until")
+  "blocked_until", "price_multiplier")
+local price, details = price_at(price_text, money[7], now)
 local shared = money[5] and read_shared(account, money[5], now)
 if shared then key.shared = shared end
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
 local earlier = read_state(request)
-if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
+local kept = earlier and details and { "", read_request(request).price } or {}
+if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
 if not key.usable then return reply("unknown_key", now) end
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
 if now > not_after + 0 then return reply("stale", now, key, window, slots) end
@@ -80,12 +83,14 @@ spent = is_new_month and 0 or spent + 0
 if key.monthly_credits then
   key.spent = spent
   if spent + price > tonumber(key.monthly_credits) then
-    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))
+    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent),
+      details and int(price))
   end
 end
 local held = (money[2] or 0) + 0
 local available = (money[1] or 0) - held
-if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
+if available < price then return reply("insufficient_credits", now, key, window, slots, int(available),
+  details and int(price)) end
 
 local clock, due_at = int(key.clock), int(now + hold_ms)
 local spent_after = int(spent + price)
@@ -101,7 +106,10 @@ if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) e
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
 call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
+if details then subject = with_price(subject, price) end
 local record = request_text("held", subject, clock, due_at)
+if callback ~= "" then record = record .. " callback=" .. callback end
+if details then record = record .. " details=" .. encoded(details) end
 call("ZADD", holds, due_at, request_id)
 if shared then
   call("HSET", account, "clock_ms", int(shared.clock), counted_request(shared))
@@ -118,4 +126,5 @@ if idempotency then
 end
 call("SET", request, record)
 if key.monthly_credits then key.spent = spent + price end
-return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted)
+if details then key.noted = key.noted or "" end
+return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted, details and int(price))

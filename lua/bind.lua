@@ -107,6 +107,8 @@ if outcome ~= "uncollected" then
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then
     more = { "admitted_at", int(admitted_at), unpack(more or {}) }
   end
+  local details = read_details(record)
+  if details then more = { "details", details, unpack(more or {}) } end
   post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, endpoint,
     task_id, request_id, key_id, more)
 end

@@ -16,6 +16,7 @@
 --@args now absent_field revisions actor action fields...
 --@include audit
 --@include changed
+--@include expiry
 --@include fields
 --@include revision
 --@include tiers
@@ -29,6 +30,7 @@ if not before then return { "unchanged", now } end
 local key_id = string.match(key, ":key:(.*)$")
 note_changed(key, "key " .. key_id)
 set_fields(key, after)
+if after.expires_at then list_expiry(key, key_id, after.expires_at ~= cjson.null and after.expires_at) end
 local revision = call("HINCRBY", key, "revision", 1)
 count_tier(key, tiers)
 write_audit(key, now, actor, action, record[1], key_id, before, after)

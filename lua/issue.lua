@@ -3,18 +3,21 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one key
--- `credits_text` may be 0 (none); `reference` is theirs. `actor` is the request id, a space, and who. `must_exist` (1 or 0):
+-- `credits_text` may be 0 (none); `reference` is theirs, `kind` (trial or goodwill; empty: purchase) that of their grant. `actor` is the request id, a space, and who. `must_exist` (1 or 0):
 -- the account. `fields` are field, value pairs of the key's record.
 -- RETURNS outcome, balance (credits that can be spent)
 --   issued
 --   known             a key of this id exists; nothing happens
 --   unknown_account   the account must exist, and does not; nothing happens
+--   closed            the account is; nothing happens
 --   too_many_keys     the account has as many as it may have, also revoked ones; nothing happens
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys key account account_keys accounts ledger references tiers
---@args now key_id account_id credits_text reference actor must_exist keys_max fields...
+--@args now key_id account_id credits_text reference kind actor must_exist keys_max fields...
 --@include audit
 --@include changed
+--@include expiry
+--@include grant
 --@include ledger
 --@include numbers
 --@include references
@@ -22,11 +25,12 @@
 --@unless_frozen key
 local credits = tonumber(credits_text)
 
-local money = call("HMGET", account, "balance", "held", "total_used")
+local money = call("HMGET", account, "balance", "held", "total_used", "status")
 local balance = tonumber(money[1] or 0)
 local available = balance - tonumber(money[2] or 0)
 if call("EXISTS", key) == 1 then return { "known", int(available) } end
 if must_exist == "1" and not money[1] then return { "unknown_account", "0" } end
+if money[4] == "closed" then return { "closed", int(available) } end
 if call("ZCARD", account_keys) >= tonumber(keys_max) then return { "too_many_keys", int(available) } end
 if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 
@@ -41,9 +45,9 @@ call("ZADD", account_keys, int(now), key_id)
 call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(fields))
 count_tier(key, tiers)
 if credits > 0 then
-  call("HSET", references, reference, credits_text)
+  call("HSET", references, reference, grant_text(kind, credits_text))
   local entry = post(account, ledger, int(now), account_id, "recharge", credits, 0, 0, "", "", "", "",
-    { "reference", reference, "by", by_of(actor) })
+    grant_fields(kind, "", reference, actor))
   index_reference(key, reference, account_id, entry)
 end
 local after = { credits = credits > 0 and credits_text or nil }
@@ -52,5 +56,6 @@ for at = 1, #fields, 2 do
     after[fields[at]] = fields[at + 1]
   end
 end
+if after.expires_at then list_expiry(key, key_id, after.expires_at) end
 write_audit(key, now, actor, "key.create", account_id, key_id, {}, after)
 return { "issued", int(available + credits) }

@@ -22,6 +22,7 @@
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
 --@include audit
 --@include ended
+--@include events
 --@include limits
 --@include numbers
 --@include refund
@@ -32,7 +33,8 @@
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 
-local limited = call("HGET", account, "limited")
+local of_account = call("HMGET", account, "limited", "webhooks")
+local limited = of_account[1]
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
@@ -97,7 +99,18 @@ end
 -- that only the removal from `polls` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
+-- One that is too old may complete after all, and is then charged again: its record is kept twice as long.
+if ended_by == "expired" and record.retention_ms then
+  record.retention_ms = int(2 * tonumber(record.retention_ms))
+  record.text = changed_request(record.text, state, "retention_ms", record.retention_ms)
+end
 call("ZADD", done, forget_at(now, record.retention_ms), request_id)
+-- A task that was not charged is told to no address that its request named: there is no video for nothing.
+local callback = not record.uncollected and record.callback
+if of_account[2] or callback then
+  add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
+    '{"task_id":"' .. (record.task_id or "") .. '","status":"' .. status .. '"}', callback)
+end
 note_ended(request, now, request_id, account_id, record.key_id, record.endpoint, status, record.bound_at)
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then

@@ -12,12 +12,16 @@
 --@args now key_id actor
 --@include audit
 --@include changed
+--@include events
 --@include numbers
 --@include tiers
 --@unless_frozen key
-local record = call("HMGET", key, "account_id", "revoked_at")
+local record = call("HMGET", key, "account_id", "revoked_at", "label")
 if not record[1] then return { "missing", now } end
 if record[2] then return { "already_revoked", now } end
+local account = string.match(key, "^tg:{p%d+}") .. ":account:" .. record[1]
+local data = cjson.encode({ key_id = key_id, label = record[3] or nil })
+add_event(account, now, record[1], call("HGET", account, "webhooks"), "key.revoked", key_id, data, data)
 note_changed(key, "key " .. key_id)
 call("HSET", key, "revoked_at", int(now))
 call("HINCRBY", key, "revision", 1)

@@ -21,7 +21,9 @@
 local most = tonumber(most_text)
 -- The numbers of a field, in this order.
 local COUNTS = { "requests", "charged", "refunded", "completed", "failed", "purchased", "adjusted", "uncollected",
-  "uncollected_credits", "seconds" }
+  "uncollected_credits", "seconds", "trials", "goodwill", "reversed" }
+-- What the credits of an entry count as that belongs to no request.
+local COUNTED_AS = { purchase = "purchased", adjustment = "adjusted", trial = "trials", goodwill = "goodwill" }
 
 local rolled = call("HMGET", rolled_name, "entry", "entries", "skipped")
 if not rolled[1] then
@@ -68,8 +70,10 @@ for _, one in ipairs(entries) do
       add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "charged", -number, 1)
     elseif kind == "refund" then
       add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "refunded", number)
+    elseif kind == "reversal" then
+      add(entry.at, entry.account_id, "", "", "reversed", -number)
     else
-      add(entry.at, entry.account_id, "", "", kind == "purchase" and "purchased" or "adjusted", number)
+      add(entry.at, entry.account_id, "", "", COUNTED_AS[kind], number)
     end
   end
 end

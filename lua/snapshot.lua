@@ -11,13 +11,14 @@
 -- RETURNS outcome, now, the ledger's next entries as XRANGE returns them, the last entry that has left the ledger (empty:
 --   none), checkpoints of these entries' accounts where the entry before has left it (account id, checkpoint), then
 --   behind  as many entries as asked for: there may be more before this instant, so nothing else was read
---   seen    account as HGETALL returns it, how many references it has, its checkpoint (empty: none), how many slots it has of its
+--   seen    account as HGETALL returns it, how many references it has, credits of its grants that
+--           were reversed, its checkpoint (empty: none), how many slots it has of its
 --           own, the rank of the key with which the next slice begins (empty: none), where its slots and its window go on, and
 --           for each key {id, whether all of it was read (1 or 0), how many slots it has, stamps of its window in the last
 --           60 s, the stamp before those that were read (empty: none), stamps, record as HGETALL returns it, its open requests}; of
 --           each of these {id, whether a hold is among `holds` (1 or 0), whether it has a slot of the account (1 or 0), values
 --           (empty: none) of the fields that are asked for here}
---@keys account references account_keys ledger trimmed checkpoint account_slots holds
+--@keys account references account_keys ledger trimmed checkpoint account_slots holds reversed
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
 --@include cut
 --@include request
@@ -71,5 +72,5 @@ for at, id in ipairs(ids) do
   end
   left, rank, slots_from, window_from = left - 1 - #stamps - #page[2], rank + 1, "0", 0
 end
-return { "seen", now, entries, cut, before, call("HGETALL", account), call("HLEN", references),
+return { "seen", now, entries, cut, before, call("HGETALL", account), call("HLEN", references), call("HGET", reversed, "") or "0",
   call("GET", checkpoint) or "", call("SCARD", account_slots), next_rank, slots_from, window_from, keys }

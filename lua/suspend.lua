@@ -16,6 +16,7 @@
 --@include audit
 --@include changed
 --@include lists
+--@include restricted
 --@include revision
 --@include status
 --@unless_frozen account
@@ -24,6 +25,7 @@ if not record[1] then return { "missing", now } end
 if not is_seen(revisions, record[2]) then return { "stale", now } end
 if record[3] == status then return { "unchanged", now, call("HGETALL", account) } end
 if may_lift ~= "1" and lifts(record[3], status) then return { "restricted", now } end
+tell_restricted(account, now, account_id, status, record[2])
 note_changed(account, "account " .. account_id)
 unlist_account(account, account_id)
 call("HSET", account, "status", status)

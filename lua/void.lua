@@ -60,7 +60,7 @@ if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record.due_at) then return reply("not_due", now, key, window, slots) end
 
 local spent = key and read_spent(key_name)
-local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
+local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id", "fingerprint")
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
 -- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
 -- the account's. After that only the removal from `holds` can fail: all other names were read above.
@@ -73,7 +73,7 @@ local retention_ms = is_certain and int(math.min(REFUSED_KEPT_MS, tonumber(recor
 call("ZADD", done, forget_at(now, retention_ms), request_id)
 if reason == "unsent" then forget_admission(record.admitted_at, account_at) end
 call("HINCRBY", account, "held", int(-tonumber(record.price)))
-local first_void_id
+local first_void_id, fingerprint
 if key then
   change_counts(key_name, record.admitted_at, -1)
   add_spent(spent, record.admitted_at, -tonumber(record.price))
@@ -90,7 +90,7 @@ if first and (first[1] or request_id) == request_id then
     call("PEXPIRE", idempotency, int(void_until - now))
     if is_unknown then
       -- A step of the clock may expire the entry all the same. BIND knows by this id whether it still is the same one.
-      first_void_id = first[3] or request_id
+      first_void_id, fingerprint = first[3] or request_id, encoded(first[4] or "")
       call("HSET", idempotency, "first_void_id", first_void_id)
     end
   else
@@ -98,7 +98,8 @@ if first and (first[1] or request_id) == request_id then
   end
 end
 call("SET", request, changed_request(record.text, "void", "reason", reason, "void_at", int(now),
-  "retention_ms", is_certain and retention_ms, "first_void_id", first_void_id or record.first_void_id))
+  "retention_ms", is_certain and retention_ms, "first_void_id", first_void_id or record.first_void_id,
+  "fingerprint", fingerprint))
 if actor ~= "" then
   write_audit(request, now, actor, "task.release", string.match(account, ":account:(.*)$"), request_id,
     { state = "held" }, { state = "void", credits = record.price })

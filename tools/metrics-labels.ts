@@ -10,9 +10,11 @@ import { SCRIPTS } from "../src/scripts/all.ts";
 import { AGES, OPEN_STATES } from "../src/scripts/survey.ts";
 import type { Observed } from "../src/settlement/store.ts";
 import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
+import { CALLBACK_REFUSALS, CALLBACK_RESULTS } from "../src/telemetry/metrics/callbacks.ts";
 import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
+import { DELIVERY_OUTCOMES } from "../src/telemetry/metrics/webhooks.ts";
 import { ADAPTER_FUNCTIONS } from "../src/upstream/dialect.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
@@ -145,6 +147,8 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   "tollgate_store_replayed_charges_total{outcome}": { values: REPLAY_OUTCOMES },
   "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },
   "tollgate_archive_rows_total{kind}": { values: ARCHIVED_KINDS },
+  "tollgate_callbacks_total{outcome}": { values: [...CALLBACK_RESULTS, ...CALLBACK_REFUSALS] },
+  "tollgate_webhook_deliveries_total{outcome}": { values: DELIVERY_OUTCOMES },
   "tollgate_ledger_credits{type}": { values: ["recharged", "consumed", "refunded"] },
   "tollgate_sweeper_items_total{kind}": { values: ["hold", "task", "record"] },
   "tollgate_sweeper_items_total{outcome}": SWEPT,

@@ -95,6 +95,14 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_archive_trimmed_entries_total:
     "stands still while entries are older than `archive.keep`: a task that does not end, or the log of the gateway that copies",
   tollgate_archive_forks_total: "any: `TollgateArchiveFork`",
+  tollgate_callbacks_total:
+    "`bound`, `late`: would have been free; `unanswered` rises: the upstream calls back and does not answer; `forged`: addresses that no gateway made",
+  tollgate_webhook_deliveries_total:
+    "`retried` and `failed` against `delivered`: `TollgateWebhooksFailing`; `disabled`: `TollgateWebhookEndpointDisabled`",
+  tollgate_webhook_overdue_seconds: "minutes: no gateway sends, `TollgateWebhooksOverdue`",
+  tollgate_webhook_deliveries_waiting: "rises without end: endpoints of customers are away or too slow",
+  tollgate_webhook_events_bytes: "against the memory of Redis; bounded for each account and each partition",
+  tollgate_webhook_deliveries_dropped: "rises: `TollgateWebhooksDropped`",
   tollgate_sweeper_items_total: "`interrupted`: the store; `failed`, `timed_out`: the generator",
   tollgate_sweep_duration_seconds: "far above `tasks.sweep_interval`: Redis is slow, or there is a backlog",
   tollgate_log_lines_dropped_total: "any: `TollgateLogLinesDropped`",

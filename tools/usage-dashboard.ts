@@ -73,10 +73,11 @@ const PANELS: readonly SqlPanel[] = [
   {
     type: "table",
     title: "Statements",
-    description: "opening + purchases - charges + refunds + adjustments = closing.",
+    description:
+      "opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing.",
     w: 12,
     h: 9,
-    sql: `SELECT account_id, month::text, opening, purchases, charges, refunds, adjustments, closing FROM tollgate.statements WHERE ${ACCOUNTS} AND month BETWEEN date_trunc('month', $__timeFrom()::timestamptz AT TIME ZONE 'UTC')::date AND ($__timeTo()::timestamptz AT TIME ZONE 'UTC')::date ORDER BY account_id, month`,
+    sql: `SELECT account_id, month::text, opening, purchases, trials, goodwill, charges, refunds, adjustments, reversals, closing, amounts_paid::text FROM tollgate.statements WHERE ${ACCOUNTS} AND month BETWEEN date_trunc('month', $__timeFrom()::timestamptz AT TIME ZONE 'UTC')::date AND ($__timeTo()::timestamptz AT TIME ZONE 'UTC')::date ORDER BY account_id, month`,
   },
   {
     type: "table",

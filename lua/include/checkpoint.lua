@@ -5,7 +5,7 @@
 -- src/records/checkpoints.ts says what they are, and reads them.
 local TAIL_LINES_MAX = 10
 local CHECKPOINT_NUMBERS = { "balance", "entries", "recharged", "consumed", "refunded", "references", "referenced",
-  "forgotten", "forgotten_credits", "adjusted" }
+  "forgotten", "forgotten_credits", "adjusted", "reversed" }
 
 -- The checkpoint of this name; all zero for an account whose entries are all in the ledger.
 local function read_checkpoint(name)
@@ -33,12 +33,15 @@ local function checkpoint_line(id, at, kind, amount, what)
   return { head = head, what = (string.gsub(what, "%s+$", "")) }
 end
 
--- What an entry was for: the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an adjustment.
+-- What an entry was for: the endpoint of a charge, reason and task id of a refund, `=` and the reason of an adjustment, `-` and
+-- the reason of a reversal, or `+` and the kind of a grant that is no purchase.
 local function tail_line(id, entry)
   local kind, what = kind_of(entry), ""
   if kind == "charge" then what = entry.endpoint end
   if kind == "refund" then what = entry.reason .. " " .. entry.task_id end
   if kind == "adjustment" then what = "= " .. entry.reason end
+  if kind == "reversal" then what = "- " .. entry.reason end
+  if kind == "trial" or kind == "goodwill" then what = "+ " .. kind end
   return checkpoint_line(id, entry.at, entry.type, entry.amount, what)
 end
 
@@ -54,6 +57,8 @@ local function add_to_checkpoint(checkpoint, id, entry)
     checkpoint.refunded = checkpoint.refunded + amount
   elseif kind == "adjustment" then
     checkpoint.adjusted = checkpoint.adjusted + amount
+  elseif kind == "reversal" then
+    checkpoint.reversed = checkpoint.reversed - amount
   else
     checkpoint.recharged = checkpoint.recharged + amount
   end

@@ -1,3 +1,4 @@
+--@include numbers
 -- The record of a request is one text: its state and what ADMIT fixes, with a space between, then ` name=value` for each further
 -- field. As a hash it costs Redis three times as much (decision 0071). src/records/requests.ts reads and writes it, too;
 -- src/records/records.ts says what the parts and fields are. What is not known is empty.
@@ -8,6 +9,20 @@ end
 
 local function subject_text(account_id, key_id, endpoint, price, retention_ms)
   return account_id .. " " .. key_id .. " " .. endpoint .. " " .. price .. " " .. retention_ms
+end
+
+-- The same with the price that ADMIT found.
+local function with_price(subject, price)
+  return (string.gsub(subject, "^(%S* %S* %S*) %S*", "%1 " .. int(price)))
+end
+
+-- `details` and `fingerprint` may hold spaces, at which a field ends.
+local function encoded(value)
+  return (string.gsub(value, "[%s%%]", function(char) return string.format("%%%02X", string.byte(char)) end))
+end
+
+local function decoded(value)
+  return (string.gsub(value, "%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
 -- When the request was admitted (ms, a text), if this record is held and has this subject; else nil. Comparing texts costs Redis a
@@ -25,7 +40,14 @@ local function read_state(name)
   return text and string.match(text, "^%S+")
 end
 
+-- What the charge says of the price (JSON), nil for nothing.
+local function read_details(text)
+  local at = string.find(text, " details=", 1, true)
+  return at and decoded(string.match(text, "^%S*", at + 9))
+end
+
 -- A record as a table of its parts and fields, nil for those that are empty or not there, and `text`. Empty without a record.
+-- `details` and `fingerprint` are as stored.
 local function read_request(name)
   local text = call("GET", name)
   if not text then return {} end

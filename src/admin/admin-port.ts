@@ -14,6 +14,7 @@ import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createAdminApi } from "./api/serve.ts";
 import type { GatewayState } from "./api/services.ts";
+import { requireWebhooks } from "./api/webhook-rules.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
 import type { MetricsReading } from "./health.ts";
@@ -116,9 +117,10 @@ const servicesOf = ({
   notReady,
 }: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
   tiers: () => live.config().tiers,
-  prices: () => live.config().prices,
+  config: () => live.config(),
   packages: () => live.config().packages,
   bounds: () => live.config().admin.bounds,
+  webhooks: () => requireWebhooks(live.config().webhooks),
   tierCounts,
   describeConfig: live.describe,
   describeFiles: live.describeFiles,
@@ -134,8 +136,8 @@ const servicesOf = ({
 
 /** Slots taken over all gateways; null while a part of the store is away. */
 async function slotsOf(connection: Connection): Promise<number | null> {
-  const facts = connection.facts();
-  if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen())) return null;
+  const facts = connection.known.facts;
+  if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen)) return null;
   return connection.ofName(META).command(() => countOpen(connection.nodes, facts.partitions));
 }
 
@@ -143,4 +145,4 @@ async function slotsOf(connection: Connection): Promise<number | null> {
 const primariesOf = (connection: Connection): GatewayState["primaries"] =>
   connection
     .primaries()
-    .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }]));
+    .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen }]));

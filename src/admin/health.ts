@@ -131,4 +131,4 @@ export function dependenciesOf(readings: readonly MetricsReading[]) {
   };
 }
 
-const sumOf = (values: readonly Value[]): number => values.reduce((sum, { value }) => sum + value, 0);
+export const sumOf = (values: readonly Value[]): number => values.reduce((sum, { value }) => sum + value, 0);

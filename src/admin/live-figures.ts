@@ -4,6 +4,7 @@ import {
   countExchanges,
   dependenciesOf,
   type MetricsReading,
+  sumOf,
   type UpstreamCounts,
   upstreamBetween,
   type Value,
@@ -145,8 +146,6 @@ function viewOf(samples: readonly Sample[], afterMs: number): LiveView {
   view.denied = deniedOf(samples);
   return view;
 }
-
-const sumOf = (values: readonly Value[]): number => values.reduce((sum, { value }) => sum + value, 0);
 
 function countByOutcome(requests: readonly Value[]): Pick<Sample, "ok" | "denied"> {
   let ok = 0;

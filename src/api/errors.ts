@@ -1,7 +1,6 @@
 import { refusal } from "../domain/envelope.ts";
 import { ERROR_NAMES, type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
-import { LIMITS } from "../domain/limits.ts";
-import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
+import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX, LIMITS } from "../domain/limits.ts";
 
 /** Operations of one kind can meet the same errors. */
 export type Kind = "generation" | "task" | "upload" | "credits";

@@ -1,9 +1,4 @@
-import {
-  FILE_BYTES_MAX,
-  HEADERS_BYTES_MAX,
-  JSON_BODY_BYTES_MAX,
-  JSON_DEPTH_MAX,
-} from "../domain/request-sizes.ts";
+import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX, JSON_DEPTH_MAX } from "../domain/limits.ts";
 
 export const TAGS = [
   { name: "Credits", description: "What is left, and where it went." },

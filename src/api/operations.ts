@@ -1,5 +1,5 @@
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
+import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../domain/limits.ts";
 import { TASK_ID } from "../domain/task-states.ts";
 import { jsonContent, reference } from "./builder.ts";
 import type { Kind } from "./errors.ts";

@@ -1,12 +1,11 @@
 import type { Connection } from "../redis/connection.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { createArchiveSource } from "./archive-source.ts";
-import { connectArchive, type OpenedArchive } from "./connection.ts";
+import { connectArchive, type OpenedArchive } from "./archive-connection.ts";
+import { archiveReason } from "./archive-reasons.ts";
 import { createCopier } from "./copier.ts";
 import { identifyOrClaim } from "./identity.ts";
 import { MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
-import { archiveReason } from "./reasons.ts";
 import { type ArchiveTables, createTables } from "./tables.ts";
 
 interface ArchiveWorkOptions {
@@ -22,7 +21,6 @@ interface ArchiveWorkOptions {
 export function createArchiveWork(options: ArchiveWorkOptions) {
   const { url, connection, intervalMs, keepMs, statementMs, metrics, log } = options;
   const archive = connectArchive(url, statementMs === undefined ? {} : { statementMs });
-  const source = createArchiveSource(connection);
   const say = createAnnouncer(log);
   /** Undefined before the first check and after each fault: another archive may answer. */
   let tables: ArchiveTables | undefined;
@@ -41,7 +39,7 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
   }
 
   async function open(): Promise<ArchiveTables> {
-    const storeId = source.storeId();
+    const storeId = connection.known.facts?.id;
     if (storeId === undefined) throw new Error("the store has no id: it is out of memory");
     if ((await pendingSteps(archive.query)).length > 0) await takeSteps();
     const { archiveId } = await identifyOrClaim(archive.query, storeId);
@@ -49,7 +47,7 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
   }
 
   const copier = createCopier({
-    source,
+    connection,
     tables: async () => (tables ??= await open()),
     archiveUsed(fault) {
       if (fault) tables = undefined;

@@ -4,10 +4,10 @@ import type { FindArchivedCharge } from "../operations/credits/refunds.ts";
 import { partitionOf } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
+import { connectArchive } from "./archive-connection.ts";
+import { archiveReason } from "./archive-reasons.ts";
 import { BehindError, requireComplete, requireReach } from "./complete.ts";
-import { connectArchive } from "./connection.ts";
 import { identifyFor } from "./identity.ts";
-import { archiveReason } from "./reasons.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 

@@ -5,6 +5,7 @@ import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { membersOf } from "../redis/sorted-set-pages.ts";
 import { note } from "../scripts/note.ts";
+import { ENDPOINTS_SETTING, endpointsToArchive } from "./archived-endpoints.ts";
 
 /** An account or key; a lost one has no fields. `changes`: number of changes noted before the read. */
 export type ChangedRecord = { what: string; changes: string } & (
@@ -71,9 +72,20 @@ export async function readChangedRecords(
     places,
     (pipe, { name }) => pipe.hgetall(name),
   );
+  const accountIds = places.filter(({ isAccount }) => isAccount).map(({ id }) => id);
+  const endpoints = await endpointsToArchive(redis, partition, accountIds);
+  const endpointsOf = new Map(accountIds.map((id, at) => [id, endpoints[at]]));
+  const accountRecord = (id: string, record: Readonly<Record<string, string>>): AccountRecord => {
+    const own = endpointsOf.get(id);
+    const withEndpoints: Readonly<Record<string, string>> = {
+      ...record,
+      ...(own && { [ENDPOINTS_SETTING]: own }),
+    };
+    return withEndpoints;
+  };
   return places.map(({ what, changes, isAccount, id }, at) =>
     isAccount
-      ? { what, changes, kind: "account", accountId: id, record: records[at]! }
+      ? { what, changes, kind: "account", accountId: id, record: accountRecord(id, records[at]!) }
       : { what, changes, kind: "key", keyId: id, record: records[at]! },
   );
 }

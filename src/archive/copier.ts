@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
+import type { Connection } from "../redis/connection.ts";
 import { jittered } from "../redis/jitter.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { ArchiveSource } from "./archive-source.ts";
+import { endTurns, takeTurns, usablePrimaries } from "./archive-source.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
 import type { ArchiveTables } from "./tables.ts";
 import { createTrimming } from "./trimming.ts";
@@ -24,8 +25,8 @@ export interface CopierOptions extends CopyingOptions {
  * harmless. Decision 0050.
  */
 export function createCopier(options: CopierOptions) {
-  const { source, log } = options;
-  const turns = createTurns(source);
+  const { connection, log } = options;
+  const turns = createTurns(connection);
   const copying = createCopying(options);
   const { keepMs } = options;
   const trimming = keepMs && createTrimming({ ...options, keepMs, look: copying.look });
@@ -87,7 +88,7 @@ const waitAfter = (failures: number, intervalMs: number): number =>
       : Math.min(RETRY_MAX_MS, Math.max(intervalMs, 500) * 2 ** Math.min(failures, 10)),
   );
 
-function createTurns(source: ArchiveSource) {
+function createTurns(connection: Connection) {
   const holder = randomUUID();
   let held: HeldPartitions[] = [];
   /** The error of a primary that gave no leases. */
@@ -96,20 +97,20 @@ function createTurns(source: ArchiveSource) {
 
   return {
     async take(): Promise<{ held: readonly HeldPartitions[]; fault: Error | undefined }> {
-      const primaries = source.primaries();
+      const primaries = usablePrimaries(connection);
       const isSame = held.every(({ primary }) => primaries.some((one) => one.primary === primary));
       if (isSame && performance.now() - takenAtMs < RENEW_EVERY_MS) return { held, fault };
       takenAtMs = performance.now();
       fault = undefined;
       const taken = await Promise.all(
         primaries.map(async ({ primary, partitions }) => {
-          const own = await source
-            .takeTurns(primary, partitions, { holder, turnMs: TURN_MS })
-            .catch((error: Error) => {
+          const own = await takeTurns(primary, partitions, { holder, turnMs: TURN_MS }).catch(
+            (error: Error) => {
               withoutStore(error);
               fault = error;
               return [];
-            });
+            },
+          );
           return { primary, partitions: own };
         }),
       );
@@ -118,9 +119,7 @@ function createTurns(source: ArchiveSource) {
     },
     async leave(): Promise<void> {
       await Promise.all(
-        held.map(({ primary, partitions }) =>
-          source.endTurns(primary, partitions, holder).catch(() => undefined),
-        ),
+        held.map(({ primary, partitions }) => endTurns(primary, partitions, holder).catch(() => undefined)),
       );
       held = [];
     },

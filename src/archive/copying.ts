@@ -2,7 +2,9 @@ import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../domain/errors.ts";
 import { compareIds } from "../records/entry-ids.ts";
 import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
+import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { archived } from "../scripts/archived.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import {
@@ -11,8 +13,10 @@ import {
   type ArchivePosition,
   hasRows,
   isSameEntry,
+  readPages,
 } from "./archive-pages.ts";
-import type { ArchiveSource } from "./archive-source.ts";
+import { announceBatches, beginCopying, readArchiveRecords, renewGeneration } from "./archive-record.ts";
+import { cutOf, entriesOf, isConfirmed, oldestUncopied, usablePrimaries } from "./archive-source.ts";
 import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
 
 const BATCH = 500;
@@ -26,7 +30,7 @@ export interface HeldPartitions {
 }
 
 export interface CopyingOptions {
-  source: ArchiveSource;
+  connection: Connection;
   metrics: Pick<Metrics, "archiveLag" | "archiveRows" | "archiveForks">;
   log: Logger;
   /** For tests: called before each step of a batch. */
@@ -39,7 +43,7 @@ interface Progress {
 }
 
 export function createCopying(options: CopyingOptions) {
-  const { source, step = () => undefined } = options;
+  const { step = () => undefined } = options;
   const progress: Progress = { positions: new Map(), complete: new Set() };
   const { positions, complete } = progress;
   let lookedAtDueMs = Number.NEGATIVE_INFINITY;
@@ -48,12 +52,12 @@ export function createCopying(options: CopyingOptions) {
   async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
     await step("read");
     const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
-    const pages = await source.read(primary, known, BATCH);
+    const pages = await readPages(primary, known, BATCH);
     const whole = pages.filter(({ isFork, isUnseen }) => !isFork && !isUnseen);
     const filled = whole.filter((page) => !isEmpty(page));
     await step("announce");
     // Announced on the connection of the read: the same server has both.
-    await source.announce(primary, filled);
+    await announceBatches(primary, filled);
     for (const { position, isUnseen } of pages) if (isUnseen) positions.delete(position.partition);
     const forked = pages.filter(({ isFork }) => isFork);
     for (const { position } of forked) {
@@ -62,7 +66,7 @@ export function createCopying(options: CopyingOptions) {
     }
     await step("confirm");
     // Replicas have everything that Redis had answered before the announcement.
-    if (filled.length > 0 && !(await source.isConfirmed(primary))) return false;
+    if (filled.length > 0 && !(await isConfirmed(primary))) return false;
     try {
       await writePages(options, progress, { primary, pages: whole, tables });
     } catch (error) {
@@ -79,7 +83,7 @@ export function createCopying(options: CopyingOptions) {
   ): Promise<boolean> {
     let waiting = partitions;
     while (waiting.length > 0) {
-      await beginUnknown(source, positions, { primary, partitions: waiting }, { tables, isTimeOver });
+      await beginUnknown(positions, { primary, partitions: waiting }, { tables, isTimeOver });
       if (isTimeOver()) return false;
       if (!(await copyBatch({ primary, partitions: waiting }, tables))) return true;
       waiting = waiting.filter((partition) => !complete.has(partition));
@@ -88,14 +92,7 @@ export function createCopying(options: CopyingOptions) {
   }
 
   return {
-    keepOnly(partitions: readonly number[]): void {
-      const kept = new Set(partitions);
-      for (const partition of positions.keys()) {
-        if (kept.has(partition)) continue;
-        positions.delete(partition);
-        complete.delete(partition);
-      }
-    },
+    keepOnly: (partitions: readonly number[]): void => keepOnly(progress, partitions),
 
     look: (partitions: readonly number[], tables: ArchiveTables) => look(positions, partitions, tables),
 
@@ -122,26 +119,34 @@ export function createCopying(options: CopyingOptions) {
   };
 }
 
+function keepOnly({ positions, complete }: Progress, partitions: readonly number[]): void {
+  const kept = new Set(partitions);
+  for (const partition of positions.keys()) {
+    if (kept.has(partition)) continue;
+    positions.delete(partition);
+    complete.delete(partition);
+  }
+}
+
 /**
  * Reads the archive's state of unknown partitions. If another process writes meanwhile, or time is short, the next round tries
  * again.
  */
 async function beginUnknown(
-  source: ArchiveSource,
   positions: Progress["positions"],
   { primary, partitions }: HeldPartitions,
   { tables, isTimeOver }: { tables: ArchiveTables; isTimeOver: () => boolean },
 ): Promise<void> {
   const unknown = partitions.filter((partition) => !positions.has(partition));
   if (unknown.length === 0) return;
-  const before = await source.records(primary, unknown);
+  const before = await readArchiveRecords(primary, unknown);
   const states = await tables.state(unknown);
-  const records = await source.records(primary, unknown);
+  const records = await readArchiveRecords(primary, unknown);
   for (const [partition, has] of states) {
     const record = records.get(partition) ?? {};
     if (!isDeepStrictEqual(record, before.get(partition) ?? {})) continue;
     const known = { archiveId: tables.archiveId, record, has, listed: tables.listed(partition) };
-    const position = await source.begin(primary, partition, known);
+    const position = await beginCopying(primary, partition, known);
     if (position) positions.set(partition, position);
     if (isTimeOver()) return;
   }
@@ -173,7 +178,7 @@ function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePag
 
 /** Hides rows that the store has lost. */
 async function hideLost(
-  { source, metrics, log }: CopyingOptions,
+  { metrics, log }: CopyingOptions,
   primary: Primary,
   position: ArchivePosition,
   tables: ArchiveTables,
@@ -181,9 +186,9 @@ async function hideLost(
   const { newest, partition } = position;
   if (!newest) return;
   // First, so that a crash in between does not hide the reason.
-  await source.renew(primary, partition, tables.archiveId);
-  const cut = await source.cut(primary, partition);
-  const point = await findForkPoint(tables, newest, cut, (ids) => source.entries(primary, partition, ids));
+  await renewGeneration(primary, partition, tables.archiveId);
+  const cut = await cutOf(primary, partition);
+  const point = await findForkPoint(tables, newest, cut, (ids) => entriesOf(primary, partition, ids));
   const after = point?.streamId ?? LEDGER_START;
   const entries = await tables.hideAfter(after, position);
   metrics.archiveForks.inc();
@@ -194,7 +199,7 @@ async function hideLost(
 }
 
 async function writePages(
-  { source, metrics, log, step = () => undefined }: CopyingOptions,
+  { metrics, log, step = () => undefined }: CopyingOptions,
   { positions, complete }: Progress,
   { primary, pages, tables }: { primary: Primary; pages: readonly ArchivePage[]; tables: ArchiveTables },
 ): Promise<void> {
@@ -206,18 +211,18 @@ async function writePages(
   await step("note");
   for (const page of pages) {
     const { partition } = page.position;
-    const outcome = isEmpty(page) ? "archived" : await source.archived(primary, notesOf(page));
+    const outcome = isEmpty(page) ? "archived" : (await primary.run(archived, notesOf(page))).outcome;
     if (outcome === "archived") positions.set(partition, notedAs(page.next));
     else positions.delete(partition);
     // The archive lost the last noted batch, or the store lost records of this one.
-    if (outcome === "unseen") await source.renew(primary, partition, tables.archiveId);
+    if (outcome === "unseen") await renewGeneration(primary, partition, tables.archiveId);
     if (outcome === "archived" && !page.more) complete.add(partition);
   }
 }
 
 /** Shows the age of the oldest uncopied entry. */
 async function showLag(
-  { source, metrics }: CopyingOptions,
+  { connection, metrics }: CopyingOptions,
   {
     held,
     failingMs,
@@ -225,12 +230,12 @@ async function showLag(
   }: { held: readonly HeldPartitions[]; failingMs: number; complete: ReadonlySet<number> },
 ): Promise<void> {
   // The value stays while no primary is available.
-  if (held.length === 0 && source.primaries().length === 0) return;
+  if (held.length === 0 && usablePrimaries(connection).length === 0) return;
   const ages = await Promise.all(
     held.map(async ({ primary, partitions }) => {
       const behind = partitions.filter((partition) => !complete.has(partition));
       if (behind.length === 0) return [];
-      const times = await source.oldestUncopied(primary, behind).catch(withoutStore);
+      const times = await oldestUncopied(primary, behind).catch(withoutStore);
       return times?.map((atMs) => (atMs === undefined ? 0 : primary.nowMs() - atMs));
     }),
   );

@@ -1,20 +1,21 @@
+import type { ArchivedStatements } from "../ledger/account-statements.ts";
 import type { AccountUsageQuery, ArchivedUsage } from "../ledger/account-usage.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
 import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { connectArchive } from "./connection.ts";
-import { createArchivedHistory, createArchivedRequests } from "./history.ts";
+import { connectArchive } from "./archive-connection.ts";
+import { archiveReason } from "./archive-reasons.ts";
+import { createArchivedHistory, createArchivedRequests } from "./archived-history.ts";
+import { archivedStatements, archivedUsage, copiedUntilMs } from "./archived-usage.ts";
 import { identifyFor } from "./identity.ts";
-import { archiveReason } from "./reasons.ts";
 import type { ArchiveQuery } from "./tables.ts";
-import { archivedUsage, copiedUntilMs } from "./usage.ts";
 
 const STATEMENT_MS = 5000;
 const CONNECTIONS_MAX = 2;
 
 /** Reads of lists. @throws OperatorError `unavailable` while the archive cannot be used */
-export interface ArchiveReads extends ArchivedUsage {
+export interface ArchiveReads extends ArchivedUsage, ArchivedStatements {
   history: ArchivedHistory;
   requests: ArchivedRequests;
 }
@@ -39,6 +40,7 @@ export function openArchiveReads(url: string) {
         history: createArchivedHistory(query),
         requests: createArchivedRequests(query),
         usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
+        statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),
       };
     },

@@ -3,6 +3,7 @@ import { partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
+import { ENDPOINTS_SETTING, restoreEndpoints } from "./archived-endpoints.ts";
 import { identityOf } from "./identity.ts";
 import { ArchiveError } from "./migrations.ts";
 import { copyKeys } from "./restore-keys.ts";
@@ -218,7 +219,8 @@ async function copyAccounts(
   const rows = [...known, ...unknown.map((id) => ({ account_id: id, created_at: null, settings: {} }))];
   let balance = 0;
   for (let at = 0; at < rows.length; at += PAGE) {
-    const page = rows.slice(at, at + PAGE).map(({ account_id: accountId, created_at, settings }) => {
+    const page = rows.slice(at, at + PAGE).map(({ account_id: accountId, created_at, settings: all }) => {
+      const { [ENDPOINTS_SETTING]: endpoints, ...settings }: Record<string, string> = all;
       const sum = sums.get(accountId);
       balance += sum?.balance ?? 0;
       const createdAtMs = created_at?.getTime() ?? sum?.firstMs ?? 0;
@@ -232,9 +234,13 @@ async function copyAccounts(
         // BIND refuses a charge from a journal that may be among these entries as forgotten.
         ...(sum ? { last_entry: sum.last, collected_until: String(sum.latestMs) } : {}),
       };
-      return { partition: partitionOf(accountId, partitions), accountId, record };
+      return { partition: partitionOf(accountId, partitions), accountId, record, endpoints };
     });
     await restoreAccounts(nodes, page);
+    const withEndpoints = page.flatMap(({ endpoints, ...account }) =>
+      endpoints ? [{ ...account, endpoints }] : [],
+    );
+    await restoreEndpoints(nodes, withEndpoints);
   }
   return { accounts: rows.length, balance };
 }

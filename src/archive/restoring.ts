@@ -1,6 +1,7 @@
 import type { ChainableCommander } from "ioredis";
 import { lowerCase } from "../operations/accounts/sorted-lists.ts";
 import { placeText, readPlace } from "../operations/credits/reference-index.ts";
+import { detailsOf } from "../records/entry-details.ts";
 import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
 import {
   accountNames,
@@ -89,7 +90,15 @@ export async function restoreReferences(nodes: RedisNodes, entries: readonly Led
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
     pipe.hset(accountNames(entry.partition, entry.accountId).references, entry.reference, standsFor(entry)),
   );
-  const refunds = entries.filter((entry) => kindOf(entry) === "refund");
+  const reversals = entries.filter((entry) => kindOf(entry) === "reversal");
+  for (const fieldOf of [({ details }: LedgerEntry) => detailsOf({ details }).of ?? "", () => ""])
+    await manyByNode(reversals, ofPartition(nodes), (pipe, entry) =>
+      pipe.hincrby(accountNames(entry.partition, entry.accountId).reversed, fieldOf(entry), -entry.amount),
+    );
+  const refunds = entries.flatMap((entry) => {
+    const requestId = kindOf(entry) === "refund" ? entry.requestId : detailsOf(entry).corrects;
+    return requestId === undefined ? [] : [{ ...entry, requestId }];
+  });
   await manyByNode(refunds, ofPartition(nodes), (pipe, { partition, accountId, requestId, reference }) =>
     pipe.hset(accountNames(partition, accountId).refunds, requestId, reference),
   );

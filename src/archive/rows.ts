@@ -1,7 +1,8 @@
 import { byLimit, LIMITS, type LimitName, TIER_LIMITS } from "../domain/limits.ts";
 import { MOMENT_MS_MAX } from "../domain/moments.ts";
 import type { AuditRecord } from "../operations/access/audit.ts";
-import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
+import { detailsOf } from "../records/entry-details.ts";
+import { isStoredKind, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../records/records.ts";
 import type { ArchivePage } from "./archive-pages.ts";
 import type { ChangedRecord } from "./changed-records.ts";
@@ -32,6 +33,7 @@ export const ENTRY_TEXTS = {
   reference: "reference",
   by: "by",
   note: "note",
+  details: "details",
   previous: "previous",
 } as const satisfies Record<string, keyof LedgerEntry>;
 type TextColumn = keyof typeof ENTRY_TEXTS;
@@ -46,6 +48,8 @@ export interface EntryRow extends Record<TextColumn, string | null> {
   type: string;
   amount: string;
   balance_after: string;
+  /** What it is to an accountant. */
+  kind: string;
   at: Date;
 }
 
@@ -60,6 +64,7 @@ export const entryOf = (row: EntryRow): LedgerEntry => ({
   type: row.type,
   amount: Number(row.amount),
   balanceAfter: Number(row.balance_after),
+  kind: isStoredKind(row.kind) ? row.kind : "",
   atMs: row.at.getTime(),
 });
 
@@ -77,7 +82,7 @@ function moment(ms: string | number | undefined): string | null {
 }
 
 const ACCOUNT_SETTINGS: readonly string[] = [
-  ...["label", "metadata", "status", "revision", "limited"],
+  ...["label", "metadata", "status", "revision", "limited", "alerts", "price_multiplier"],
   ...TIER_LIMITS.map(({ name }) => name),
 ];
 const KEY_SETTINGS: readonly string[] = ["label", "revision", "fingerprint"];
@@ -99,6 +104,13 @@ const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
   ["amount", "bigint", (entry) => entry.amount],
   ["balance_after", "bigint", (entry) => entry.balanceAfter],
   ...TEXTS.map(([column, field]) => [column, "text", (entry: LedgerEntry) => text(entry[field])] as const),
+  ["kind", "text", (entry) => text(entry.kind)],
+  ["package", "text", (entry) => text(detailsOf(entry).package)],
+  ["package_price", "numeric", (entry) => text(detailsOf(entry).package_price)],
+  ["package_currency", "text", (entry) => text(detailsOf(entry).package_currency)],
+  ["amount_paid", "numeric", (entry) => text(detailsOf(entry).amount_paid)],
+  ["currency", "text", (entry) => text(detailsOf(entry).currency)],
+  ["of_reference", "text", (entry) => text(detailsOf(entry).of)],
   ["at", "timestamptz", (entry) => moment(entry.atMs)],
 ];
 

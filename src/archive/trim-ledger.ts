@@ -13,7 +13,7 @@ const KEEP_REFERENCES_MS = 400 * 86_400_000;
  * - `broken`: the oldest entry does not follow from its account's checkpoint, so `ledger verify` reports it. It and all after it
  *   stay.
  */
-export type Trimmed =
+type Trimmed =
   | { outcome: "trimmed"; entries: number; references: number; more: boolean }
   | { outcome: "unknown" }
   | { outcome: "broken"; entry: string };

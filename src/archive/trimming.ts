@@ -1,15 +1,14 @@
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { ArchivedState } from "./archive-pages.ts";
-import type { ArchiveSource } from "./archive-source.ts";
 import { type HeldPartitions, withoutStore } from "./copying.ts";
 import type { ArchiveTables } from "./tables.ts";
+import { trimLedger } from "./trim-ledger.ts";
 
 const TRIM_EVERY_MS = 10_000;
 const SLICES_MAX = 40;
 
 interface TrimmingOptions {
-  source: ArchiveSource;
   keepMs(): number;
   look(partitions: readonly number[], tables: ArchiveTables): Promise<ReadonlyMap<number, ArchivedState>>;
   metrics: Pick<Metrics, "archiveTrimmed">;
@@ -20,7 +19,7 @@ interface TrimmingOptions {
  * Removes archived entries. The archive is read each time: remembered positions may be ahead of an archive that lost rows.
  * Decision 0051.
  */
-export function createTrimming({ source, keepMs, look, metrics, log }: TrimmingOptions) {
+export function createTrimming({ keepMs, look, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
   const reported = new Map<number, string>();
 
@@ -35,7 +34,7 @@ export function createTrimming({ source, keepMs, look, metrics, log }: TrimmingO
     for (const [partition, { newest: archivedTo }] of await look(partitions, tables)) {
       if (archivedTo === undefined) continue;
       const options = { partition, archivedTo, keepMs: keepMs(), slicesMax: SLICES_MAX };
-      const result = await source.trim(primary, options).catch(withoutStore);
+      const result = await trimLedger(primary.run, options).catch(withoutStore);
       if (result?.outcome === "trimmed") {
         reported.delete(partition);
         metrics.archiveTrimmed.inc(result.entries);

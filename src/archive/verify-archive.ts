@@ -177,6 +177,7 @@ const COUNTED = [
   "consumed",
   "refunded",
   "adjusted",
+  "reversed",
   "references",
   "referenced",
 ] as const;
@@ -244,6 +245,7 @@ function before(id: string): string {
 const FIELDS = [
   ...(["accountId", "type", "amount", "balanceAfter"] as const),
   ...Object.values(ENTRY_TEXTS),
+  "kind" as const,
   "atMs" as const,
 ];
 

@@ -68,6 +68,8 @@ const setCommand = (): Command =>
       "--label <text>": "a name for it; empty takes it away",
       "--metadata <json>": "a JSON object that is kept with it; empty takes it away",
       "--status <name>": "suspended: no generations and uploads; closed: nothing; active: everything",
+      "--alerts <json>": 'credits below which its endpoints are told, such as {"credits_below":[100,10]}',
       ...limitOptions(TIER_LIMITS, { word: "none", after: ", of all its keys together" }),
+      "--price-multiplier <n|none>": "its requests cost the list price times this, such as 0.8, rounded up",
     },
   });

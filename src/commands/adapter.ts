@@ -9,11 +9,9 @@ import { validateGeneration } from "../domain/generation-body.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { Adapter, AdapterResponse, AnswerRow, PolledTask } from "../upstream/adapter.ts";
-import { type CheckedRequest, checkForm, checkRequest } from "../upstream/adapter-request.ts";
-import { Dialect } from "../upstream/dialect.ts";
-import { readGeneration } from "../upstream/generation-answer.ts";
+import { type CheckedRequest, checkForm, checkRequest, Dialect } from "../upstream/dialect.ts";
 import { readPoll, readResult } from "../upstream/poll-answer.ts";
-import { createRequest } from "../upstream/upstream.ts";
+import { createRequest, readGeneration } from "../upstream/upstream.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
 
@@ -32,7 +30,7 @@ interface Finding {
   what: string;
   ok: boolean;
   detail: string;
-  /** What the gateway makes of it, where that may not be meant. */
+  /** The gateway's own reading, where that may not be meant. */
   note?: string;
 }
 
@@ -177,7 +175,7 @@ function resultOf(adapter: Adapter, { call, response, task, options: given }: An
   }
 }
 
-/** What the gateway makes of an answer: a result that it cannot use, or a state that it does not take as the adapter means it. */
+/** The gateway's own reading of an answer: a result that it cannot use, or a state that it does not take as the adapter means it. */
 function gatewaysReading(
   adapter: Adapter,
   { call, response, task, options: given }: AnswerRow,

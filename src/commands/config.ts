@@ -3,6 +3,7 @@ import { type Config, configPath, defaultConfig, readConfig, requireLoaded } fro
 import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
+import { listInForce, writtenPrices } from "../config/price-lists.ts";
 import { type ConfigProblem, printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
@@ -106,19 +107,23 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
   const base = flags.defaults ? defaults() : await running(flags.admin ?? ownAdminUrl());
   // A running gateway does not tell the path of its upstream, so paths are not compared.
   const from = { ...base.written, settings: redactSettings(base.written.settings) };
-  const found = differences(from, { settings: redactSettings(settings), prices: config.prices }).filter(
+  const found = differences(from, {
+    settings: redactSettings(settings),
+    prices: writtenPrices(config.priceLists),
+  }).filter(
     // Which price file it is does not matter: its prices are compared.
     ({ setting }) => base.fromEnvironment[setting] === undefined && setting !== "prices",
   );
   // A gateway that starts takes any price; a running one takes no slip.
-  const slips = flags.defaults
-    ? []
-    : unconfirmedPriceChanges(base.written.prices, config.prices, config.confirmedPrices);
+  const slips =
+    flags.defaults || !("gen2/text-to-video" in base.written.prices)
+      ? []
+      : unconfirmedPriceChanges(base.written.prices, listInForce(config).table, config.confirmedPrices);
   const { missing, dropped, notNamed } = tiersOf(base, config.tiers, printedName(name));
   const prices = priceProblems(slips, {
     confirmed: config.confirmedPrices,
     file: printedName(name),
-    pricesFile: printedName(config.pricesFile),
+    pricesFile: printedName(listInForce(config).file),
   });
   const refused = [...prices, ...dropped].map(printed);
   const isSlip = (setting: string): boolean => slips.some(({ price }) => price === setting);
@@ -188,7 +193,7 @@ function defaults(): Base {
   return {
     name: "the defaults",
     heading: "DEFAULT",
-    written: { settings, prices: config.prices },
+    written: { settings, prices: writtenPrices(config.priceLists) },
     keysByTier: {},
     fromEnvironment: {},
   };

@@ -1,10 +1,11 @@
 import { Command, InvalidArgumentError } from "commander";
-import { adjustmentOfCredits, grantOfCredits } from "../admin/api/routes/credits.ts";
+import { adjustmentOfCredits, grantOfCredits, reversalOfGrant } from "../admin/api/routes/credits.ts";
 import { keyShown } from "../admin/api/shown.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { readAccount } from "../operations/accounts/accounts.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { eachKey, oldestKeys } from "../operations/keys/walk-keys.ts";
+import { detailsOf } from "../records/entry-details.ts";
 import { kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
@@ -20,9 +21,10 @@ const KEYS_SHOWN_MAX = 1000;
 
 export function creditsCommand(): Command {
   return new Command("credits")
-    .description("credits of accounts: grant, adjust and show them")
+    .description("credits of accounts: grant, adjust, take back and show them")
     .addCommand(grantCommand())
     .addCommand(adjustCommand())
+    .addCommand(reverseCommand())
     .addCommand(showCommand());
 }
 
@@ -36,14 +38,19 @@ const grantCommand = (): Command =>
     options: {
       "--reference <text>": "what this pays for, such as an order number; counts once",
       "--package <name>": "a package of the config, instead of credits",
+      "--kind <kind>": "what it is to an accountant; purchase when left out",
+      "--amount-paid <amount>":
+        "of a purchase: what the customer paid, such as 9.90; the package's price when left out",
+      "--currency <code>": "of that amount, such as USD",
+      "--metadata <json>": "an object of your own, kept with it",
     },
     show({ outcome, amount, balance }, { params: { account }, body }) {
-      const { reference } = body as { reference: string };
+      const { reference, kind = "purchase" } = body as { reference: string; kind?: string };
       const text =
         outcome === "recharged"
           ? `${amount} credits granted to ${account}; it can spend ${balance}.`
           : `The reference ${reference} has credited ${account} before; nothing is changed. It can spend ${balance}.`;
-      return { json: { outcome, account_id: account, amount, reference, balance }, text };
+      return { json: { outcome, account_id: account, kind, amount, reference, balance }, text };
     },
   });
 
@@ -66,6 +73,28 @@ const adjustCommand = (): Command =>
           ? `${Math.abs(amount)} credits ${amount < 0 ? "taken from" : "added to"} ${account}; it can spend ${balance}.`
           : `The reference ${reference} has adjusted ${account} before; nothing is changed. It can spend ${balance}.`;
       const json = { outcome, account_id: account, amount, reason, reference, balance };
+      return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
+    },
+  });
+
+const reverseCommand = (): Command =>
+  operationCommand(reversalOfGrant, {
+    name: "reverse",
+    about: "take back what is left of a grant; never what is held",
+    arguments: { ...ACCOUNT, "<of>": "the reference of the grant", "[amount]": "at most so many credits" },
+    options: {
+      "--reason <text>": "why; customers see it beside the transaction",
+      "--reference <text>": "what stands for it, such as a ticket; counts once",
+    },
+    show({ outcome, balance, entry }, { params: { account }, body }) {
+      const { of, reason, reference } = body as { of: string; reason: string; reference: string };
+      const reversed = entry && -entry.amount;
+      const requested = entry && detailsOf(entry).requested;
+      const text =
+        outcome === "reversed"
+          ? `${reversed} credits of the grant ${of} taken back from ${account}, of ${requested} asked for; it can spend ${balance}.`
+          : `The reference ${reference} has reversed this before; nothing is changed. ${account} can spend ${balance}.`;
+      const json = { outcome, account_id: account, of, requested, reversed, reason, reference, balance };
       return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
     },
   });

@@ -54,6 +54,13 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "credits grant": [
     ["once per invoice, however often it is said", "tollgate credits grant acme 500 --reference invoice-17"],
     ["a package of the price list", "tollgate credits grant acme --package premium --reference order-9"],
+    ["for nothing", "tollgate credits grant acme 50 --kind goodwill --reference ticket-7"],
+  ],
+  "credits reverse": [
+    [
+      "the money of order-9 went back to the customer",
+      "tollgate credits reverse acme order-9 --reason money-back --reference t-83",
+    ],
   ],
   "credits adjust": [
     ["for a customer's trouble", "tollgate credits adjust acme 50 --reason outage-3-May --reference t-81"],
@@ -90,6 +97,37 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "tasks refund": [
     ["a video that was black", "tollgate tasks refund task_81c --reason black-video --reference t-83"],
   ],
+  "webhooks create": [
+    [
+      "for a shop's backend",
+      "tollgate webhooks create acme https://shop.example.com/webhooks --events task.completed,task.failed",
+    ],
+  ],
+  "webhooks list": [["is one disabled?", "tollgate webhooks list acme"]],
+  "webhooks show": [["what waits, what was dropped", "tollgate webhooks show acme we_9yKq2m4vTz0aRx0d"]],
+  "webhooks set": [
+    ["their server works again", "tollgate webhooks set acme we_9yKq2m4vTz0aRx0d --status enabled"],
+    ["nothing more for now", "tollgate webhooks set acme we_9yKq2m4vTz0aRx0d --status disabled"],
+  ],
+  "webhooks delete": [["with all that waits", "tollgate webhooks delete acme we_9yKq2m4vTz0aRx0d"]],
+  "webhooks rotate-secret": [
+    ["a day to change over", "tollgate webhooks rotate-secret acme we_9yKq2m4vTz0aRx0d"],
+    ["one that leaked", "tollgate webhooks rotate-secret acme we_9yKq2m4vTz0aRx0d --overlap 0s"],
+  ],
+  "webhooks test": [["does it arrive?", "tollgate webhooks test acme we_9yKq2m4vTz0aRx0d"]],
+  "webhooks deliveries": [
+    [
+      "what failed, and what did they answer?",
+      "tollgate webhooks deliveries acme we_9yKq2m4vTz0aRx0d --status failed",
+    ],
+  ],
+  "webhooks redeliver": [
+    [
+      "once they have mended it",
+      "tollgate webhooks redeliver acme we_9yKq2m4vTz0aRx0d evt_req_81c_task_completed",
+    ],
+  ],
+  "webhooks reseal": [["after WEBHOOK_SECRET_KEY was changed", "tollgate webhooks reseal"]],
   "ledger verify": [
     ["everybody", "tollgate ledger verify"],
     ["one account, for a script", "tollgate ledger verify --account acme --json"],

@@ -1,9 +1,10 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { Config } from "../config/config.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
+import { GRANT_KINDS, type GrantKind } from "../records/ledger-entries.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readFacts } from "../redis/store-facts.ts";
 import { limitOptions } from "./operation-command.ts";
@@ -16,6 +17,7 @@ export interface NewKeyFlags extends ActorFlags {
   account?: string;
   tier: string;
   credits?: number;
+  kind: GrantKind;
   expires?: number;
   label?: string;
   json?: boolean;
@@ -25,7 +27,12 @@ export function newKey(name: string, description: string): Command {
   const made = changing(name, description)
     .option("--account <id>", "its account; made when missing, generated when left out")
     .option("--tier <name>", "a tier of the config", "standard")
-    .option("--credits <n>", "credits to grant to the account along with it", credits);
+    .option("--credits <n>", "credits to grant to the account along with it", credits)
+    .addOption(
+      new Option("--kind <kind>", "what that grant is to an accountant")
+        .choices(GRANT_KINDS)
+        .default("trial"),
+    );
   const limits = {
     ...limitOptions(TIER_LIMITS, { after: ", instead of the tier's" }),
     ...limitOptions(CAPS),
@@ -36,10 +43,11 @@ export function newKey(name: string, description: string): Command {
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 }
 
-export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
+export function keyOptions({ account, tier, credits, kind, expires, ...flags }: NewKeyFlags): KeyOptions {
   const given = flags as Record<string, unknown>;
   const limits = byLimit(LIMITS, ({ name }) => given[attributeOf(name)] as number | undefined);
-  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label: flags.label };
+  const grant = { credits, creditsKind: kind };
+  return { accountId: account, tier, ...grant, limits, expiresAtMs: expires, label: flags.label };
 }
 
 const attributeOf = (name: string): string =>

@@ -160,7 +160,7 @@ function isFresh(lock: string): boolean {
   return Date.now() - mtimeMs <= SILENT_MS;
 }
 
-/** What the earlier run wrote after its cursor is cut off: it comes again. @throws OperatorError when lines would be lost, overwritten or doubled */
+/** Cuts off the lines after the cursor of the earlier run: they come again. @throws OperatorError when lines would be lost, overwritten or doubled */
 export async function openOutput(
   file: string,
   state: CursorState | undefined,

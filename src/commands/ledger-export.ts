@@ -24,6 +24,7 @@ import { command, fileName, pastMs } from "./options.ts";
 import { jsonList, note, noteUnread, print, writeOut } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { withRedis } from "./redis.ts";
+import { iso } from "./terminal.ts";
 
 /** A flush to disk may take a tenth of a second, and a page much less. */
 const KEEP_EVERY_MS = 1000;
@@ -102,8 +103,7 @@ interface Exported {
 /** Entries that were asked for may have left Redis. */
 function noteMissing({ since = 0 }: ExportFlags, sinceMs: number): void {
   if (since >= sinceMs) return;
-  const at = new Date(sinceMs).toISOString();
-  note(`Redis has all entries from ${at} on; earlier ones have left it and are in the archive`);
+  note(`Redis has all entries from ${iso(sinceMs)} on; earlier ones have left it and are in the archive`);
 }
 
 async function exportTo(
@@ -170,8 +170,6 @@ function interruptible(): Interruption {
   return interruption;
 }
 
-const isoOf = (atMs: number): string | undefined => (atMs === 0 ? undefined : new Date(atMs).toISOString());
-
 /** How it ended, on standard error; on standard output only for a program that reads no entries there. */
 function report(
   flags: ExportFlags,
@@ -188,7 +186,10 @@ function report(
   }
   if (output !== undefined && flags.json)
     print(
-      { json: { entries: count, output, cursor: at, unread, complete_since: isoOf(sinceMs) }, text: "" },
+      {
+        json: { entries: count, output, cursor: at, unread, complete_since: iso(sinceMs || undefined) },
+        text: "",
+      },
       flags,
     );
   else if (flags.json) return;

@@ -1,6 +1,7 @@
+import { csvLine } from "../domain/csv.ts";
 import { visible } from "../domain/visible-text.ts";
-import { type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
-import { csvLine } from "./output.ts";
+import { detailsOf } from "../records/entry-details.ts";
+import { kindOf, type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
 import { iso } from "./terminal.ts";
 
 const COLUMNS = [
@@ -18,6 +19,11 @@ const COLUMNS = [
   "created_at",
   "by",
   "note",
+  "kind",
+  "package",
+  "amount_paid",
+  "currency",
+  "of",
 ] as const;
 
 type LedgerRow = Record<(typeof COLUMNS)[number], string | number>;
@@ -34,6 +40,7 @@ export function linesOf(entries: readonly LedgerEntry[], format: LedgerFormat): 
 
 /** An entry as it is exported; `id` is unique in a store, and the same in each export. */
 export function ledgerRow(entry: LedgerEntry): LedgerRow {
+  const { package: name = "", amount_paid: paid = "", currency = "", of = "" } = detailsOf(entry);
   return {
     id: transactionId(entry),
     account_id: entry.accountId,
@@ -49,5 +56,10 @@ export function ledgerRow(entry: LedgerEntry): LedgerRow {
     created_at: iso(entry.atMs) ?? "",
     by: entry.by,
     note: entry.note,
+    kind: kindOf(entry),
+    package: name,
+    amount_paid: paid,
+    currency,
+    of,
   };
 }

@@ -1,6 +1,6 @@
-import type { OpenedArchive } from "../archive/connection.ts";
+import type { OpenedArchive } from "../archive/archive-connection.ts";
+import { archiveReason } from "../archive/archive-reasons.ts";
 import { identifyFor } from "../archive/identity.ts";
-import { archiveReason } from "../archive/reasons.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { archiveUrlRule } from "../config/environment.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -27,7 +27,7 @@ function archiveUrl(): string {
 
 /** PostgreSQL's client is loaded only here. @param statementMs how long one statement may take */
 async function openedArchive(statementMs: number) {
-  const { connectArchive } = await import("../archive/connection.ts");
+  const { connectArchive } = await import("../archive/archive-connection.ts");
   const inWords = (error: unknown): never => {
     if (error instanceof OperatorError) throw error;
     const { why, advice } = archiveReason(error);

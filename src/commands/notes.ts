@@ -17,6 +17,9 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "tasks refund": [
     "The task must have finished and been charged; `tasks release` ends one that has not. It is found by its task or request id, also long after its record was deleted: then by the ledger, with ARCHIVE_URL by the archive. A task is refunded once, whoever does it. The same reference again changes nothing.",
   ],
+  "credits reverse": [
+    "Takes at most what was not reversed of the grant before, and what the account can spend: spent and held credits stay. The same reference reverses once. Statements list reversals apart.",
+  ],
   "credits adjust": [
     "An adjustment is neither a purchase nor a refund: statements list it apart. One downwards takes at most what can be spent, so open holds stay covered.",
   ],
@@ -31,7 +34,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "It writes accounts, keys with their limits and times, the ledger with balances and references of grants, and charged tasks that had not ended: gateways poll those. Windows and counts of the day begin anew, and open holds are gone. Results of tasks that had ended cannot be polled any more, and an Idempotency-Key from before counts as new.",
   ],
   statement: [
-    "opening + purchases - charges + refunds + adjustments = closing, in credits. A purchase is a grant of credits; a refund belongs to a request that was charged; an adjustment is neither. The month is by UTC. Where entries of the month have left Redis and ARCHIVE_URL is not set, the opening is the balance after them.",
+    "opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing, in credits. Purchases, trials and goodwill are grants of that kind; a reversal takes back what is left of a grant; a refund belongs to a request that was charged; an adjustment is none of these. `amounts_paid` is what customers paid for the purchases, by currency. The month is by UTC. Where entries of the month have left Redis and ARCHIVE_URL is not set, the opening is the balance after them.",
     IN_CSV,
   ],
   usage: [

@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
+import { requireWebhooks } from "../admin/api/webhook-rules.ts";
 import { archiveLookUps } from "../archive/archived-reads.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
@@ -159,9 +160,15 @@ const orNull =
 
 function typeParser(schema: JsonSchema, types: readonly unknown[]): Parse | undefined {
   if (types.includes("integer")) return whole(schema.minimum ?? 0, schema.maximum ?? Number.MAX_SAFE_INTEGER);
+  if (types.includes("number")) return decimal;
   if (types.includes("object")) return jsonObject;
   if (types.includes("array")) return (text) => listed(text, schema.items?.enum);
   return schema.format === "date-time" ? (text) => iso(futureMs(text)) : undefined;
+}
+
+function decimal(text: string): number {
+  if (/^\d{1,9}(\.\d{1,9})?$/.test(text)) return Number(text);
+  throw new InvalidArgumentError("It must be a number such as 0.8.");
 }
 
 function jsonObject(text: string): unknown {
@@ -197,6 +204,7 @@ const callOf = (params: ApiCall["params"], given: Partial<ApiCall>, flags: Actor
 
 /** The configuration and the archive of this machine, where an operation needs them. */
 const SETTINGS: OperationSettings = {
+  config: requireConfig,
   tiers: () => requireConfig().tiers,
   packages: () => requireConfig().packages,
   bounds: () => ({}),
@@ -204,6 +212,7 @@ const SETTINGS: OperationSettings = {
   get lookUps() {
     return archiveLookUps(optionalArchiveUrl());
   },
+  webhooks: () => requireWebhooks(requireConfig().webhooks),
 };
 
 async function runOperation<Result, Done>(

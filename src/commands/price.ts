@@ -1,37 +1,62 @@
 import { readFileSync } from "node:fs";
-import type { Command } from "commander";
-import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { validateGeneration } from "../domain/generation-body.ts";
+import { type Command, InvalidArgumentError } from "commander";
+import { quote } from "../config/quote.ts";
+import { endpointOf, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { parseJsonBytes } from "../domain/json.ts";
-import { type Price, priceOf } from "../domain/prices.ts";
-import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
+import { momentMs } from "../domain/moments.ts";
+import { type Price, priceListAt } from "../domain/prices.ts";
 import { nearest } from "../domain/suggest.ts";
+import { readAccountObject } from "../operations/accounts/operator-accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import { Dialect } from "../upstream/dialect.ts";
-import { createRequest } from "../upstream/upstream.ts";
 import { requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
+import { withRedis } from "./redis.ts";
 import { table } from "./terminal.ts";
+
+interface Flags {
+  json?: boolean;
+  account?: string;
+  at?: number;
+}
 
 export function priceCommand(): Command {
   return command("price", "what a generation would cost by this machine's configuration")
     .argument("<endpoint>", `such as ${GENERATION_ENDPOINTS[0]}`)
     .argument("[body]", "file with the JSON body, or - for standard input; left out: the endpoint's prices")
-    .action((name: string, body: string | undefined, flags: { json?: boolean }) => {
-      const endpoint = endpointOf(name);
-      print(body === undefined ? listed(endpoint) : priced(endpoint, readBody(body)), flags);
+    .option("--account <id>", "by the price multiplier of this account, which is read from Redis")
+    .option("--at <iso>", "at this time, such as 2026-12-01T00:00:00Z; now when left out", atMs)
+    .action(async (name: string, body: string | undefined, flags: Flags) => {
+      const endpoint = requireEndpoint(name);
+      const { at = Date.now() } = flags;
+      const multiplier = flags.account === undefined ? "1" : await multiplierOf(flags.account);
+      const asked = { atMs: at, multiplier };
+      print(body === undefined ? listed(endpoint, asked) : priced(endpoint, readBody(body), asked), flags);
     });
 }
 
-function endpointOf(name: string): GenerationEndpoint {
-  const path = name.replace(new RegExp(`^/?(${API_PREFIX.slice(1)})?`), "");
-  const endpoint = GENERATION_ENDPOINTS.find((known) => known === path);
+function atMs(text: string): number {
+  const ms = /T/.test(text) ? momentMs(text) : undefined;
+  if (ms !== undefined) return ms;
+  throw new InvalidArgumentError("It must be a time with its zone such as 2026-12-01T00:00:00Z.");
+}
+
+const multiplierOf = (accountId: string): Promise<string> =>
+  withRedis(async (nodes) => (await readAccountObject(nodes, accountId)).priceMultiplier);
+
+function requireEndpoint(name: string): GenerationEndpoint {
+  const endpoint = endpointOf(name);
   if (endpoint !== undefined) return endpoint;
-  const meant = nearest(path, GENERATION_ENDPOINTS);
+  const meant = nearest(name, GENERATION_ENDPOINTS);
   const advice =
     meant === undefined ? `there are ${GENERATION_ENDPOINTS.join(", ")}` : `did you mean ${meant}?`;
   throw new OperatorError(`${name} is no generation endpoint; ${advice}`);
+}
+
+interface Asked {
+  atMs: number;
+  multiplier: string;
 }
 
 function readBody(name: string): Buffer {
@@ -43,9 +68,8 @@ function readBody(name: string): Buffer {
   }
 }
 
-function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
-  const { prices, pricesFile, sourceVideoHost, upstream } = requireConfig();
-  const refused = (problems: { path: string; message: string }[]): CommandOutput => ({
+function priced(endpoint: GenerationEndpoint, bytes: Buffer, asked: Asked): CommandOutput {
+  const refused = (problems: readonly { path: string; message: string }[]): CommandOutput => ({
     ok: false,
     json: { ok: false, endpoint, problems },
     text: `The gateway would refuse this body:\n${problems.map(({ message }) => `  ${message}`).join("\n")}`,
@@ -55,25 +79,31 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
   }
   const parsed = parseJsonBytes(bytes);
   if (!parsed.ok) return refused([{ path: "", message: parsed.message }]);
-  const validation = validateGeneration(endpoint, parsed.value, sourceVideoHost);
-  if (!validation.ok) return refused(validation.problems);
-  const { body, text } = validation;
-  const request = createRequest(new Dialect(upstream.dialect), { endpoint, body, text });
-  if ("unsupported" in request) return refused([...request.unsupported]);
-  if ("outcome" in request) return refused([{ path: "", message: request.detail }]);
-  const price = priceOf(prices, endpoint, body);
+  const found = quote(requireConfig(), endpoint, parsed.value, asked);
+  if ("problems" in found) return refused(found.problems);
+  const { price, listPrice, list } = found;
+  const { multiplier } = asked;
+  const why = multiplier === "1" ? "" : `, ${listPrice} times ${multiplier}`;
   return {
-    json: { ok: true, endpoint, price, prices_file: pricesFile },
-    text: `${endpoint}: ${price} credits, by ${shownPath(pricesFile)}`,
+    json: {
+      ok: true,
+      endpoint,
+      price,
+      list_price: listPrice,
+      multiplier: Number(multiplier),
+      prices_file: list.file,
+    },
+    text: `${endpoint}: ${price} credits${why}, by ${shownPath(list.file)}`,
   };
 }
 
-function listed(endpoint: GenerationEndpoint): CommandOutput {
-  const { prices, pricesFile } = requireConfig();
+function listed(endpoint: GenerationEndpoint, { atMs, multiplier }: Asked): CommandOutput {
+  const { table: prices, file } = priceListAt(requireConfig().priceLists, atMs);
   const price = prices[endpoint];
+  const times = multiplier === "1" ? "" : ` (the account pays ${multiplier} times this, rounded up)`;
   return {
-    json: { ok: true, endpoint, price, prices_file: pricesFile },
-    text: `${endpoint}, by ${shownPath(pricesFile)}:\n\n${priceText(price)}`,
+    json: { ok: true, endpoint, price, multiplier: Number(multiplier), prices_file: file },
+    text: `${endpoint}, by ${shownPath(file)}${times}:\n\n${priceText(price)}`,
   };
 }
 

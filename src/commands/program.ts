@@ -23,6 +23,7 @@ import { tasksCommand } from "./tasks.ts";
 import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
 import { tokensCommand } from "./tokens.ts";
 import { statementCommand, usageCommand } from "./usage.ts";
+import { webhooksCommand } from "./webhooks.ts";
 
 /** Longer lines are hard to read, however wide the terminal. */
 const HELP_CHARS = 100;
@@ -37,6 +38,7 @@ export function tollgateProgram(): Command {
     .addCommand(creditsCommand())
     .addCommand(tasksCommand())
     .addCommand(tokensCommand())
+    .addCommand(webhooksCommand())
     .addCommand(ledgerCommand())
     .addCommand(usageCommand())
     .addCommand(statementCommand())

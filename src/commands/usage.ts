@@ -1,9 +1,10 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { archivedStatements, archivedUsage, hasAccount, newestEntryMs } from "../archive/archived-usage.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
-import { archivedStatement, archivedUsage, hasAccount, newestEntryMs } from "../archive/usage.ts";
+import { csvLine } from "../domain/csv.ts";
+import { calendarProblem, isMonth } from "../domain/moments.ts";
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
 import {
-  STATEMENT,
-  type Statement,
   totalOf,
   USAGE_COLUMNS,
   USAGE_COUNTS,
@@ -16,7 +17,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, dayOption } from "./options.ts";
-import { csvLine, note, noteUnread, print, writeOut } from "./output.ts";
+import { note, noteUnread, print, writeOut } from "./output.ts";
 import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
@@ -80,15 +81,17 @@ export function usageCommand(): Command {
 export function statementCommand(): Command {
   return command(
     "statement",
-    "an account's month: opening, purchases, charges, refunds, adjustments, closing",
+    "an account's month: opening, what was sold and given, charges, refunds, adjustments, reversals, closing",
   )
     .argument("<account>", "account id")
     .argument("<month>", "a UTC month, such as 2026-10", monthOf)
     .addOption(formatOption())
     .action(async (accountId: string, month: string, flags: Flags) => {
       const { statement, source, unread } = await readStatement(accountId, month);
-      const columns = ["account_id", "month", ...STATEMENT];
-      const lines = [[accountId, month, ...STATEMENT.map((name) => statement[name])]];
+      const columns = ["account_id", "month", ...STATEMENT_NUMBERS, "amounts_paid"];
+      const lines = [
+        [accountId, month, ...STATEMENT_NUMBERS.map((name) => statement[name]), paidText(statement)],
+      ];
       await show(flags, {
         json: { account_id: accountId, month, ...statement, source, unread },
         columns,
@@ -99,6 +102,9 @@ export function statementCommand(): Command {
       if (unread) noteUnread(unread);
     });
 }
+
+/** Such as `USD 99.90 EUR 9.90`. */
+const paidText = ({ amounts_paid: paid }: Statement): string => Object.entries(paid).flat().join(" ");
 
 interface Shown {
   json: Record<string, unknown>;
@@ -152,7 +158,8 @@ async function readStatement(accountId: string, month: string) {
   if (hasArchive())
     return withOwnArchive(async (query) => {
       await requireArchived(query, accountId);
-      const statement: Statement = await archivedStatement(query, accountId, month);
+      const found = await archivedStatements(query, [accountId], month);
+      const statement = found.get(accountId) ?? emptyStatement(0);
       return { statement, source: await archiveSource(query, accountId), unread: undefined };
     });
   const found = await withRedis(async (nodes) => {
@@ -185,6 +192,7 @@ function groupsOf(text: string): UsageGroup[] {
 }
 
 function monthOf(text: string): string {
-  if (/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) return text;
-  throw new InvalidArgumentError("It must be a month such as 2026-10.");
+  if (isMonth(text)) return text;
+  const problem = calendarProblem(text);
+  throw new InvalidArgumentError(`It must be a month such as 2026-10${problem ? `; ${problem}` : ""}.`);
 }

@@ -14,7 +14,7 @@ import { authHeaderRule } from "./setting-rules.ts";
 
 interface AdapterModule {
   readonly adapter: Adapter;
-  /** What it exports as `answers`. */
+  /** Its export `answers`. */
   readonly answers: unknown;
   /** Its file and a digest of its content. */
   readonly id: string;

@@ -5,9 +5,9 @@ import { Value } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { readAdapters } from "./adapters.ts";
 import { readAuthorities } from "./ca-files.ts";
-import { crossChecks, fileSecrets } from "./cross-checks.ts";
+import { crossChecks, fileSecrets, webhookKeyProblem } from "./cross-checks.ts";
 import { applyOverrides, type Environment, NO_OVERRIDES, readSecrets, variable } from "./environment.ts";
-import { loadPrices } from "./prices.ts";
+import { readPriceLists } from "./price-lists.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
 import { type Config, type Extras, toConfig } from "./runtime-config.ts";
@@ -17,10 +17,9 @@ import { type BrokenRule, validate } from "./validate.ts";
 import type { Contents } from "./watch.ts";
 import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./yaml-file.ts";
 
-export { ConfigError, type ConfigProblem } from "./problems.ts";
+export { ConfigError } from "./problems.ts";
 export { redact } from "./redact.ts";
 export type { Config } from "./runtime-config.ts";
-export { ConfigSchema, type Settings } from "./schema.ts";
 
 const PACKAGE_ROOT = path.resolve(import.meta.dirname, "../..");
 const DEFAULT_FILE = "config/tollgate.yaml";
@@ -51,17 +50,13 @@ export interface Reading {
   readonly contents: Contents;
 }
 
-/** @throws ConfigError with all problems */
-export function loadConfig(source: ConfigSource): Config {
-  return requireLoaded(readConfig(source)).config;
-}
-
 export function defaultConfig(): Loaded {
   const file = path.join(PACKAGE_ROOT, DEFAULT_FILE);
   const read: FileReader = (name) => (name === file ? Buffer.from("{}") : fromDisk(name));
   return requireLoaded(readConfig({ env: {}, file, read }));
 }
 
+/** @throws ConfigError with all problems */
 export function requireLoaded({ loaded, problems }: Reading): Loaded {
   if (loaded === undefined) throw new ConfigError(problems);
   return loaded;
@@ -99,28 +94,31 @@ function readSettings(
   const { value: settings, problems: broken } = validate(ConfigSchema, given);
   const environment = readSecrets(env);
   const ca = readAuthorities(given, file, read);
-  const prices = readPrices(given, file, yaml, read);
+  const paths = { configFile: file, defaultFile: DEFAULT_PRICES };
+  const prices = readPriceLists(given, paths, yaml, read);
   const adapters = readAdapters(given, path.dirname(file), read);
   const tls = settings && readTlsFiles(settings, path.dirname(file), read);
   const own = settings && readClientCertificate(settings, path.dirname(file), read);
   const inFile = (rule: BrokenRule): ConfigProblem => placed(rule, yaml);
+  const needsKey = webhookKeyProblem(given, environment.secrets.webhookSecretKey);
   const problems = [
     ...yaml.problems,
     ...secretsInFile.map(inFile),
-    ...[...broken, ...crossChecks(given), ...adapters.problems].map((rule) => blamed(rule, yaml, origins)),
+    ...[...broken, ...crossChecks(given), ...needsKey, ...adapters.problems].map((rule) =>
+      blamed(rule, yaml, origins),
+    ),
     ...environment.problems,
     ...ca.problems.map(inFile),
     ...prices.problems,
     ...[...(tls?.problems ?? []), ...(own?.problems ?? [])].map(inFile),
     ...adapters.inModules,
   ];
-  if (!settings || !tls || !prices.table || !adapters.choices || problems.length > 0) {
+  if (!settings || !tls || !prices.lists || !adapters.choices || problems.length > 0) {
     return { problems: new ConfigError(problems).problems };
   }
   const extras = {
     ...environment.secrets,
-    prices: prices.table,
-    pricesFile: prices.file,
+    priceLists: prices.lists,
     authorities: ca.authorities,
     tls: tls.files,
     upstreamCertificate: own?.certificate,
@@ -165,18 +163,4 @@ function blamed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, s
   const variableName = origins.get(rule.keys.join("."));
   if (variableName === undefined) return placed(rule, yaml);
   return { file: ENVIRONMENT, path: variableName, message: rule.message };
-}
-
-/** Only the default comes from the package: another file's prices must not replace missing ones. */
-function readPrices(settings: unknown, configFile: string, yaml: YamlFile, read: FileReader) {
-  const named = isObject(settings) ? settings.prices : undefined;
-  const file = typeof named === "string" ? path.resolve(path.dirname(configFile), named) : DEFAULT_PRICES;
-  try {
-    return { file, table: loadPrices(file, read), problems: [] };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const message = "there is no such price file; a relative path begins at the config file's folder";
-    const problem = placed({ keys: ["prices"], message }, yaml);
-    return { file, table: undefined, problems: existsSync(file) ? error.problems : [problem] };
-  }
 }

@@ -2,6 +2,7 @@ import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { holdsPassword } from "../domain/redis-address.ts";
 import { headerProblem } from "../upstream/gateway-headers.ts";
+import { packageProblems } from "./sections/packages.ts";
 import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";
 
@@ -16,6 +17,7 @@ export function crossChecks(data: unknown): BrokenRule[] {
     ...uploadShare(data),
     ...unreplaced(data),
     ...upstreamHeaders(data),
+    ...packageProblems(at(data, ["packages"])),
   ];
 }
 
@@ -78,6 +80,15 @@ function upstreamHeaders(data: unknown): BrokenRule[] {
     const message = typeof value === "string" ? headerProblem(name, value) : undefined;
     return message === undefined ? [] : [{ keys, message }];
   });
+}
+
+/** Callbacks are known by tokens that only the key can make. */
+export function webhookKeyProblem(data: unknown, key: string | undefined): BrokenRule[] {
+  const keys = ["webhooks", "public_url"];
+  if (key !== undefined || !at(data, keys)) return [];
+  return [
+    { keys, message: "needs WEBHOOK_SECRET_KEY in the environment; `openssl rand -base64 32` makes one" },
+  ];
 }
 
 export function fileSecrets(data: unknown): BrokenRule[] {

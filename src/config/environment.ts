@@ -62,20 +62,26 @@ export interface Secrets {
   readonly previousApiKey: string | undefined;
   readonly adminToken: string | undefined;
   readonly archiveUrl: string | undefined;
+  readonly webhookSecretKey: string | undefined;
+  readonly previousWebhookSecretKey: string | undefined;
 }
 
 export function readSecrets(env: Environment): { secrets: Secrets; problems: ConfigProblem[] } {
   const secrets = {
     apiKey: variable(env, "UPSTREAM_API_KEY"),
     previousApiKey: variable(env, "UPSTREAM_PREVIOUS_API_KEY"),
-    adminToken: variable(env, "ADMIN_TOKEN"),
+    adminToken: env.ADMIN_TOKEN,
     archiveUrl: variable(env, "ARCHIVE_URL"),
+    webhookSecretKey: env.WEBHOOK_SECRET_KEY,
+    previousWebhookSecretKey: variable(env, "WEBHOOK_SECRET_KEY_PREVIOUS"),
   };
   const rules = [
     ["UPSTREAM_API_KEY", secrets.apiKey, apiKeyRule],
     ["UPSTREAM_PREVIOUS_API_KEY", secrets.previousApiKey, apiKeyRule],
     ["ADMIN_TOKEN", secrets.adminToken, adminTokenRule],
     ["ARCHIVE_URL", secrets.archiveUrl, archiveUrlRule],
+    ["WEBHOOK_SECRET_KEY", secrets.webhookSecretKey, webhookKeyRule],
+    ["WEBHOOK_SECRET_KEY_PREVIOUS", secrets.previousWebhookSecretKey, webhookKeyRule],
   ] as const;
   const problems = rules.flatMap(([path, value, rule]) => {
     const message = unreplacedRule(value) ?? rule(value);
@@ -96,10 +102,20 @@ function apiKeyRule(key: string | undefined): string | undefined {
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
 }
 
-/** The message never repeats the token. */
+/** An empty token is a mistake: what should have set it did not. The message never repeats the token. */
 function adminTokenRule(token: string | undefined): string | undefined {
   if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
+  if (token.trim() === "")
+    return "is set but empty; unset it, or set a token that `openssl rand -base64 24` makes";
   return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
+}
+
+/** The message never repeats the key. */
+function webhookKeyRule(key: string | undefined): string | undefined {
+  if (key === undefined || /^[\x21-\x7e]{32,256}$/.test(key)) return undefined;
+  if (key.trim() === "")
+    return "is set but empty; unset it, or set a key that `openssl rand -base64 32` makes";
+  return "must be 32 to 256 visible ASCII characters, without spaces; `openssl rand -base64 32` makes one";
 }
 
 const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];

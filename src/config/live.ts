@@ -12,6 +12,7 @@ import {
   withoutRestarts,
 } from "./differences.ts";
 import { priceProblems, unconfirmedPriceChanges } from "./price-changes.ts";
+import { listInForce, writtenPrices } from "./price-lists.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { redactSettings } from "./redact.ts";
 import { toConfig } from "./runtime-config.ts";
@@ -95,9 +96,9 @@ export class LiveConfig {
     hash: hashOf(written(this.#inForce)),
     in_force_since: new Date(this.#inForceSinceMs).toISOString(),
     file: this.#inForce.source.file,
-    prices_file: this.#inForce.config.pricesFile,
+    prices_file: listInForce(this.#inForce.config).file,
     settings: redactSettings(this.#inForce.settings),
-    prices: this.#inForce.config.prices,
+    prices: writtenPrices(this.#inForce.config.priceLists),
     from_environment: Object.fromEntries(this.#inForce.origins),
     awaiting_signal: this.#awaitingSignal !== undefined,
     awaiting_restart: this.#awaitingRestart.map(({ setting, to }) => ({ setting, file: to })),
@@ -162,12 +163,14 @@ export class LiveConfig {
 
   /** Valid changes that are refused at run time as probable mistakes. */
   #slips({ config }: Loaded): ConfigProblem[] {
-    const changes = unconfirmedPriceChanges(this.config().prices, config.prices, config.confirmedPrices);
-    const problems = priceProblems(changes, {
-      confirmed: config.confirmedPrices,
-      file: printedName(this.file),
-      pricesFile: printedName(config.pricesFile),
-    });
+    const { table } = listInForce(this.config());
+    const problems = config.priceLists.flatMap((list) =>
+      priceProblems(unconfirmedPriceChanges(table, list.table, config.confirmedPrices), {
+        confirmed: config.confirmedPrices,
+        file: printedName(this.file),
+        pricesFile: printedName(list.file),
+      }),
+    );
     return [...problems, ...this.#hooks.flatMap((hooks) => hooks.refuses?.(config, this.config()) ?? [])];
   }
 
@@ -225,7 +228,7 @@ export class LiveConfig {
 
 const written = ({ settings, config }: Loaded): Written => ({
   settings,
-  prices: config.prices,
+  prices: writtenPrices(config.priceLists),
   contents: {
     "upstream.tls_ca": config.upstream.tlsCa,
     "upstream.tls_cert": config.upstream.tlsCert && config.upstream.tlsCert + config.upstream.tlsKey,

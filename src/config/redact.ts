@@ -6,7 +6,7 @@ import { describeCertificate, type TlsMaterial } from "./tls.ts";
 
 /** Without secrets and certificates. */
 export function redact(config: Config): Config {
-  const { server, admin, archive, store, upstream } = config;
+  const { server, admin, archive, store, upstream, webhooks } = config;
   const { url, previousUrl, uploadUrl, replaces, apiKey, previousApiKey, headers, tlsKey } = upstream;
   return {
     ...config,
@@ -26,6 +26,11 @@ export function redact(config: Config): Config {
       tlsCa: undefined,
       tlsCert: undefined,
       tlsKey: hidden(tlsKey),
+    },
+    webhooks: {
+      ...webhooks,
+      secretKey: hidden(webhooks.secretKey),
+      previousSecretKey: hidden(webhooks.previousSecretKey),
     },
   };
 }

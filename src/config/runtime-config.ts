@@ -1,4 +1,4 @@
-import type { PriceTable } from "../domain/prices.ts";
+import type { PriceList } from "../domain/prices.ts";
 import type { AdapterChoices } from "./adapters.ts";
 import type { Authorities } from "./ca-files.ts";
 import type { Secrets } from "./environment.ts";
@@ -12,12 +12,12 @@ import { toTasksConfig } from "./sections/tasks.ts";
 import { toLogConfig, toTracingConfig } from "./sections/telemetry.ts";
 import { toTiers } from "./sections/tiers.ts";
 import { toUpstreamConfig } from "./sections/upstream.ts";
+import { toWebhooksConfig } from "./sections/webhooks.ts";
 import { withoutSlash } from "./setting-rules.ts";
 import type { TlsFiles } from "./tls.ts";
 
 export interface Extras extends Secrets {
-  readonly prices: PriceTable;
-  readonly pricesFile: string;
+  readonly priceLists: readonly PriceList[];
   readonly authorities: Authorities;
   readonly tls: TlsFiles;
   readonly upstreamCertificate: { cert: string; key: string } | undefined;
@@ -40,7 +40,7 @@ type Frozen<Section> = Section extends object
   : Section;
 
 export function toConfig(settings: Settings, extras: Extras) {
-  const { apiKey, previousApiKey, adminToken, archiveUrl, prices, pricesFile, authorities, tls } = extras;
+  const { apiKey, previousApiKey, adminToken, archiveUrl, priceLists, authorities, tls } = extras;
   return deepFreeze({
     server: toServerConfig(settings.server, settings.upstream, { ...extras, tls: tls.server }),
     admin: toAdminConfig(settings.admin, { token: adminToken, tls: tls.admin }),
@@ -55,12 +55,15 @@ export function toConfig(settings: Settings, extras: Extras) {
       previousDialect: extras.adapters.previous,
     }),
     sourceVideoHost: withoutSlash(settings.source_video_host),
-    prices,
+    priceLists,
     confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,
-    pricesFile,
     packages: toPackages(settings.packages),
     tiers: toTiers(settings.tiers),
     tasks: toTasksConfig(settings.tasks),
+    webhooks: toWebhooksConfig(settings.webhooks, {
+      key: extras.webhookSecretKey,
+      previousKey: extras.previousWebhookSecretKey,
+    }),
     log: toLogConfig(settings.log),
     tracing: toTracingConfig(settings.tracing),
     reload: settings.reload,

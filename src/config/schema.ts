@@ -2,12 +2,14 @@ import { type Static, Type } from "typebox";
 import { archiveSchema } from "./sections/archive.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
 import { packagesSchema } from "./sections/packages.ts";
+import { pricesSchema } from "./sections/prices.ts";
 import { confirmedPricesSchema, reloadSchema } from "./sections/reload.ts";
 import { storeSchema } from "./sections/store.ts";
 import { tasksSchema } from "./sections/tasks.ts";
 import { logSchema, tracingSchema } from "./sections/telemetry.ts";
 import { tiersSchema } from "./sections/tiers.ts";
 import { upstreamSchema } from "./sections/upstream.ts";
+import { webhooksSchema } from "./sections/webhooks.ts";
 import { originRule } from "./setting-rules.ts";
 import { section, text } from "./setting-types.ts";
 
@@ -23,17 +25,12 @@ export const ConfigSchema = section("Tollgate's configuration.", {
     originRule,
     "The one origin whose videos watermark removal takes.",
   ),
-  prices: Type.Optional(
-    Type.String({
-      minLength: 1,
-      description:
-        "Price file, relative to the config file; left out, the reference set that ships with Tollgate.",
-    }),
-  ),
+  prices: Type.Optional(pricesSchema),
   confirm_price_changes: confirmedPricesSchema,
   packages: packagesSchema,
   tiers: tiersSchema,
   tasks: tasksSchema,
+  webhooks: webhooksSchema,
   log: logSchema,
   tracing: tracingSchema,
   reload: reloadSchema,

@@ -24,6 +24,15 @@ export function optionalFileRule(value: string): string | undefined {
 
 /** A range with clients in it would let them choose their address. */
 export function proxyRangeRule(value: string): string | undefined {
+  return rangeRule(value, "any client in it could claim another's address; name the proxies' own");
+}
+
+/** A range of the whole Internet would turn the check of addresses off. */
+export function networkRule(value: string): string | undefined {
+  return rangeRule(value, "name the networks that the endpoints are in");
+}
+
+function rangeRule(value: string, whyNotWider: string): string | undefined {
   const [address = "", bits, ...more] = value.split("/");
   // An address with a zone (fe80::1%eth0) is valid on one machine only.
   const version = address.includes("%") ? 0 : isIP(address);
@@ -31,9 +40,7 @@ export function proxyRangeRule(value: string): string | undefined {
   const isRange = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
   const isValid = version !== 0 && isRange && more.length === 0;
   if (!isValid) return "must be an IP address or a CIDR range, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8";
-  return bits !== undefined && isTooWide(address, Number(bits))
-    ? "is too wide: any client in it could claim another's address; name the proxies' own"
-    : undefined;
+  return bits !== undefined && isTooWide(address, Number(bits)) ? `is too wide: ${whyNotWider}` : undefined;
 }
 
 /** The widest private ranges are 10.0.0.0/8 and fc00::/7. An IPv6 range may include IPv4 addresses. */
@@ -66,6 +73,15 @@ export function upstreamUrlRule(value: string): string | undefined {
 
 export function previousUrlRule(value: string): string | undefined {
   return value === "" ? undefined : upstreamUrlRule(value);
+}
+
+/** Secrets have no place in the file, so neither has a password. */
+export function optionalUrlRule(value: string): string | undefined {
+  if (value === "") return undefined;
+  const url = strictUrl(value, HTTP);
+  if (url === undefined) return "must be an http or https address such as https://api.example.com, or empty";
+  if (url.username || url.password) return "must hold no user or password";
+  return /[?#]/.test(value) ? "must end with its path: no query and no fragment" : undefined;
 }
 
 export function authHeaderRule(value: string): string | undefined {

@@ -33,13 +33,9 @@ export function duration(initial: string, least: string, most: string, descripti
   const [leastMs, mostMs] = [durationMs(least) ?? 0, durationMs(most) ?? 0];
   return Type.Refine(
     type,
-    (text) => isWithin(durationMs(text) ?? Number.NaN, leastMs, mostMs),
+    (text) => (durationMs(text) ?? -1) >= leastMs && (durationMs(text) ?? 0) <= mostMs,
     (text) => `must be from ${least} to ${most}, not ${text}`,
   );
-}
-
-function isWithin(value: number, least: number, most: number): boolean {
-  return value >= least && value <= most;
 }
 
 /** The rule's message never repeats the value, which may be a secret. */

@@ -13,7 +13,6 @@ export interface TlsMaterial {
 
 type Listener = "server" | "admin";
 export type TlsFiles = Readonly<Record<Listener, TlsMaterial | undefined>>;
-type FileSetting = "cert" | "key" | "client_ca";
 
 /** Problems mean that the files must not be used. */
 export function readTlsFiles(
@@ -31,69 +30,64 @@ export function readTlsFiles(
 
 function readListener(listener: Listener, settings: Settings, folder: string, read: FileReader) {
   const names = settings[listener].tls;
-  const problems: BrokenRule[] = [];
-  if (!names) return { material: undefined, problems };
-  const blame = (setting: FileSetting, message: string): undefined => {
-    problems.push({ keys: [listener, "tls", setting], message: `${names[setting]} ${message}` });
-  };
-  const pem = (setting: FileSetting): string | undefined => {
-    try {
-      return read(path.resolve(folder, names[setting]!)).toString("latin1");
-    } catch (error) {
-      return blame(
-        setting,
-        `cannot be read: ${readFailure(error)}; a relative path begins at the config file's folder`,
-      );
-    }
-  };
-  const [cert, key] = [pem("cert"), pem("key")];
+  if (!names) return { material: undefined, problems: [] };
+  const { pem, pair, blame, problems } = pemFiles([listener, "tls"], names, folder, read);
   const clientCa = names.client_ca === undefined ? undefined : pem("client_ca");
-  const certificate = cert === undefined ? undefined : certificateIn(cert);
-  if (cert !== undefined && !certificate) blame("cert", "holds no certificate in PEM");
-  if (clientCa !== undefined && !certificateIn(clientCa)) blame("client_ca", "holds no certificate in PEM");
-  if (key !== undefined) {
-    const problem = keyProblem(key, certificate, names.cert);
-    if (problem !== undefined) blame("key", problem);
-  }
-  if (cert === undefined || key === undefined || problems.length > 0)
-    return { material: undefined, problems };
-  const material = { cert, key, clientCa };
+  if (clientCa !== undefined && !certificateIn(clientCa)) blame("client_ca", NO_CERTIFICATE);
+  const own = pair("cert", "key");
+  if (!own) return { material: undefined, problems };
   try {
-    createSecureContext({ cert, key, ...(clientCa === undefined ? {} : { ca: clientCa }) });
+    createSecureContext({ ...own, ...(clientCa === undefined ? {} : { ca: clientCa }) });
   } catch (error) {
     blame("cert", `cannot be used for TLS: ${(error as Error).message}`);
   }
-  return { material, problems };
+  return { material: { ...own, clientCa }, problems };
 }
 
 /** The gateway's own certificate for its upstream; undefined if there is none. */
 export function readClientCertificate(
-  { upstream }: Settings,
+  { upstream: { tls_cert, tls_key } }: Settings,
   folder: string,
   read: FileReader,
 ): { certificate: { cert: string; key: string } | undefined; problems: BrokenRule[] } {
-  const names = { tls_cert: upstream.tls_cert, tls_key: upstream.tls_key };
+  const { pair, problems } = pemFiles(["upstream"], { tls_cert, tls_key }, folder, read);
+  const certificate = tls_cert === "" && tls_key === "" ? undefined : pair("tls_cert", "tls_key");
+  return { certificate, problems };
+}
+
+const NO_CERTIFICATE = "holds no certificate in PEM";
+
+/** Reads the PEM files that settings below `keys` name. */
+function pemFiles<Setting extends string>(
+  keys: readonly string[],
+  names: { readonly [Name in Setting]?: string },
+  folder: string,
+  read: FileReader,
+) {
   const problems: BrokenRule[] = [];
-  const blame = (setting: keyof typeof names, message: string): undefined => {
-    problems.push({ keys: ["upstream", setting], message: `${names[setting]} ${message}`.trim() });
-  };
-  if (names.tls_cert === "" && names.tls_key === "") return { certificate: undefined, problems };
-  const pem = (setting: keyof typeof names): string | undefined => {
-    if (names[setting] === "") return blame(setting, "is missing: tls_cert and tls_key belong together");
+  function blame(setting: Setting, message: string): undefined {
+    problems.push({ keys: [...keys, setting], message: `${names[setting]} ${message}`.trim() });
+  }
+  function pem(setting: Setting): string | undefined {
+    const name = names[setting];
+    if (!name) return blame(setting, "is missing: tls_cert and tls_key belong together");
     try {
-      return read(path.resolve(folder, names[setting])).toString("latin1");
+      return read(path.resolve(folder, name)).toString("latin1");
     } catch (error) {
       const why = `cannot be read: ${readFailure(error)}`;
       return blame(setting, `${why}; a relative path begins at the config file's folder`);
     }
-  };
-  const [cert, key] = [pem("tls_cert"), pem("tls_key")];
-  const certificate = cert === undefined ? undefined : certificateIn(cert);
-  if (cert !== undefined && !certificate) blame("tls_cert", "holds no certificate in PEM");
-  const problem = key === undefined ? undefined : keyProblem(key, certificate, names.tls_cert);
-  if (problem !== undefined) blame("tls_key", problem);
-  const isValid = cert !== undefined && key !== undefined && problems.length === 0;
-  return { certificate: isValid ? { cert, key } : undefined, problems };
+  }
+  /** A certificate and its key; undefined after any problem. */
+  function pair(certSetting: Setting, keySetting: Setting): { cert: string; key: string } | undefined {
+    const [cert, key] = [pem(certSetting), pem(keySetting)];
+    const certificate = cert === undefined ? undefined : certificateIn(cert);
+    if (cert !== undefined && !certificate) blame(certSetting, NO_CERTIFICATE);
+    const problem = key === undefined ? undefined : keyProblem(key, certificate, names[certSetting] ?? "");
+    if (problem !== undefined) blame(keySetting, problem);
+    return cert !== undefined && key !== undefined && problems.length === 0 ? { cert, key } : undefined;
+  }
+  return { problems, blame, pem, pair };
 }
 
 function certificateIn(pem: string): X509Certificate | undefined {

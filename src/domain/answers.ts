@@ -87,10 +87,14 @@ export const TRANSACTION = Type.Object(
       Type.String({
         description:
           "`refund` where the credits of a task were refunded; `unmetered` where a task was not charged, since it was made during an " +
-          "outage; why, where the balance was corrected by hand; else absent.",
+          "outage; `completed_late` where a refund was taken back, since the task completed after all; why, where the balance was corrected by hand; else absent.",
       }),
     ),
-    task_id: Type.Optional(Type.String({ description: "The task; on refunds and unmetered tasks only." })),
+    task_id: Type.Optional(
+      Type.String({
+        description: "The task; on refunds, on what takes them back and on unmetered tasks only.",
+      }),
+    ),
     created_at: time("When it happened, UTC."),
   },
   { description: "One movement of credits." },

@@ -11,3 +11,9 @@ export const GENERATION_ENDPOINTS = [
 export type GenerationEndpoint = (typeof GENERATION_ENDPOINTS)[number];
 
 export const API_PREFIX = "/api/v1/";
+
+/** An endpoint in its short form, or as a path; undefined for what is none. */
+export function endpointOf(text: string): GenerationEndpoint | undefined {
+  const name = text.replace(new RegExp(`^/?(?:${API_PREFIX.slice(1)})?`), "");
+  return GENERATION_ENDPOINTS.find((known) => known === name);
+}

@@ -41,6 +41,11 @@ export function refusal(refused: Refusal, requestId: string): ApiAnswer {
   return answer;
 }
 
+/** The limits in an unauthenticated answer: zeros, and Reset now. */
+export function noLimits(nowMs: number): LimitState {
+  return { limit: 0, remaining: 0, resetAtMs: nowMs, concurrentLimit: 0, active: 0 };
+}
+
 /** Flat, as `writeHead` takes them. */
 export function commonHeaders(state: LimitState, requestId: string, bodyBytes: number): string[] {
   return [

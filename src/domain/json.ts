@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "./request-sizes.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "./limits.ts";
 
 declare global {
   interface JSON {

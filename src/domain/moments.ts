@@ -17,3 +17,21 @@ export function isDay(text: string): boolean {
 
 export const isMomentMs = (atMs: number): boolean =>
   Number.isInteger(atMs) && atMs >= 0 && atMs <= MOMENT_MS_MAX;
+
+const DATE = /^(\d{4})-(\d\d)(?:-(\d\d))?(?!\d)/;
+
+/** What a date lacks in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
+export function calendarProblem(text: string): string | undefined {
+  const [, year, month, day] = DATE.exec(text) ?? [];
+  if (month === undefined) return undefined;
+  if (month < "01" || month > "12") return `${year} has no month ${month}`;
+  const days = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
+  return day !== undefined && (day < "01" || Number(day) > days)
+    ? `${year}-${month} has no day ${day}`
+    : undefined;
+}
+
+const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
+
+/** A UTC month such as 2026-10. */
+export const isMonth = (text: string): boolean => MONTH.test(text);

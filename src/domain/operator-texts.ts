@@ -26,10 +26,12 @@ export function metadataProblem(metadata: Metadata): string | undefined {
 export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** Clients remove `.` and `..` from a path. RFC 3986 section 5.2.4. */
 export const NEW_ACCOUNT_ID = /^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$/;
+export const CURRENCY = /^[A-Z]{3}$/;
 export const OVERLAP = /^\d{1,6}(s|m|h|d)$/;
 
 export const PATTERNS_IN_WORDS: Readonly<Record<string, string>> = {
   [ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
   [NEW_ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -, and not be . or ..",
+  [CURRENCY.source]: "must be a currency of ISO 4217 such as USD",
   [OVERLAP.source]: "must be a duration such as 90s, 30m, 24h or 7d",
 };

@@ -26,3 +26,46 @@ export function priceOf(table: PriceTable, endpoint: GenerationEndpoint, body: P
   if (credits === undefined) throw new RangeError(`no price for ${endpoint}`);
   return credits;
 }
+
+/** Prices that are in force from a time on. */
+export interface PriceList {
+  /** Unix ms, itself included. */
+  readonly fromMs: number;
+  /** Its file's name without the folder; no two lists have the same, and it has no space. */
+  readonly name: string;
+  /** The whole path. */
+  readonly file: string;
+  readonly table: PriceTable;
+}
+
+/** @param lists oldest first; the first is in force before its time, too */
+export function priceListAt(lists: readonly PriceList[], atMs: number): PriceList {
+  let found = lists[0]!;
+  for (const list of lists) if (list.fromMs <= atMs) found = list;
+  return found;
+}
+
+/** How far a gateway's estimate of the store's clock may be off. */
+const CLOCK_SLACK_MS = 60_000;
+
+/**
+ * The price at a time that is known roughly. With several lists also what ADMIT decides it by, at the store's own clock: the list
+ * in force a minute ago, and those that begin within a minute. lua/include/price.lua reads it.
+ */
+export function pricesAround(
+  lists: readonly PriceList[],
+  endpoint: GenerationEndpoint,
+  body: PricedBody,
+  atMs: number,
+): { price: number; prices?: string } {
+  const price = priceOf(priceListAt(lists, atMs).table, endpoint, body);
+  if (lists.length === 1) return { price };
+  const before = priceListAt(lists, atMs - CLOCK_SLACK_MS);
+  const around = lists.filter(
+    ({ fromMs }) =>
+      fromMs > atMs - CLOCK_SLACK_MS && fromMs <= atMs + CLOCK_SLACK_MS && fromMs > before.fromMs,
+  );
+  const words = (list: PriceList): string => `${priceOf(list.table, endpoint, body)} ${list.name}`;
+  const later = around.filter((list) => list !== before).map((list) => `${list.fromMs} ${words(list)}`);
+  return { price, prices: [words(before), ...later].join(" ") };
+}

@@ -2,8 +2,8 @@ import { Type } from "typebox";
 import Format from "typebox/format";
 import { Settings } from "typebox/system";
 import type { GenerationEndpoint } from "./endpoints.ts";
+import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./limits.ts";
 import { DETAILS_MAX } from "./problems.ts";
-import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./request-sizes.ts";
 import { isHttpsUrl, isWebUrl } from "./urls.ts";
 
 Settings.Set({ maxErrors: DETAILS_MAX });
@@ -126,7 +126,7 @@ export const BODIES = {
       ),
       callBackUrl: Type.Optional(
         webUrl(
-          "Address that the generator notifies when the task completes (what it sends is its own choice)",
+          "Address that is notified when the task has ended. Where the gateway relays callbacks, it must be public and https, and gets the messages of webhooks; else what the generator sends is its own choice",
         ),
       ),
     },

@@ -11,8 +11,8 @@ import type { Run } from "../scripts/script-definition.ts";
 export interface TaskStore {
   of(partition: number): { run: Run };
   ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
-  /** Undefined until the store was reached. */
-  facts(): Omit<StoreFacts, "id"> | undefined;
+  /** `facts`: undefined until the store was reached. */
+  readonly known: { readonly facts: Omit<StoreFacts, "id"> | undefined };
 }
 
 /** The dispute flag of a task id waits so long for the BIND of its owner. */
@@ -68,7 +68,7 @@ export function createClaims(store: TaskStore) {
         await elsewhere(key, other, other.run(dispute, { ...given, lifetimeMs: NOTED_MS }));
         return "conflict";
       }
-      const { outcome } = await store.of(key.partition).run(bindClaimed, call);
+      const outcome = await store.of(key.partition).run(bindClaimed, call);
       // Without a charge nobody else could use the task id. A failure is repeated with the charge.
       if (taken !== undefined && (outcome === "forgotten" || outcome === "conflict"))
         await elsewhere(key, store.ofName(name), remove(name));

@@ -12,7 +12,7 @@ import { createOutbox } from "./outbox/outbox.ts";
 import type { FlushTarget } from "./outbox/outbox-sending.ts";
 import type { Charge, Settlement } from "./outbox/pending-settlement.ts";
 import { createStoreLosses } from "./store-losses.ts";
-import { createTasks } from "./tasks.ts";
+import { createTaskIds } from "./task-ids.ts";
 
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
@@ -46,11 +46,11 @@ export type Settlements = ReturnType<typeof createSettlements>;
  */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
-  const { metrics, facts } = connection;
+  const { metrics, known } = connection;
   const counts = createSettlementCounts(metrics);
   const { outbox, unconfirmed } = createWaiting(connection, options);
   const isUnanswered = (primary: Primary): boolean =>
-    outbox.hasFor({ storeId: facts()?.id, has: settledBy(connection, primary) });
+    outbox.hasFor({ storeId: known.facts?.id, has: settledBy(connection, primary) });
   /** Answered by the store, for this gateway or for one that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
@@ -73,7 +73,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     run: primary.direct.run,
     bind: tasksPast(connection, primary).bind,
     has: settledBy(connection, primary),
-    storeId: facts()?.id,
+    storeId: known.facts?.id,
     runId: primary.confirmation?.runId(),
     nowMs: primary.nowMs,
     charged,
@@ -115,7 +115,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     async defer(settlement: Settlement, error?: unknown): Promise<void> {
       const kept = outbox.put(settlement, error instanceof ClaimError);
       const primary = connection.of(settlement.call.key.partition);
-      if (!primary.breaker.isOpen() && isUnanswered(primary)) primary.breaker.trip(UNANSWERED);
+      if (!primary.breaker.isOpen && isUnanswered(primary)) primary.breaker.trip(UNANSWERED);
       await kept;
     },
     /** After the connection has closed. */
@@ -150,12 +150,12 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
 }
 
 /** Sends to a primary past its open breaker; another unavailable primary fails at once. */
-function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof createTasks> {
+function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof createTaskIds> {
   const reach = (other: Primary) => (other === primary ? other.direct : other);
-  return createTasks({
+  return createTaskIds({
     of: (partition) => reach(connection.of(partition)),
     ofName: (name) => reach(connection.ofName(name)),
-    facts: connection.facts,
+    known: connection.known,
   });
 }
 
@@ -166,7 +166,7 @@ function sendReleased(
   targetOf: (primary: Primary) => FlushTarget,
 ): void {
   for (const primary of primaries) {
-    if (primary.breaker.isOpen()) continue;
+    if (primary.breaker.isOpen) continue;
     outbox.flush(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
   }
 }
@@ -186,7 +186,7 @@ function retryWaitingForClaim(
     if (isSending || !outbox.hasWaitingForClaim()) return;
     isSending = true;
     for (const primary of connection.primaries())
-      if (!primary.breaker.isOpen())
+      if (!primary.breaker.isOpen)
         await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
     isSending = false;
   }
@@ -202,9 +202,9 @@ const settledBy =
   (settlement: Settlement): boolean => {
     const { partition } = settlement.call.key;
     if (connection.of(partition) !== primary || connection.isFrozen(partition)) return false;
-    if (settlement.script !== "bind" || settlement.replay || !connection.facts()?.cluster) return true;
+    if (settlement.script !== "bind" || settlement.replay || !connection.known.facts?.cluster) return true;
     const claimed = connection.ofName(claimName(settlement.call.task.taskId));
-    return claimed === primary || !claimed.breaker.isOpen();
+    return claimed === primary || !claimed.breaker.isOpen;
   };
 
 export function createSettlementCounts(metrics: Connection["metrics"]) {

@@ -28,7 +28,7 @@ export function createReplayBarrier(connection: Pick<Connection, "primaries" | "
   const known = new WeakMap<Primary, string>();
   const timer = setInterval(() => {
     for (const primary of connection.primaries()) {
-      if (!primary.breaker.isOpen()) signAgain(primary).catch(() => undefined);
+      if (!primary.breaker.isOpen) signAgain(primary).catch(() => undefined);
     }
   }, SIGN_EVERY_MS).unref();
 

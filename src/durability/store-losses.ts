@@ -92,7 +92,7 @@ function createCompletion(
     async complete(primary: Primary): Promise<void> {
       const { confirmation, within } = primary;
       const runId = confirmation && (await within(confirmation.identify()));
-      const storeId = connection.facts()?.id;
+      const storeId = connection.known.facts?.id;
       if (storeId !== undefined) {
         const view = viewOf(connection, primary);
         await detector.requireComplete(view, storeId, async () =>
@@ -116,11 +116,11 @@ function readRegularly(
   let isReading = false;
 
   async function read(): Promise<void> {
-    const { id, partitions = 0 } = connection.facts() ?? {};
+    const { id, partitions = 0 } = connection.known.facts ?? {};
     if (isReading || id === undefined) return;
     isReading = true;
     for (const primary of connection.primaries()) {
-      if (primary.breaker.isOpen()) {
+      if (primary.breaker.isOpen) {
         terms.unused(primary);
         continue;
       }
@@ -153,7 +153,7 @@ function viewOf(connection: Connection, primary: Primary): PrimaryView {
         confirmation.runId() === runId),
     get meta() {
       const owner = connection.ofName(META);
-      return { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() };
+      return { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen };
     },
   };
 }

@@ -34,7 +34,7 @@ type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
  * options.lookEveryMs for tests
  */
 export function createTerms(
-  connection: Pick<Connection, "facts" | "partitionOn" | "metrics" | "primaries">,
+  connection: Pick<Connection, "known" | "partitionOn" | "metrics" | "primaries">,
   options: { file: TermFile; log: Logger; lookEveryMs?: number },
 ) {
   const { file, log, lookEveryMs = LOOK_EVERY_MS } = options;
@@ -46,7 +46,7 @@ export function createTerms(
   return {
     /** Part of each probe. @throws StoreError if this primary must not be used */
     async requireLatest(primary: Primary): Promise<void> {
-      const { id, cluster } = connection.facts() ?? {};
+      const { id, cluster } = connection.known.facts ?? {};
       const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return;
       ids.learn(primary, server.replid);
@@ -65,7 +65,7 @@ export function createTerms(
      */
     async leaveReason(primary: Primary): Promise<string | undefined> {
       ids.show(primary);
-      const { id, cluster } = connection.facts() ?? {};
+      const { id, cluster } = connection.known.facts ?? {};
       if (id === undefined) return undefined;
       const name = nameFor(primary);
       const left = cluster ? null : await primary.within(primary.redis.hget(name, "left"));

@@ -27,6 +27,7 @@ export function refuseFromMemory(
 
 /**
  * Records what ADMIT answered about the key.
+ * @param price by the price list
  * @param calledAtMs when the store was called, by the clock of the over-limit cache
  * @returns the refusal to answer, unless the request is admitted or replayed
  */
@@ -79,13 +80,13 @@ export function refuseAdmission(
       return refuse("outcomes_unknown", clearedUp(admission.retryAfterMs));
     case "insufficient_credits": {
       recordAffordable(context, price, false);
-      const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
+      const text = `Insufficient credits: this request costs ${admission.price ?? price}, the balance is ${admission.balance}`;
       return refuse("insufficient_credits", { text, balance: admission.balance });
     }
     case "spend_capped": {
       recordAffordable(context, price, false);
       const { cap: limit, spent: used } = admission;
-      const text = `Monthly credits of this API key exceeded: this request costs ${price}, ${used} of ${limit} are used`;
+      const text = `Monthly credits of this API key exceeded: this request costs ${admission.price ?? price}, ${used} of ${limit} are used`;
       return refuse("spend_capped", { text, limit, used });
     }
     case "idempotency_mismatch":

@@ -10,9 +10,12 @@ const LOOK_UPS: LookUpBudget = { perSecond: 1000, perAddressAndSecond: 250 };
 /** The usual spelling. Other spellings that RFC 9110 section 11.1 allows are parsed by `authenticate`. */
 const SCHEME = "Bearer ";
 
-export type Identity<Key> =
-  | { outcome: "known"; key: Key; token: string }
-  | { outcome: "refused"; refusal: Refusal };
+type Identity<Key> = { outcome: "known"; key: Key; token: string } | { outcome: "refused"; refusal: Refusal };
+
+interface KnownKey<Key> {
+  readonly key: Key;
+  readonly token: string;
+}
 
 export interface Authenticator<Key> {
   /**
@@ -21,7 +24,7 @@ export interface Authenticator<Key> {
    */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
   /** Looks a key up in the cache alone, without a promise; undefined for a key that is not cached. */
-  cached(authorization: string | undefined): { key: Key; token: string } | undefined;
+  cached(authorization: string | undefined): KnownKey<Key> | undefined;
   /** A script called this key invalid: it is looked up again next time, and this attempt counts as an unknown key. */
   evictCachedKey(token: string, address: string): void;
 }
@@ -38,7 +41,8 @@ export function createAuthenticator<Key>(options: {
   nowMs?: () => number;
   lookUps?: LookUpBudget;
 }): Authenticator<Key> {
-  const known = new Map<string, Key>();
+  /** By the header in its usual spelling: a request is looked up without a text of its own. */
+  const known = new Map<string, KnownKey<Key>>();
   const nowMs = options.nowMs ?? (() => performance.now());
   const unknown = createUnknownKeys(options.unknownPerMinute, nowMs, options.lookUps ?? LOOK_UPS);
 
@@ -48,27 +52,23 @@ export function createAuthenticator<Key>(options: {
   /** Looks up a key and caches it. */
   async function findKnown(token: string): Promise<Key | undefined> {
     // Another request may have cached it while this one waited.
-    const found = known.get(token) ?? (await find(token));
+    const header = SCHEME + token;
+    const found = known.get(header)?.key ?? (await find(token));
     // One object per key: weak maps and sets keep what is known of the key under it.
-    const key = known.get(token) ?? found;
+    const key = known.get(header)?.key ?? found;
     if (key === undefined) return undefined;
     dropOldest(known, KEYS_MAX);
-    known.set(token, key);
+    known.set(header, { key, token });
     return key;
   }
 
   return {
-    cached(authorization) {
-      if (!authorization?.startsWith(SCHEME)) return undefined;
-      const token = authorization.slice(SCHEME.length);
-      const key = known.get(token);
-      return key === undefined ? undefined : { key, token };
-    },
+    cached: (authorization) => (authorization === undefined ? undefined : known.get(authorization)),
     async authenticate(authorization, address) {
       const token = /^bearer +([^\s,]+) *$/i.exec(authorization ?? "")?.[1];
       if (token === undefined) return refused(refuse("missing_api_key"));
-      const seen = known.get(token);
-      if (seen !== undefined) return { outcome: "known", key: seen, token };
+      const seen = known.get(SCHEME + token);
+      if (seen !== undefined) return { outcome: "known", ...seen };
 
       const waitMs = await unknown.begin(address);
       if (waitMs > 0) {
@@ -86,7 +86,7 @@ export function createAuthenticator<Key>(options: {
       }
     },
     evictCachedKey(token, address) {
-      known.delete(token);
+      known.delete(SCHEME + token);
       unknown.count(address);
     },
   };

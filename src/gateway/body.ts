@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { parseJsonBytes } from "../domain/json.ts";
-import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import type { RequestHead } from "./protocol.ts";
 
 /** How much of a refused body is read and discarded, so that a client that is still sending gets its response. */
@@ -15,6 +15,8 @@ type BodyResult =
   | { outcome: "read"; value: unknown }
   | { outcome: "refused"; refusal: Refusal }
   | { outcome: "client_gone" };
+
+type BytesResult = Exclude<BodyResult, { outcome: "read" }> | { outcome: "read"; bytes: Buffer };
 
 /** application/json, alone or with charset=utf-8, which some clients spell utf8. RFC 8259 section 11. */
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-?8"?[ \t]*;?[ \t]*)?)?$/i;
@@ -75,15 +77,28 @@ export function readJson(
     if (contentLength > SMALL_BODY_BYTES) owner.onRead(req.socket, contentLength);
     return parseBytes(req.read() as Buffer);
   }
-  return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner);
+  return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner, parseBytes);
 }
 
-function readPieces(
+/** As `readJson`, for a body of any form. */
+export async function readBytes(
+  req: IncomingMessage,
+  contentLength: number | undefined,
+  timeoutMs: number,
+  owner: BodyOwner,
+): Promise<BytesResult> {
+  if (req.destroyed) return { outcome: "client_gone" };
+  const read = (bytes: Buffer): BytesResult => ({ outcome: "read", bytes });
+  return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner, read);
+}
+
+function readPieces<Result>(
   req: IncomingMessage,
   bytesMax: number,
   timeoutMs: number,
   owner: BodyOwner,
-): Promise<BodyResult> {
+  finish: (bytes: Buffer) => Result,
+): Promise<Result | Exclude<BodyResult, { outcome: "read" }>> {
   const pieces = new Pieces(bytesMax, owner);
   const crowded = pieces.begin();
   if (crowded) return Promise.resolve({ outcome: "refused", refusal: crowded });
@@ -92,7 +107,7 @@ function readPieces(
       () => settle({ outcome: "refused", refusal: refuse("request_timeout") }),
       timeoutMs,
     );
-    const settle = (result: BodyResult): void => {
+    const settle = (result: Result | Exclude<BodyResult, { outcome: "read" }>): void => {
       clearTimeout(timer);
       req.off("data", take).off("end", parse).off("close", gone);
       pieces.release();
@@ -104,7 +119,7 @@ function readPieces(
       const refusal = pieces.add(chunk);
       if (refusal) settle({ outcome: "refused", refusal });
     };
-    const parse = (): void => settle(parseBytes(pieces.bytes()));
+    const parse = (): void => settle(finish(pieces.bytes()));
     const gone = (): void => settle({ outcome: "client_gone" });
     req.on("data", take).on("end", parse).on("close", gone);
     // Never removed: an `error` without a listener ends the process. `close` follows it.

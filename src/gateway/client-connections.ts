@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ClientConnection, type ReceivedRequest } from "./client-connection.ts";
 import { type ConnectionBound, type ConnectionLimits, createConnectionLimits } from "./connection-limits.ts";
@@ -26,23 +26,19 @@ export interface ClientLimits {
 type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
 
 interface ClientConnectionsOptions {
-  limits(): ClientLimits;
+  live: { readonly snapshot: { readonly config: { readonly server: ClientLimits } } };
   peer(socket: Socket): { address: string; trusted: boolean };
   ended(by: EndedBy): void;
 }
 
-/** What the listener does with requests and connections. */
-interface ConnectionHandlers {
-  /** Starts a request. @returns undefined for a request that is dropped */
-  start(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
-  /** The connection has no pending responses. */
-  onIdle(connection: ClientConnection): void;
-}
+/** Starts a request. @returns undefined for a request that is dropped */
+type StartRequest = (request: ReceivedRequest, isRefused: boolean) => Exchange | undefined;
 
 /** The connections of the public port, from their acceptance to their end, and what each may use. Decision 0035. */
 export class ClientConnections {
   readonly #options: ClientConnectionsOptions;
-  #handlers: ConnectionHandlers | undefined;
+  #server: Pick<Server, "listening"> | undefined;
+  #startRequest: StartRequest | undefined;
   readonly #connections = new Map<Duplex, ClientConnection>();
   readonly #admitted: ConnectionLimits<ClientConnection>;
   readonly #reads: ConnectionReads;
@@ -52,7 +48,7 @@ export class ClientConnections {
   #activity = 0;
 
   constructor(options: ClientConnectionsOptions) {
-    const { limits } = options;
+    const limits = (): ClientLimits => options.live.snapshot.config.server;
     this.#options = options;
     this.#admitted = createConnectionLimits(() => {
       const { maxConnections, maxConnectionsPerAddress } = limits();
@@ -75,8 +71,9 @@ export class ClientConnections {
   }
 
   /** Must be called before the first connection is opened. */
-  attach(handlers: ConnectionHandlers): void {
-    this.#handlers = handlers;
+  attach(server: Pick<Server, "listening">, start: StartRequest): void {
+    this.#server = server;
+    this.#startRequest = start;
   }
 
   open(socket: Socket): void {
@@ -108,8 +105,7 @@ export class ClientConnections {
   }
 
   /** A request was received: starts it, or queues it behind the requests before it. */
-  receive(request: ReceivedRequest): void {
-    const { req, res } = request;
+  readonly receive = (req: IncomingMessage, res: ServerResponse, expectsContinue = false): void => {
     const connection = this.#connections.get(req.socket);
     // The connection was ended while Node parsed what it had sent.
     if (!connection) return;
@@ -117,8 +113,8 @@ export class ClientConnections {
     if (pendingResponses.size > 0) this.#reads.pipelined(connection);
     pendingResponses.set(res, undefined);
     res.on("close", () => this.#onResponseClosed(res));
-    this.#pipelined.add(connection, request);
-  }
+    this.#pipelined.add(connection, { req, res, expectsContinue });
+  };
 
   /** A request with a chunked body has started: reads no more than came with its head until a handler reads the body. */
   pauseUntilBodyRead(req: IncomingMessage): void {
@@ -220,7 +216,7 @@ export class ClientConnections {
     connection.lastActive = ++this.#activity;
     if (!connection.isUsed) this.#reads.usedOrClosed(connection);
     connection.isUsed = true;
-    connection.pendingResponses.set(request.res, this.#handlers?.start(request, connection.isRefused));
+    connection.pendingResponses.set(request.res, this.#startRequest?.(request, connection.isRefused));
   }
 
   #onResponseClosed(res: ServerResponse): void {
@@ -237,14 +233,15 @@ export class ClientConnections {
     const { pendingResponses, socket, waitingRequests } = connection;
     pendingResponses.delete(res);
     connection.lastActive = ++this.#activity;
-    this.#reads.requestEnded(connection, res.req);
+    if (connection.upload === res.req) this.#reads.uploadEnded(connection);
     if (waitingRequests.length > 0 && this.#connections.has(socket)) {
       this.#pipelined.startNext(connection);
       this.#reads.resume(connection);
     }
     if (pendingResponses.size > 0) return;
     connection.bytesBefore = socket.bytesRead;
-    this.#handlers?.onIdle(connection);
+    // The last response may have been written without `Connection: close`, before the drain began.
+    if (!this.#server?.listening) socket.destroySoon();
   }
 
   #end(connection: ClientConnection, by: EndedBy): void {
@@ -274,7 +271,7 @@ const STARTED_MAX = 8;
  * Requests that may wait on one connection. Node emits every request of one read, which is up to 64 KiB. Clients that
  * really pipeline send a few.
  */
-export const WAITING_MAX = 100;
+const WAITING_MAX = 100;
 
 interface PipelinedRequestsOptions {
   waitingMax(): number;

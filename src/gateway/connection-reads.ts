@@ -77,8 +77,7 @@ export class ConnectionReads {
     this.#setPayer(connection, `account ${accountId}`);
   }
 
-  requestEnded(connection: ClientConnection, req: IncomingMessage): void {
-    if (connection.upload !== req) return;
+  uploadEnded(connection: ClientConnection): void {
     connection.upload = undefined;
     if (connection.trusted) this.#setPayer(connection, connection.address);
   }

@@ -3,13 +3,13 @@ import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
-import { priceOf } from "../domain/prices.ts";
-import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
-import { nextPollMs } from "../domain/task-states.ts";
+import type { ValidBody } from "../domain/generation-body.ts";
+import { IDEMPOTENCY_KEY } from "../domain/limits.ts";
+import { pricesAround } from "../domain/prices.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
+import { nextPollMs } from "../scripts/bind.ts";
 import type { UnknownOutcome } from "../scripts/unclear.ts";
-import type { CheckedRequest } from "../upstream/adapter-request.ts";
+import type { CheckedRequest } from "../upstream/dialect.ts";
 import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { refuseAdmission, refuseFromMemory } from "./admission-refusals.ts";
@@ -25,6 +25,7 @@ import {
   showKnownLimits,
 } from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
+import { relay, validateBody } from "./relay.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
 /**
@@ -49,16 +50,20 @@ export async function generate(
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return refuseEarly(context, read.refusal);
-  const validation = validateGeneration(endpoint, read.value, config.sourceVideoHost);
+  const validation = validateBody(config, endpoint, read.value);
   if (!validation.ok) return refuseEarly(context, invalid(validation.problems));
+  const relayed = gateway.callbacks && (await relay(context, endpoint, validation));
+  if (relayed && "problem" in relayed) return refuseEarly(context, invalid([relayed.problem]));
 
-  const price = priceOf(config.prices, endpoint, validation.body);
-  exchange.price = price;
-  const generation = generationOf(context, API_PREFIX + endpoint, price, validation);
+  const nowMs = gateway.store.nowMs(context.key.partition);
+  const priced = pricesAround(config.priceLists, endpoint, validation.body, nowMs);
+  exchange.price = priced.price;
+  const generation = generationOf(context, API_PREFIX + endpoint, priced, validation);
+  if (relayed?.callBackUrl !== undefined) generation.callback = relayed.callBackUrl;
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
-  const { body, text } = validation;
-  const request = gateway.upstream(config).create({ endpoint, body, text });
+  const create = ({ body, text }: ValidBody) => context.upstream.create({ endpoint, body, text });
+  const request = create(relayed?.sent ?? validation);
   if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
   if ("outcome" in request)
     return refuseEarly(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
@@ -68,9 +73,11 @@ export async function generate(
     admission = await storeStep(context, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
     if (!(await passUnmetered(context, error, true))) throw error;
-    return forwardUnmetered(context, generation, request);
+    const unmetered = relayed && create(relayed.sentUnmetered);
+    return forwardUnmetered(context, generation, unmetered && "path" in unmetered ? unmetered : request);
   }
-  const refused = refuseAdmission(context, admission, price, calledAtMs);
+  const refused = refuseAdmission(context, admission, priced.price, calledAtMs);
+  if ("price" in admission) exchange.price = generation.price = admission.price;
   if (refused) return answer(context, refused);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
@@ -103,13 +110,13 @@ async function refuseEarly(context: RequestContext, refused: Refusal): Promise<A
 
 /** @param requestId also the Idempotency-Key that the upstream gets */
 function send(
-  { gateway, config }: RequestContext,
+  { upstream }: RequestContext,
   { carried }: UpstreamStep,
   { key: { accountId } }: Generation,
   { path, body, headers }: CheckedRequest,
   requestId: string,
 ): Promise<GenerationOutcome> {
-  return gateway.upstream(config).generate(path, body ?? "", { accountId, requestId, carried }, headers);
+  return upstream.generate(path, body ?? "", { accountId, requestId, carried }, headers);
 }
 
 /** BIND when a task was created, VOID when definitely none was; an unknown outcome leaves the hold to its due time. */
@@ -137,13 +144,12 @@ async function bind(
   data: string,
   unmetered = false,
 ): Promise<ApiAnswer> {
-  const { gateway, config, exchange } = context;
+  const { gateway, config, exchange, upstream } = context;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
-  const upstream = gateway.upstream(config);
   const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
   const tag = upstream.tagOf(generation.endpoint);
-  const task = { taskId, data, pollMs, maxAgeMs, upstream: tag };
+  const task = { taskId, data: generation.idempotency ? data : "", pollMs, maxAgeMs, upstream: tag };
   const { store } = gateway;
   const bound = unmetered ? store.bindUnmetered(generation, task) : store.bind(generation, task);
   const binding = await storeStep(context, "BIND", bound);
@@ -262,14 +268,14 @@ function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
 function generationOf(
   context: RequestContext,
   path: string,
-  price: number,
+  priced: Pick<Generation, "price" | "prices">,
   { text, body }: ValidBody,
 ): Generation {
   const { config, exchange, head, key } = context;
   const generation: Generation = {
     requestId: exchange.requestId,
     key,
-    price,
+    ...priced,
     endpoint: path,
     holdMs: holdMsOf(config, body.callBackUrl !== undefined),
     retentionMs: config.tasks.retentionMs,

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Config } from "../config/config.ts";
-import { type ApiAnswer, commonHeaders } from "../domain/envelope.ts";
+import { type ApiAnswer, commonHeaders, noLimits } from "../domain/envelope.ts";
 import type { Refusal } from "../domain/errors.ts";
-import { type LimitState, noLimits } from "../domain/limits.ts";
+import type { LimitState } from "../domain/limits.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
@@ -17,7 +17,14 @@ import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
-import type { FallbackMemory, KeyUsage, KeyUsages, OverLimitCache } from "./key-memory.ts";
+import type { Callbacks } from "./callbacks.ts";
+import {
+  type FallbackMemory,
+  type KeyUsage,
+  type KeyUsages,
+  keepState,
+  type OverLimitCache,
+} from "./key-memory.ts";
 import type { RequestHead } from "./protocol.ts";
 
 /** One request on the public port and its response. */
@@ -61,6 +68,8 @@ export interface Exchange {
   responseBytes: number | undefined;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
+  /** The rest of the body is not read, not even to discard it: the connection ends with the response. */
+  leavesBody: boolean | undefined;
   /** The answer to a request whose body turned out to be malformed; it is written on the bare socket. */
   malformedBodyAnswer: Promise<ApiAnswer> | undefined;
 }
@@ -105,6 +114,7 @@ export function openExchange(req: IncomingMessage, res: ServerResponse, expectsC
     degraded: undefined,
     clientGone: undefined,
     responseBytes: undefined,
+    leavesBody: undefined,
     malformedBodyAnswer: undefined,
   };
 }
@@ -150,18 +160,29 @@ export function headersOf(exchange: Exchange, answer: ApiAnswer, close: boolean)
   return headers;
 }
 
+/** A configuration and what is made from it; one applies to the whole of a request. */
+export interface Snapshot {
+  readonly config: Config;
+  /** Its address, its credential, its timeouts. */
+  readonly upstream: Upstream;
+}
+
+/** The snapshot in force. */
+export interface Live {
+  snapshot: Snapshot;
+}
+
 /** What the handlers work with; built once in gateway/listener.ts. */
 export interface Gateway {
-  /** The snapshot in force; read once per request. */
-  config(): Config;
+  live: Live;
   store: Store & Holds;
-  /** The upstream of a snapshot: its address, its credential, its timeouts. */
-  upstream(config: Config): Upstream;
   /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
   upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
   uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
+  /** Undefined where nothing can be relayed. */
+  callbacks: Callbacks | undefined;
   /** The memory for JSON bodies that are being received. */
   bodies: BodyBudget;
   bodyRead: BodyRead;
@@ -181,13 +202,12 @@ export interface Gateway {
   upstreamSeconds(kind: string, outcome: string): Observations;
   tracing: Tracing;
   log: Logger;
-  isDraining(): boolean;
+  isDraining: boolean;
 }
 
 /** One authenticated request. */
-export interface RequestContext {
+export interface RequestContext extends Snapshot {
   gateway: Gateway;
-  config: Config;
   exchange: Exchange;
   head: RequestHead;
   key: KeyRef;
@@ -280,7 +300,7 @@ export function createCompletion(
     const elapsedMs = performance.now() - exchange.startedMs;
     // A limit of zero means that no script has answered.
     if (exchange.keyUsage && exchange.state.limit > 0 && !exchange.degraded)
-      exchange.keyUsage.state = exchange.state;
+      keepState(exchange.keyUsage, exchange.state);
     if (exchange.countedIn) exchange.countedIn.inFlight--;
     const counts = countsOf(exchange.route, outcome, status);
     counts.requests.pending++;
@@ -294,7 +314,7 @@ export function createCompletion(
 
 /** Writes the log line of a request, and ends its trace. */
 function report(
-  { log, config }: Gateway,
+  { log, live }: Gateway,
   exchange: Exchange,
   {
     status,
@@ -328,7 +348,7 @@ function report(
     balance: refused?.balance,
     retry_after_seconds: refused?.retryAfterSeconds,
   });
-  const { slowRequestMs } = config().log;
+  const { slowRequestMs } = live.snapshot.config.log;
   if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
   exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
 }

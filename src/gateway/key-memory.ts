@@ -70,6 +70,17 @@ export function createKeyUsages(nowMs: () => number = () => performance.now()) {
   };
 }
 
+/** Keeps the latest numbers of a key. In place: an object for each request that lives until the next would cost the garbage collector. */
+export function keepState(usage: KeyUsage, state: LimitState): void {
+  usage.state ??= { ...state };
+  const { state: kept } = usage;
+  kept.limit = state.limit;
+  kept.remaining = state.remaining;
+  kept.resetAtMs = state.resetAtMs;
+  kept.concurrentLimit = state.concurrentLimit;
+  kept.active = state.active;
+}
+
 export type KeyUsages = ReturnType<typeof createKeyUsages>;
 
 /** Counts a utility request. @returns the refusal to answer when the key's rate is exceeded */

@@ -3,10 +3,9 @@ import type { Duplex } from "node:stream";
 import type { Config } from "../config/config.ts";
 import { memoizeByConfigPart } from "../config/memoize.ts";
 import { sameMaterial, type TlsMaterial } from "../config/tls.ts";
-import { type ApiAnswer, commonHeaders, refusal } from "../domain/envelope.ts";
+import { type ApiAnswer, commonHeaders, noLimits, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { noLimits } from "../domain/limits.ts";
-import { HEADERS_BYTES_MAX } from "../domain/request-sizes.ts";
+import { HEADERS_BYTES_MAX } from "../domain/limits.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
@@ -19,7 +18,14 @@ import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
 import { ClientConnections } from "./client-connections.ts";
-import { type Exchange, type Gateway, headersOf, newRequestId } from "./http-exchange.ts";
+import {
+  type Exchange,
+  type Gateway,
+  headersOf,
+  type Live,
+  newRequestId,
+  type Snapshot,
+} from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
 import { createFallbackMemory, createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
@@ -48,7 +54,7 @@ export interface ListenerOptions extends Timeouts {
   onMalformedRequest(refused: Refusal, requestId: string): void;
 }
 
-export interface Listener extends Server {
+interface Listener extends Server {
   /**
    * Ends connections without pending responses. `close` ends the idle ones only, and stops the interval that enforces the
    * headers timeout: it would wait for ever for the rest of a head.
@@ -85,13 +91,7 @@ export function createListener(options: ListenerOptions): Listener {
   // A client may close its sending side after its last request. Node's types lack the property.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.timeout = options.writeTimeoutMs;
-  connections.attach({
-    start: options.serve,
-    onIdle({ socket }) {
-      // The last response may have been written without `Connection: close`, before the drain began.
-      if (!server.listening) socket.destroySoon();
-    },
-  });
+  connections.attach(server, options.serve);
   receiveRequests(server, connections);
   answerMalformedRequests(server, options);
   return Object.assign(server, {
@@ -122,10 +122,10 @@ function receiveRequests(server: Server, connections: ClientConnections): void {
     secured: (accepted, socket) => connections.secured(accepted, socket),
   });
   server.on("timeout", (socket) => connections.timedOut(socket));
-  server.on("request", (req, res) => connections.receive({ req, res, expectsContinue: false }));
-  server.on("checkContinue", (req, res) => connections.receive({ req, res, expectsContinue: true }));
+  server.on("request", connections.receive);
+  server.on("checkContinue", (req, res) => connections.receive(req, res, true));
   // An Expect other than 100-continue; refused once its head is read.
-  server.on("checkExpectation", (req, res) => connections.receive({ req, res, expectsContinue: false }));
+  server.on("checkExpectation", connections.receive);
 }
 
 /** Answers what the parser refuses. */
@@ -244,16 +244,18 @@ export type PublicPort = ReturnType<typeof createPublicPort>;
 export function createPublicPort(options: {
   /** The snapshot at the start, for settings that need a restart. */
   started: Config;
-  config(): Config;
   store: Store & Holds;
   upstreams: Upstreams;
   unmeteredElsewhere: UnmeteredElsewhere;
+  callbacks: Gateway["callbacks"];
   countRefusal: Gateway["countRefusal"];
   metrics: Metrics;
   tracing: Tracing;
   log: Logger;
 }) {
-  const { started, config, upstreams, metrics } = options;
+  const { started, upstreams, metrics } = options;
+  const snapshotOf = (config: Config): Snapshot => ({ config, upstream: upstreams.upstream(config) });
+  const live: Live = { snapshot: snapshotOf(started) };
   const addresses = memoizeByConfigPart(
     (config) => config.server.trustProxy,
     ({ server: { trustProxy } }) => ({
@@ -262,38 +264,35 @@ export function createPublicPort(options: {
     }),
   );
   const connections = new ClientConnections({
-    limits: () => config().server,
+    live,
     peer({ remoteAddress }) {
-      const { client, isProxy } = addresses(config());
+      const { client, isProxy } = addresses(live.snapshot.config);
       return { address: client(remoteAddress, undefined), trusted: isProxy(remoteAddress) };
     },
     ended: (bound) => metrics.overloads.inc({ bound }),
   });
   metrics.connections.readFrom(() => connections.counts());
-  let isDraining = false;
-  const requests = new RequestLifecycle(
-    {
-      ...gatewayOf(options),
-      isDraining: () => isDraining,
-      clientAddress: (peer, forwardedFor) => addresses(config()).client(peer, forwardedFor),
-      bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
-      uploadStarted: (req, accountId) => connections.uploadStarted(req, accountId),
-    },
-    connections,
-  );
+  const gateway: Gateway = {
+    ...gatewayOf(options, live),
+    isDraining: false,
+    clientAddress: (peer, forwardedFor) => addresses(live.snapshot.config).client(peer, forwardedFor),
+    bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
+    uploadStarted: (req, accountId) => connections.uploadStarted(req, accountId),
+  };
+  const requests = new RequestLifecycle(gateway, connections);
   const listener = createListener({
     ...started.server,
     connections,
-    serve: (request, isRefused) => requests.start(request, isRefused),
+    serve: requests.start,
     refuseMalformedBody: (exchange, refused) => requests.refuseMalformedBody(exchange, refused),
     onMalformedRequest: (refused, requestId) => recordMalformed(options, refused, requestId),
   });
   return {
     listener,
-    isDraining: () => isDraining,
+    isDraining: () => gateway.isDraining,
     /** From now on each response closes its connection. */
     startDraining(): void {
-      isDraining = true;
+      gateway.isDraining = true;
     },
     /** Responses that are written and that their clients have not read. */
     unflushedResponses: () => connections.unflushedResponses(),
@@ -306,6 +305,7 @@ export function createPublicPort(options: {
     },
     /** A new snapshot is in force. */
     applied(next: Config, previous: Config): void {
+      live.snapshot = snapshotOf(next);
       listener.setTimeouts(next.server);
       const { tls } = next.server;
       if (tls && !sameMaterial(tls, previous.server.tls)) listener.renewTls(tls);
@@ -316,28 +316,29 @@ export function createPublicPort(options: {
 /** All of `Gateway` that does not depend on the connections. */
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
+  live: Live,
 ): Omit<Gateway, "bodyRead" | "uploadStarted" | "clientAddress" | "isDraining"> {
-  const { config, store, upstreams, metrics, log } = options;
-  const { upstream, upstreamOf, uploads } = upstreams;
+  const { store, upstreams, metrics, log } = options;
+  const { upstreamOf, uploads } = upstreams;
   return {
-    config,
+    live,
     store,
-    upstream,
     upstreamOf,
     uploads,
     authenticator: createAuthenticator({
-      lookup: (digest) => store.lookup(digest, config().tiers),
-      unknownPerMinute: () => config().server.unknownKeysPerMinute,
+      lookup: (digest) => store.lookup(digest, live.snapshot.config.tiers),
+      unknownPerMinute: () => live.snapshot.config.server.unknownKeysPerMinute,
     }),
     noteUntrustedProxy: createUntrustedProxyNotice(log, () => metrics.untrustedProxy.inc()),
     bodies: createBodyBudget(
-      () => config().server.maxBodyBytesInFlight,
+      () => live.snapshot.config.server.maxBodyBytesInFlight,
       (bound) => metrics.overloads.inc({ bound }),
     ),
     overLimit: createOverLimitCache(),
     keyUsages: createKeyUsages(),
     fallback: createFallbackMemory(options.unmeteredElsewhere),
     countRefusal: options.countRefusal,
+    callbacks: options.callbacks,
     metrics,
     holds: metrics.holds.series(),
     upstreamSeconds: madeOnce((kind, outcome) => metrics.upstreamSeconds.of({ kind, outcome })),

@@ -1,6 +1,7 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
-import { isFinal, isTaskStatus, nextPollMs, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
+import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
+import { nextPollMs } from "../scripts/bind.ts";
 import type { KnownTask } from "../scripts/inspect.ts";
 import type { Observed } from "../settlement/store.ts";
 import { reportEnd, reportPoll } from "../settlement/task-reports.ts";

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { isIdentity } from "../domain/request-sizes.ts";
+import { isIdentity } from "../domain/limits.ts";
 
 /** The headers that matter before the body is read. */
 export interface RequestHead {
@@ -92,7 +92,7 @@ export function readHead(
     idempotencyKey: values[IDEMPOTENCY_KEY],
     contentType: values[CONTENT_TYPE],
     contentLength,
-    contentEncoding: !isIdentity(values[CONTENT_ENCODING]),
+    contentEncoding: values[CONTENT_ENCODING] !== undefined && !isIdentity(values[CONTENT_ENCODING]),
     forwardedFor: values[FORWARDED_FOR],
     requestId: only(REQUEST_ID),
     traceParent: only(TRACE_PARENT),

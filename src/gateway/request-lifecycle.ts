@@ -1,11 +1,12 @@
 import type { Socket } from "node:net";
-import type { Config } from "../config/config.ts";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
+import { CALLBACKS } from "./callback-addresses.ts";
+import { receiveCallback } from "./callbacks.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { generate } from "./generate.ts";
@@ -16,12 +17,14 @@ import {
   openExchange,
   type RequestContext,
   respond,
+  type Snapshot,
   takeRequestId,
 } from "./http-exchange.ts";
 import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
+import { isRelaying } from "./relay.ts";
 import { Uploads } from "./upload.ts";
 
 /** A request whose answer is decided; without an answer its client went away. */
@@ -60,21 +63,24 @@ export class RequestLifecycle {
    * @param isRefused its connection exceeds a limit
    * @returns undefined for a request that is dropped because its connection ends
    */
-  start({ req, res, expectsContinue }: ReceivedRequest, isRefused: boolean): Exchange | undefined {
+  readonly start = (
+    { req, res, expectsContinue }: ReceivedRequest,
+    isRefused: boolean,
+  ): Exchange | undefined => {
     res.on("error", ignore);
     if (this.#ending.has(req.socket)) return undefined;
-    const isFull = this.#inFlight >= this.#gateway.config().server.maxRequestsInFlight;
+    const isFull = this.#inFlight >= this.#gateway.live.snapshot.config.server.maxRequestsInFlight;
     if (isFull) this.#gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
     this.#inFlight++;
     this.#inFlightSeries.pending++;
     const exchange = openExchange(req, res, expectsContinue);
     void this.#serve(exchange, isRefused ? "connections" : isFull ? "requests" : undefined);
     return exchange;
-  }
+  };
 
   /** Answers a request whose body turned out to be malformed. Its exchange ends with its connection, or before. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer> {
-    const { head } = readHead(exchange.req, this.#gateway.config().server);
+    const { head } = readHead(exchange.req, this.#gateway.live.snapshot.config.server);
     exchange.malformedBodyAnswer = this.#dispatcher.refuseHead(exchange, head, refused);
     return exchange.malformedBodyAnswer;
   }
@@ -91,10 +97,10 @@ export class RequestLifecycle {
   /** @param overload the limit that is reached, if any */
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
-    let close = gateway.isDraining() || overload === "connections";
+    let close = gateway.isDraining || overload === "connections";
     let answer: ApiAnswer | undefined;
     try {
-      const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
+      const { head, fault: headFault } = readHead(exchange.req, gateway.live.snapshot.config.server);
       takeRequestId(exchange, head.requestId);
       if (head.hasBody && head.contentLength === undefined)
         this.#connections.pauseUntilBodyRead(exchange.req);
@@ -119,10 +125,10 @@ export class RequestLifecycle {
   }
 
   /** Whether the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
-  #mustClose({ req, res, expectsContinue }: Exchange): boolean {
+  #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
-    if (expectsContinue && !req.complete) return true;
-    return this.#gateway.isDraining() && !this.#connections.hasPipelinedResponse(res);
+    if ((expectsContinue || leavesBody) && !req.complete) return true;
+    return this.#gateway.isDraining && !this.#connections.hasPipelinedResponse(res);
   }
 
   /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0020. */
@@ -133,7 +139,9 @@ export class RequestLifecycle {
         if (respond(exchange, answer, close)) this.#connections.responseWritten(exchange, answer.body.length);
         else exchange.clientGone = true;
       }
-      drainBody(exchange.req, bodyRead, () => this.#connections.endAfterResponse(exchange.res));
+      const end = (): void => this.#connections.endAfterResponse(exchange.res);
+      if (exchange.leavesBody && !exchange.req.complete) end();
+      else drainBody(exchange.req, bodyRead, end);
     }
     for (const { exchange, answer } of decided) this.#complete(exchange, answer);
     this.#inFlight -= decided.length;
@@ -183,7 +191,7 @@ const ignore = (): void => undefined;
 type Answered = Promise<ApiAnswer | undefined> | ApiAnswer;
 
 /** Finds the route, the key and the handler of each request whose head is valid. */
-export class Dispatcher {
+class Dispatcher {
   readonly #gateway: Gateway;
   readonly #taskPolls = new TaskPolls();
   readonly #uploads: Uploads;
@@ -196,18 +204,21 @@ export class Dispatcher {
   /** @returns the answer; undefined when the client went away */
   dispatch(exchange: Exchange, head: RequestHead): Answered {
     const gateway = this.#gateway;
-    const target = route(exchange.req.method ?? "", exchange.req.url ?? "");
+    const { snapshot } = gateway.live;
+    const found = route(exchange.req.method ?? "", exchange.req.url ?? "");
+    const target = found.kind === "callback" && !isRelaying(snapshot.config) ? OUTSIDE : found;
     exchange.route = target.template;
+    if (target.kind === "callback") return receiveCallback(gateway, exchange, head, target.token);
     if (target.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.shownId);
     }
-    const config = gateway.config();
     const identity = gateway.authenticator.cached(head.authorization);
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity?.key.partition);
+    if (snapshot.config.store.fallbackStrategy === "deny")
+      gateway.store.requireUsable(identity?.key.partition);
     if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
-    if (!identity) return this.#authenticate(exchange, head, config, target);
-    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+    if (!identity) return this.#authenticate(exchange, head, snapshot, target);
+    return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Answers a request that must not be served, with its key's rate-limit headers if they can be read. */
@@ -217,7 +228,7 @@ export class Dispatcher {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const context = callOf(gateway, exchange, head, gateway.config(), identity);
+        const context = callOf(gateway, exchange, head, gateway.live.snapshot, identity);
         const refused = limitUtilityRequests(context) ?? (await inspectKey(context));
         if (refused) return refusal(refused, exchange.shownId);
       }
@@ -231,20 +242,21 @@ export class Dispatcher {
   async #authenticate(
     exchange: Exchange,
     head: RequestHead,
-    config: Config,
-    target: Route,
+    snapshot: Snapshot,
+    target: Exclude<Route, { kind: "callback" }>,
   ): Promise<ApiAnswer | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity.key.partition);
+    if (snapshot.config.store.fallbackStrategy === "deny")
+      gateway.store.requireUsable(identity.key.partition);
     if (head.forwardedFor !== undefined) noteUntrustedProxy(gateway, exchange, address);
-    return this.#handle(callOf(gateway, exchange, head, config, identity), target);
+    return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Calls the handler of a request whose key was found. */
-  #handle(context: RequestContext, target: Route): Answered {
+  #handle(context: RequestContext, target: Exclude<Route, { kind: "callback" }>): Answered {
     if (target.kind === "task" || target.kind === "upload" || target.kind === "credits") {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);
@@ -280,14 +292,14 @@ function callOf(
   gateway: Gateway,
   exchange: Exchange,
   head: RequestHead,
-  config: Config,
+  { config, upstream }: Snapshot,
   { key, token }: { key: KeyRef; token: string },
 ): RequestContext {
   exchange.keyId = key.keyId;
   exchange.accountId = key.accountId;
   const usage = gateway.keyUsages.of(key);
   exchange.keyUsage = usage;
-  return { gateway, config, exchange, head, key, token, usage };
+  return { gateway, config, upstream, exchange, head, key, token, usage };
 }
 
 async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
@@ -303,11 +315,12 @@ function preflightRefusal(to: Route): Refusal {
 }
 
 /** The target of a request. `template` is a label from a closed set, for logs and metrics. */
-export type Route = { template: string } & (
+type Route = { template: string } & (
   | { kind: "generate"; endpoint: GenerationEndpoint }
   | { kind: "task"; taskId: string }
   | { kind: "upload" }
   | { kind: "credits" }
+  | { kind: "callback"; token: string }
   | { kind: "wrong_method"; allow: string }
   | { kind: "unknown_path" }
   | { kind: "outside" }
@@ -327,11 +340,12 @@ const FIXED = new Map<string, { method: "GET" | "POST"; route: Route }>([
 
 const TASKS = `${API_PREFIX}tasks/`;
 const TASK_TEMPLATE = `${TASKS}{taskId}`;
+const CALLBACK_TEMPLATE = `${CALLBACKS}{token}`;
 const UNKNOWN: Route = { kind: "unknown_path", template: "unknown" };
 const OUTSIDE: Route = { kind: "outside", template: "unknown" };
 
 /** All route templates, for documentation and for tests of the closed label set. */
-export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, "unknown", "none"];
+export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, CALLBACK_TEMPLATE, "unknown", "none"];
 
 /** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. A query is ignored. */
 export function route(method: string, target: string): Route {
@@ -346,5 +360,7 @@ export function route(method: string, target: string): Route {
     if (method === "GET") return { kind: "task", taskId: path.slice(TASKS.length), template: TASK_TEMPLATE };
     return { kind: "wrong_method", allow: "GET", template: TASK_TEMPLATE };
   }
+  if (path.startsWith(CALLBACKS))
+    return { kind: "callback", token: path.slice(CALLBACKS.length), template: CALLBACK_TEMPLATE };
   return path.startsWith(API_PREFIX) || path === API_PREFIX.slice(0, -1) ? UNKNOWN : OUTSIDE;
 }

@@ -10,9 +10,10 @@ import { createSweeps } from "../settlement/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import type { WebhookWork, WebhookWorkSettings } from "../webhooks/webhook-work.ts";
 import { createLedgerCheck } from "./regular-check.ts";
 import { createRollup } from "./rollup-work.ts";
-import { createSurvey } from "./survey.ts";
+import { createSurvey } from "./survey-work.ts";
 import { verifyArchiveBeside, verifyBeside } from "./verify-beside.ts";
 
 /** Added to the longest upstream poll: its time in the queue. */
@@ -26,6 +27,7 @@ interface WorkSettings extends SweepSettings {
   };
   archive: { url: string | undefined; intervalMs: number; keepMs: number };
   upstream: { totalTimeoutMs: number };
+  webhooks: WebhookWorkSettings;
 }
 
 export function createWork(options: {
@@ -70,6 +72,7 @@ export function createWork(options: {
   });
   const archive = createArchive(options);
   const rollup = createRollup({ connection, metrics, log });
+  const webhooks = createWebhooks(options);
   return {
     start(): void {
       sweeper.start();
@@ -78,10 +81,11 @@ export function createWork(options: {
       redisFigures.start();
       archive.start();
       rollup.start();
+      webhooks.start();
     },
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
-      const parts = [sweeper, ledgerCheck, survey, redisFigures, archive, rollup];
+      const parts = [sweeper, ledgerCheck, survey, redisFigures, archive, rollup, webhooks];
       await Promise.all(parts.map((part) => part.stop()));
     },
   };
@@ -103,6 +107,27 @@ function createArchive({
         const intervalMs = (): number => settings().archive.intervalMs;
         const keepMs = (): number => settings().archive.keepMs;
         const created = createArchiveWork({ url, connection, intervalMs, keepMs, metrics, log });
+        created.start();
+        return created;
+      });
+    },
+    stop: async (): Promise<void> => (await work)?.stop(),
+  };
+}
+
+/** Their modules are loaded only with WEBHOOK_SECRET_KEY. */
+function createWebhooks({
+  connection,
+  settings,
+  metrics,
+  log,
+}: Pick<Parameters<typeof createWork>[0], "connection" | "settings" | "metrics" | "log">) {
+  let work: Promise<WebhookWork> | undefined;
+  return {
+    start(): void {
+      if (settings().webhooks.secretKey === undefined) return;
+      work = import("../webhooks/webhook-work.ts").then(({ createWebhookWork }) => {
+        const created = createWebhookWork({ connection, settings: () => settings().webhooks, metrics, log });
         created.start();
         return created;
       });

@@ -86,9 +86,9 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
 }
 
 function usablePartitions(connection: Connection): number[] {
-  const { partitions = 0 } = connection.facts() ?? {};
+  const { partitions = 0 } = connection.known.facts ?? {};
   const all = Array.from({ length: partitions }, (_, partition) => partition);
   return all.filter(
-    (partition) => !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+    (partition) => !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition),
   );
 }

@@ -27,7 +27,7 @@ export async function verifyArchiveBeside(
   archiveUrl: string,
   signal: AbortSignal,
 ): Promise<ArchiveVerification> {
-  const { connectArchive } = await import("../archive/connection.ts");
+  const { connectArchive } = await import("../archive/archive-connection.ts");
   const { identifyFor } = await import("../archive/identity.ts");
   const { verifyArchive } = await import("../archive/verify-archive.ts");
   const { query, close } = connectArchive(archiveUrl, { statementMs: STATEMENT_MS, most: 1 });

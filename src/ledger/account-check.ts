@@ -127,7 +127,7 @@ export async function sumReferences(
 
 function checkNumbers(
   { accountId, report }: AccountPlace,
-  { account, references, checkpoint }: AccountSnapshot,
+  { account, references, reversed, checkpoint }: AccountSnapshot,
   referenced: number | undefined,
   inLedger: AccountFold,
 ): void {
@@ -154,6 +154,11 @@ function checkNumbers(
       `${references} of ${referenced ?? "unknown"} credits, in the ledger ${times} of ${sum}`,
     );
   }
+  if (reversed !== inLedger.reversed)
+    complain(
+      "references",
+      `${reversed} credits of grants are noted as reversed, in the ledger ${inLedger.reversed}`,
+    );
   if (held > balance) complain("held", `${held} held of a balance of ${balance}`);
 }
 

@@ -5,7 +5,14 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { createUsageRows, dayStartMs, dayText, type UsageGroup, type UsageRow } from "./usage.ts";
+import {
+  createUsageRows,
+  dayStartMs,
+  dayText,
+  monthBounds,
+  type UsageGroup,
+  type UsageRow,
+} from "./usage.ts";
 import {
   NO_USAGE,
   rolledSince,
@@ -135,13 +142,8 @@ function monthsOf(nowMs: number, from: string | undefined, to: string | undefine
   const first = from && from.slice(0, 7) > oldest ? from.slice(0, 7) : oldest;
   const last = to && to.slice(0, 7) < newest ? to.slice(0, 7) : newest;
   const months: string[] = [];
-  for (let month = first; month <= last; month = nextMonth(month)) months.push(month);
+  for (let month = first; month <= last; month = monthBounds(month).next.slice(0, 7)) months.push(month);
   return months;
-}
-
-function nextMonth(month: string): string {
-  const [year = 0, number = 0] = month.split("-").map(Number);
-  return dayText(Date.UTC(year, number, 1)).slice(0, 7);
 }
 
 function unlessAway(error: unknown): undefined {

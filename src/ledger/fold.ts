@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../records/checkpoints.ts";
 import { isLater } from "../records/entry-ids.ts";
-import { kindOf, LEDGER_START, type LedgerEntry, UNMETERED } from "../records/ledger-entries.ts";
+import { kindOf, LEDGER_START, type LedgerEntry, RECLAIM, UNMETERED } from "../records/ledger-entries.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { type Charges, createCharges } from "./charges.ts";
 
@@ -58,6 +58,7 @@ export interface AccountFold {
   refunded: number;
   /** Adjustments; negative downwards. */
   adjusted: number;
+  reversed: number;
   referenced: number;
   references: number;
   last: string;
@@ -104,15 +105,17 @@ export const emptyAccount = (): AccountFold => ({
   consumed: 0,
   refunded: 0,
   adjusted: 0,
+  reversed: 0,
   referenced: 0,
   references: 0,
   last: "",
 });
 
 function accountAt(checkpoint: Checkpoint): AccountFold {
-  const { entry: last, entries, balance, recharged, consumed, refunded, adjusted } = checkpoint;
+  const { entry: last, entries, balance, recharged, consumed, refunded, adjusted, reversed } = checkpoint;
   const { referenced, references } = checkpoint;
-  return { last, entries, balance, recharged, consumed, refunded, adjusted, referenced, references };
+  const sums = { recharged, consumed, refunded, adjusted, reversed };
+  return { last, entries, balance, ...sums, referenced, references };
 }
 
 /** Continues from a checkpoint that is ahead: its entries left the ledger before they were read. */
@@ -167,10 +170,26 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
       return !fold.charges.concerns(entry.requestId) || addCharge(fold, entry, reportAll);
     case "refund":
       account.refunded += amount;
-      return !fold.charges.concerns(entry.requestId) || addRefund(fold, entry, reportAll);
+      if (!fold.charges.concerns(entry.requestId)) return true;
+      return entry.type === RECLAIM ? addReclaim(fold, entry, reportAll) : addRefund(fold, entry, reportAll);
     case "purchase":
       account.recharged += amount;
       if (entry.reference !== "") account.referenced += amount;
+      break;
+    case "trial":
+    case "goodwill":
+      account.recharged += amount;
+      break;
+    case "reversal":
+      account.reversed -= amount;
+      if (account.reversed > account.recharged) {
+        const { reversed, recharged } = account;
+        report(
+          "chain",
+          accountId,
+          `entry ${streamId}: ${reversed} credits are reversed of ${recharged} granted`,
+        );
+      }
       break;
     case "adjustment":
       account.adjusted += amount;
@@ -214,6 +233,20 @@ function addRefund(fold: LedgerFold, entry: LedgerEntry, report: Report): boolea
   return true;
 }
 
+/** A refund is taken back once, and nothing follows it: the request counts as one of 0 credits from then on. */
+function addReclaim(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {
+  const { accountId, amount, requestId, streamId } = entry;
+  const refunded = fold.charges.get(requestId);
+  const isTrimmed = refunded === undefined && fold.left.has(accountId);
+  if (!isTrimmed && amount !== refunded) {
+    const what = refunded === undefined ? "what was never charged" : "what was not refunded";
+    report("requests", accountId, `entry ${streamId} charges ${what} again`, requestId);
+    return false;
+  }
+  fold.charges.set(requestId, 0);
+  return true;
+}
+
 /** True for a request of another reading. */
 export const isCharged = ({ charges }: LedgerFold, requestId: string): boolean =>
   !charges.concerns(requestId) || charges.get(requestId) !== undefined;
@@ -238,11 +271,14 @@ export function compareRecord(
   if (record.account_id !== accountId) differs(`${type} of a request of account ${record.account_id}`);
   if (record.task_id !== entry.taskId) differs(`${type} for task ${entry.taskId}, not ${record.task_id}`);
   if (record.uncollected !== undefined) differs(`${type} of a request that is marked uncollected`);
-  const left = type === "consume" ? record.trimmed_charge : record.trimmed_refund;
+  const left =
+    type === "consume" ? record.trimmed_charge : type === RECLAIM ? undefined : record.trimmed_refund;
   if (left !== undefined && left !== entry.streamId) differs(`${type} once more, after that of ${left}`);
   if (type !== "consume") {
     const isByOperator = entry.reference !== "" && record.state === "finished";
-    if (record.status !== "failed" && !isByOperator)
+    const isChargedAgain = record.charged_again !== undefined;
+    if (type === RECLAIM && !isChargedAgain) differs("charged again, but its record does not say so");
+    if (record.status !== "failed" && !isByOperator && !isChargedAgain)
       differs(`refund of a task that is ${record.status ?? record.state}`);
     return;
   }

@@ -215,7 +215,7 @@ async function readMoment(
   return `${open} admitted at ${stamp}, ${places.length} counted`;
 }
 
-const isOpen = (state: string | undefined): boolean => state === "held" || state === "bound";
+export const isOpen = (state: string | null | undefined): boolean => state === "held" || state === "bound";
 
 /** Requests that stay open while all are read were open together. */
 async function countAdmitted({ redis, partition }: AccountPlace, { keyId }: KeyPart): Promise<number> {

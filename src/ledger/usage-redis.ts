@@ -8,12 +8,12 @@ import { type PartitionReads, readsOfMost, type Unread } from "../redis/partitio
 import { many } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
+import { createStatement, type Statement } from "./statements.ts";
 import {
   createUsageTotals,
   dayStartMs,
   monthBounds,
   runSeconds,
-  type Statement,
   type UsageRow,
   type UsageSelection,
 } from "./usage.ts";
@@ -60,25 +60,14 @@ export async function statementInRedis(
   const { first, next } = monthBounds(month);
   const [firstMs, nextMs] = [dayStartMs(first), dayStartMs(next)];
   const { reach, entriesOf } = followReach(nodes, reads);
-  const sums = { purchase: 0, charge: 0, refund: 0, adjustment: 0 };
-  let later = 0;
+  const statement = createStatement({ fromMs: firstMs, toMs: nextMs });
   let balance: number | undefined;
   for await (const entry of entriesOf(accountId, firstMs)) {
     balance = entry.balanceAfter;
-    if (entry.atMs >= nextMs) later += entry.amount;
-    else if (entry.atMs >= firstMs) sums[kindOf(entry)] += entry.amount;
+    statement.add(entry);
   }
   balance ??= await storedBalance(nodes, reads, accountId);
-  const closing = balance - later;
-  const statement = {
-    opening: closing - sums.purchase - sums.charge - sums.refund - sums.adjustment,
-    purchases: sums.purchase,
-    charges: 0 - sums.charge,
-    refunds: sums.refund,
-    adjustments: sums.adjustment,
-    closing,
-  };
-  return { statement, reach: reach(), unread: reads.unread() };
+  return { statement: statement.end(balance), reach: reach(), unread: reads.unread() };
 }
 
 /** Notes whether an account's first entry names an earlier one. */

@@ -24,10 +24,6 @@ export interface UsageRow extends UsageCounts {
   key_id?: string;
 }
 
-/** opening + purchases - charges + refunds + adjustments = closing. */
-export const STATEMENT = ["opening", "purchases", "charges", "refunds", "adjustments", "closing"] as const;
-export type Statement = Record<(typeof STATEMENT)[number], number>;
-
 /** These members as numbers; 0 for one that is missing. */
 export const numbersOf = <Name extends string>(
   names: readonly Name[],

@@ -4,6 +4,7 @@ import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import { type Invariant, isCharged, type LedgerFold } from "./fold.ts";
+import { isOpen } from "./key-check.ts";
 import { isWanted, type Run, readConsistently, readLedgerToEnd } from "./verify-run.ts";
 
 /** Checks that each request in a list belongs there. Invariants 2 and 3. */
@@ -138,5 +139,3 @@ function requestPlace(name: string): Place | undefined {
   const [, digits, id] = /^tg:\{p(\d+)\}:request:(.*)$/s.exec(name) ?? [];
   return id === undefined ? undefined : { partition: Number(digits), id };
 }
-
-const isOpen = (state: string | undefined): boolean => state === "held" || state === "bound";

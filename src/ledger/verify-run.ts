@@ -15,7 +15,7 @@ export interface Verification extends Findings {
   /** Trimmed entries count by their checkpoints. */
   accounts: number;
   entries: number;
-  credits: { recharged: number; consumed: number; refunded: number; adjusted: number };
+  credits: Record<"recharged" | "consumed" | "refunded" | "adjusted" | "reversed", number>;
   unread?: Unread;
 }
 

@@ -33,7 +33,7 @@ export async function verifyLedger(
     rest?: () => Promise<void>;
   } = {},
 ): Promise<Verification> {
-  const credits = { recharged: 0, consumed: 0, refunded: 0, adjusted: 0 };
+  const credits = { recharged: 0, consumed: 0, refunded: 0, adjusted: 0, reversed: 0 };
   const result: Verification = { ok: true, accounts: 0, entries: 0, credits, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
   const report = reporter(result, wanted);
@@ -138,12 +138,10 @@ async function verifyOnce(run: Run, partition: number, fold: LedgerFold): Promis
     );
   }
   const { result } = run;
-  for (const [accountId, { entries, recharged, consumed, refunded, adjusted }] of fold.accounts) {
+  for (const [accountId, account] of fold.accounts) {
     if (!isWanted(run, accountId)) continue;
-    result.entries += entries;
-    result.credits.recharged += recharged;
-    result.credits.consumed += consumed;
-    result.credits.refunded += refunded;
-    result.credits.adjusted += adjusted;
+    result.entries += account.entries;
+    for (const name of Object.keys(result.credits) as (keyof Verification["credits"])[])
+      result.credits[name] += account[name];
   }
 }

@@ -11,7 +11,6 @@ import { sameMaterial } from "../config/tls.ts";
 import { createSettlements } from "../durability/deferred-settlements.ts";
 import { openJournal } from "../durability/outbox/journal.ts";
 import { diskReason } from "../durability/outbox/journal-state.ts";
-import { settleWithinMs } from "../durability/outbox/pending-settlement.ts";
 import { renewTls } from "../gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
@@ -21,12 +20,13 @@ import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
 import { addRefusals } from "../operations/accounts/refusals.ts";
 import { createTierCounter } from "../operations/keys/tier-counts.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../redis/connection.ts";
-import { createHolds } from "../settlement/holds.ts";
+import { createHolds, settleWithinMs } from "../settlement/holds.ts";
 import { createStore, type Store } from "../settlement/store.ts";
 import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
+import { createCallbackRelay } from "./callback-relay.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
@@ -58,10 +58,13 @@ export async function startGateway(
   const counts = createCounts({ connection, live, metrics, log });
   const publicPort = createPublicPort({
     started: config,
-    config: live.config,
     store,
     upstreams,
-    unmeteredElsewhere: createUnmeteredElsewhere(resolve(config.store.journal), () => connection.facts()?.id),
+    unmeteredElsewhere: createUnmeteredElsewhere(
+      resolve(config.store.journal),
+      () => connection.known.facts?.id,
+    ),
+    callbacks: createCallbackRelay({ connection, store, upstreams, live, metrics, log }),
     countRefusal: counts.refusals.count,
     metrics,
     tracing,

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
+import { COMPLETED_LATE, LEDGER_START, type LedgerEntry, RECLAIM } from "./ledger-entries.ts";
 import { accountNames, partitionNames } from "./names.ts";
 
 /** What the numbers of a checkpoint are, in the order in which they are written. */
@@ -10,10 +10,11 @@ const CHECKPOINT_NUMBERS = {
   consumed: "credits of charges, positive",
   refunded: "credits of refunds",
   references: "entries under a reference",
-  referenced: "credits of the grants among them",
+  referenced: "credits of the purchases among them",
   forgotten: "of these references, how many are in the archive alone",
-  forgotten_credits: "credits of the grants among these",
+  forgotten_credits: "credits of the purchases among these",
   adjusted: "credits of adjustments, those downwards negative",
+  reversed: "credits of reversals, positive",
 } as const;
 
 /**
@@ -27,7 +28,8 @@ const CHECKPOINT_NUMBERS = {
  *
  * The numbers are in `CHECKPOINT_NUMBERS`; those of 0 are left out. The other lines are entries, most recent first: the id,
  * without `-0`; behind `@` when it was made (Unix ms), if that is not the id's time; `c`onsume or `r`echarge; the amount; then
- * the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an adjustment. `"`: as in the line above.
+ * the endpoint of a charge, reason and task id of a refund or of one that is taken back, `=` and the reason of an adjustment, `-` and that of
+ * a reversal, or `+` and the kind of a grant that is no purchase. `"`: as in the line above.
  * The balance after each follows from the account's `balance` and the amounts of the lines above it.
  */
 export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, number> {
@@ -40,8 +42,15 @@ export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, numb
 /** An entry in a checkpoint, with what customers see of it. */
 type TailEntry = Pick<
   LedgerEntry,
-  "streamId" | "atMs" | "type" | "amount" | "balanceAfter" | "endpoint" | "reason" | "taskId"
+  "streamId" | "atMs" | "type" | "amount" | "balanceAfter" | "endpoint" | "reason" | "taskId" | "kind"
 >;
+
+/** How what an entry was for begins, if no request made it. */
+const BY_HAND = new Map([
+  ["=", "adjustment"],
+  ["-", "reversal"],
+  ["+", "grant"],
+]);
 
 /** In the place of what an entry was for: the same as in the line above. */
 const DITTO = '"';
@@ -80,20 +89,24 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
   const [id = "", at] = place.split("@");
   const [ms, sequence = "0"] = id.split("-");
   const [first = "", ...rest] = what.split(" ");
-  const isAdjustment = first === "=";
-  const isCharge = type === "consume" && !isAdjustment;
+  const byHand = BY_HAND.get(first);
+  const isCharge = type === "consume" && byHand === undefined;
+  const text = rest.join(" ");
   return {
     streamId: `${ms}-${sequence}`,
     atMs: Number(at ?? ms),
-    type,
+    type: first === COMPLETED_LATE && !isCharge ? RECLAIM : type,
+    kind: byHand === "grant" ? text : byHand === "reversal" ? byHand : "",
     endpoint: isCharge ? what : "",
-    reason: isAdjustment ? rest.join(" ") : isCharge ? "" : first,
-    taskId: isCharge || isAdjustment ? "" : rest.join(" "),
+    reason: byHand === "grant" || isCharge ? "" : byHand === undefined ? first : text,
+    taskId: isCharge || byHand !== undefined ? "" : text,
   };
 }
 
 /** What an entry was for, as its line says it. */
-function whatFor({ type, endpoint, reason, taskId }: TailEntry): string {
+function whatFor({ type, endpoint, reason, taskId, kind }: TailEntry): string {
+  if (kind === "reversal") return `- ${reason}`;
+  if (kind !== "") return `+ ${kind}`;
   const isAdjustment = endpoint === "" && taskId === "" && reason !== "";
   return (isAdjustment ? `= ${reason}` : type === "consume" ? endpoint : `${reason} ${taskId}`).trimEnd();
 }
@@ -123,6 +136,7 @@ export const entryOfTail = (partition: number, accountId: string, entry: TailEnt
   reference: "",
   by: "",
   note: "",
+  details: "",
   previous: "",
   ...entry,
 });
@@ -136,7 +150,7 @@ export const readCheckpoint = async (
   checkpointOf((await redis.get(accountNames(partition, accountId).checkpoint)) ?? "");
 
 /** Where a partition's ledger begins. */
-export interface Cut {
+interface Cut {
   /** Id of the last entry that has left it; `LEDGER_START` if none has. */
   lastEntry: string;
   /** When that entry was made, Unix ms; 0 if none has left. Redis has all entries that are younger. */

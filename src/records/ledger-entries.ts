@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
+import { detailsOf } from "./entry-details.ts";
 import { partitionNames } from "./names.ts";
 
 /** Entries read at a time: a millisecond or so of Redis. */
@@ -12,6 +13,11 @@ export const LEDGER_START = "0-0";
 /** The reason of a charge of 0: its request passed while the store was away. */
 export const UNMETERED = "unmetered";
 
+/** The type of an entry that takes a refund back: its task had ended as too old, and completed after all. */
+export const RECLAIM = "reclaim";
+/** The reason of such an entry. */
+export const COMPLETED_LATE = "completed_late";
+
 /** One ledger entry; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
 export interface LedgerEntry {
   partition: number;
@@ -19,7 +25,7 @@ export interface LedgerEntry {
   streamId: string;
   accountId: string;
   type: string;
-  /** Whole credits; negative for consume. */
+  /** Whole credits; negative for consume and reclaim. */
   amount: number;
   balanceAfter: number;
   endpoint: string;
@@ -32,6 +38,10 @@ export interface LedgerEntry {
   by: string;
   /** Why an operator refunded it. */
   note: string;
+  /** Said by entries of kinds that nothing else tells apart: `trial`, `goodwill`, `reversal`. */
+  kind: string;
+  /** What else it says, JSON: `EntryDetails`. */
+  details: string;
   /** Id of the account's entry before it; empty for its first. */
   previous: string;
   /** Unix ms. */
@@ -68,8 +78,10 @@ export function entryFields(flat: readonly string[]): Record<string, string> {
 export function packedEntry(entry: LedgerEntry): string[] {
   const { accountId, type, amount, balanceAfter, atMs, previous, requestId, keyId, taskId, endpoint } = entry;
   const packed = [type, accountId, keyId, endpoint, amount, atMs, balanceAfter, previous, requestId, taskId];
-  const { reason, reference, by, note } = entry;
-  const more = Object.entries({ reason, reference, by, note }).filter(([, value]) => value !== "");
+  const { reason, reference, by, note, kind, details } = entry;
+  const more = Object.entries({ reason, reference, by, note, kind, details }).filter(
+    ([, value]) => value !== "",
+  );
   return ["entry", packed.join(" "), ...more.flat()];
 }
 
@@ -91,16 +103,29 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
     reference: field.reference ?? "",
     by: field.by ?? "",
     note: field.note ?? "",
+    kind: field.kind ?? "",
+    details: field.details ?? "",
     previous: field.previous ?? "",
     atMs: Number(field.at),
   };
 }
 
-/** What an entry is to an accountant; lua/include/kind.lua and the view `tollgate.ledger_entries` of the archive say the same. */
-export const ENTRY_KINDS = ["charge", "refund", "purchase", "adjustment"] as const;
+/**
+ * What an entry is to an accountant; a refund that is taken back is one below zero. lua/include/kind.lua and the view
+ * `tollgate.ledger_entries` of the archive say the same.
+ */
+export const GRANT_KINDS = ["purchase", "trial", "goodwill"] as const;
+export type GrantKind = (typeof GRANT_KINDS)[number];
+export const ENTRY_KINDS = ["charge", "refund", ...GRANT_KINDS, "adjustment", "reversal"] as const;
 export type EntryKind = (typeof ENTRY_KINDS)[number];
+/** Kinds that an entry says itself. */
+export const isStoredKind = (kind: string): kind is EntryKind =>
+  kind === "trial" || kind === "goodwill" || kind === "reversal";
 
-export function kindOf({ type, requestId, taskId, endpoint, reason, amount }: LedgerEntry): EntryKind {
+export const isGrant = (kind: EntryKind): kind is GrantKind => GRANT_KINDS.includes(kind as GrantKind);
+
+export function kindOf({ type, requestId, taskId, endpoint, reason, amount, kind }: LedgerEntry): EntryKind {
+  if (isStoredKind(kind)) return kind;
   // A checkpoint has of a charge neither request nor task.
   const isOfRequest = requestId !== "" || taskId !== "" || endpoint !== "";
   if (isOfRequest) return type === "consume" ? "charge" : "refund";
@@ -109,22 +134,46 @@ export function kindOf({ type, requestId, taskId, endpoint, reason, amount }: Le
 
 /** What the reference of an entry stands for, as `tg:{pNN}:references` has it: the same reference never stands for two things. */
 export function standsFor(entry: LedgerEntry): string {
-  switch (kindOf(entry)) {
+  const kind = kindOf(entry);
+  switch (kind) {
     case "adjustment":
       return `adjustment ${entry.amount}`;
     case "refund":
       return `refund ${entry.requestId}`;
+    case "reversal": {
+      const { of = "", requested, all } = detailsOf(entry);
+      return reversalText(of, all ? undefined : requested);
+    }
+    case "trial":
+    case "goodwill":
+      return grantText(kind, entry.amount);
     default:
-      return String(entry.amount);
+      return grantText("purchase", entry.amount);
   }
 }
 
+/** The type of an entry as customers and operators see it. */
+export const shownType = ({ type }: LedgerEntry): Transaction["type"] =>
+  type === "consume" || type === RECLAIM ? "consume" : "recharge";
+
+/** As an entry says it: empty for a purchase. */
+export const storedKind = (kind: GrantKind): string => (kind === "purchase" ? "" : kind);
+
+/** What the reference of a grant stands for; `grant_text` in lua/include/grant.lua says the same. */
+export const grantText = (kind: GrantKind, credits: number): string =>
+  kind === "purchase" ? String(credits) : `${kind} ${credits}`;
+
+/** What the reference of a reversal stands for, as lua/reverse.lua. @param amount undefined: all that is left */
+export const reversalText = (of: string, amount: number | undefined): string =>
+  `reversal ${amount ?? "all"} ${of}`;
+
 /** A ledger entry as customers see it. */
 export function transactionOf(entry: LedgerEntry): Transaction {
-  const { type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
+  const { amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
+  const type = shownType(entry);
   return {
     id: transactionId(entry),
-    type: type === "consume" ? "consume" : "recharge",
+    type,
     amount,
     balance_after: balanceAfter,
     // A refund is a recharge, and the API has `endpoint` on consume transactions only, on all of them.

@@ -30,7 +30,10 @@ export const META = "tg:meta";
 export const indexName = (digest: string): string => `tg:index:${digest}`;
 
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
-const tag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
+const tag = (partition: number): string => TAGS[partition] ?? newTag(partition);
+const newTag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
+/** Of the partitions that stores usually have. */
+const TAGS = Array.from({ length: 1024 }, (_, partition) => newTag(partition));
 
 /** The mark of a frozen partition, which lua/include/frozen.lua looks for (string: since when, Unix ms). */
 export const frozenName = (partition: number): string => `${tag(partition)}:frozen`;
@@ -74,6 +77,8 @@ export const partitionNames = (partition: number) => ({
   /** Accounts that are suspended or closed (sorted set: status, account id). */
   inactive: `${tag(partition)}:inactive`,
   tiers: `${tag(partition)}:tiers`,
+  /** Keys that end, by when their accounts are told (sorted set). */
+  expiring: `${tag(partition)}:expiring`,
   /** What operators changed (stream; lua/include/audit.lua). */
   audit: `${tag(partition)}:audit`,
 });
@@ -145,9 +150,47 @@ export const accountNames = (partition: number, accountId: string) => ({
   references: `${tag(partition)}:references:${accountId}`,
   /** Requests that operators refunded, and the references of the refunds (hash). */
   refunds: `${tag(partition)}:refunds:${accountId}`,
+  /** References of its grants that were reversed, and the credits of each; without a name the sum (hash). */
+  reversed: `${tag(partition)}:reversed:${accountId}`,
   /** What its entries add up to that have left the ledger (string). */
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });
+
+/** Names of a partition in which accounts have webhook endpoints. */
+export const webhookNames = (partition: number) => ({
+  /** Endpoints by when they have a first try to make (sorted set). */
+  first: `${tag(partition)}:webhooks-first`,
+  /** Endpoints by when they have a retry to make, or a first try after one that failed (sorted set). */
+  retry: `${tag(partition)}:webhooks-retry`,
+  /** Endpoints by when they have deliveries to forget (sorted set). */
+  clean: `${tag(partition)}:webhooks-clean`,
+  /** All endpoints, by when they were registered (sorted set). */
+  endpoints: `${tag(partition)}:webhook-endpoints`,
+  /** What events take, and how many were dropped (hash). */
+  totals: `${tag(partition)}:webhook-totals`,
+});
+
+/** Names of one webhook endpoint. */
+export const endpointNames = (partition: number, endpointId: string) => ({
+  endpoint: `${tag(partition)}:webhook:${endpointId}`,
+  /** Its deliveries, by when their event was (sorted set: event ids). */
+  deliveries: `${tag(partition)}:deliveries:${endpointId}`,
+  /** Deliveries that were not tried yet, by when they are due (sorted set). */
+  firstTries: `${tag(partition)}:first-tries:${endpointId}`,
+  /** Deliveries that failed before, by when they are due (sorted set). */
+  retries: `${tag(partition)}:retries:${endpointId}`,
+  /** Deliveries that are sent now, by when their lease ends (sorted set). */
+  sending: `${tag(partition)}:sending:${endpointId}`,
+  /** Deliveries that succeeded or failed for good, by when they did (sorted set). */
+  finished: `${tag(partition)}:finished-deliveries:${endpointId}`,
+});
+
+/** The endpoints of an account, by when they were registered (sorted set). */
+export const webhooksName = (partition: number, accountId: string): string =>
+  `${tag(partition)}:webhooks:${accountId}`;
+
+/** An event and its deliveries (hash). */
+export const eventName = (partition: number, eventId: string): string => `${tag(partition)}:event:${eventId}`;
 
 /** Names of one key's own. */
 export const keyNames = (partition: number, keyId: string) => ({

@@ -28,7 +28,7 @@ export const REQUEST_FIELDS = {
   bound_at: "when it was bound",
   max_age_ms: "of its task",
   upstream: "which upstream made its task",
-  retention_ms: "instead of that of its admission: minutes, once it was refused or unsent",
+  retention_ms: "instead of that of its admission: minutes once it was refused or unsent, twice as long if it ended as too old",
   account_at:
     "`limited` of its account, `@`, and the account's clock at its admission, if it had limits over all its keys",
   unknown: "unclear or timed_out, where the upstream left open whether it made a task",
@@ -47,6 +47,11 @@ export const REQUEST_FIELDS = {
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
   archived: "generation of the archive that has it, a slash, and the state in which it was copied",
+  details: "what its charge says of the price, JSON; missing for a list price that is always in force",
+  fingerprint: "of path and body, if it had an Idempotency-Key, once it was void with an unknown outcome",
+  callback: "the customer's callBackUrl, if the gateway relays it",
+  charged_again:
+    "1 once its refund was taken back: it had ended as too old, and its task completed after all",
   trimmed_charge: "id of its charge, if that has left the ledger",
   trimmed_refund: "id of its refund, if that has left the ledger",
 } as const;
@@ -80,11 +85,15 @@ export const ACCOUNT_FIELDS = {
   metadata: "what operators keep with it, JSON",
   status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",
   revision: "how often operators changed it; missing before the first time",
+  price_multiplier: "by which prices are multiplied for it, a decimal with two digits at most; missing for 1",
   ...byLimit(TIER_LIMITS, ({ unit }) => `${unit}, of all its keys together`),
   limited:
     "its revision when it got limits over all its keys; missing while it has none, as are the fields below",
   clock_ms: "the latest moment of an admission; never goes back",
   ...PERIODS,
+  alerts: "credits below which it is told, the highest first, with spaces",
+  alerted: "`alerts` as they were, `/`, and the lowest that was told since the latest recharge",
+  webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
 export type BarredStatus = "suspended" | "closed";
@@ -134,6 +143,37 @@ export const TOKEN_FIELDS = {
   root: "the first of these, which operators made",
 } as const;
 export type StoredToken = RecordOf<typeof TOKEN_FIELDS>;
+
+/** `tg:{pNN}:webhook:<endpoint id>`: where an account wants to be told of events. */
+export const ENDPOINT_FIELDS = {
+  account_id: "whose events it gets",
+  url: "where they are sent",
+  events: "types of events that it gets, with commas",
+  label: "for people",
+  status: "enabled, disabled, or deleted while its deliveries are being removed",
+  disabled_reason: "gone (it answered 410), failing (for five days) or operator, while it is disabled",
+  secret: "with which messages are signed, sealed",
+  previous_secret: "the one before, sealed",
+  previous_until: "until when the one before signs, too",
+  created_at: "when it was registered",
+  revision: "how often operators changed it",
+  failing_since: "the first of the tries in a row that failed; missing while the latest succeeded",
+  failures: "how many tries in a row failed",
+  is_slow: "1 if its latest try failed or took seconds: its first tries then share the budget of retries",
+  delivered_at: "when a delivery succeeded last",
+  dropped: "how many events it never got since too many waited",
+  dropped_at: "when the last of them was dropped",
+} as const;
+export type EndpointRecord = RecordOf<typeof ENDPOINT_FIELDS>;
+
+/**
+ * `tg:{pNN}:event:<event id>`: an event, and a field for each endpoint that gets it, by its id. Lua packs both with spaces
+ * in lua/include/deliveries.lua.
+ */
+export const EVENT_FIELDS = {
+  event: "its type, when it was, the account id, and the data (JSON)",
+  url: "where the delivery of the pseudo endpoint `callback` goes",
+} as const;
 
 /** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */
 export const IDEMPOTENCY_FIELDS = {
@@ -187,11 +227,14 @@ export const USAGE_NUMBERS = {
   refunded: "credits refunded",
   completed: "tasks that ended as completed",
   failed: "tasks that ended as failed",
-  purchased: "credits of grants",
+  purchased: "credits of purchases",
   adjusted: "credits of adjustments, negative downwards",
   uncollected: "tasks that were made and not charged",
   uncollected_credits: "what they would have cost",
   seconds: "how long the completed tasks ran",
+  trials: "credits of trial grants",
+  goodwill: "credits of goodwill grants",
+  reversed: "credits of reversals, positive",
 } as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */

@@ -1,22 +1,15 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
 import { FairGate, type GateRefusal } from "../domain/fair-gate.ts";
-import {
-  clockOf,
-  type Item,
-  itemOf,
-  type Reply,
-  type Run,
-  type Script,
-  type ScriptFile,
-} from "../scripts/script-definition.ts";
+import { clockOf } from "../scripts/include/limits.ts";
+import type { Item, Reply, Run, Script, ScriptFile } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { inStoreWords } from "./reasons.ts";
 import { isRefusedByStore } from "./script-errors.ts";
-import type { ScriptRunner } from "./script-runner.ts";
+import { itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { type FrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
 import { hasMoved, isMoving, onceMoved } from "./topology/moving-slots.ts";
 
@@ -38,14 +31,13 @@ interface Sender {
 interface CallOptions {
   redis: Redis;
   scripts: ScriptRunner;
-  breaker: { isOpen(): boolean; trip(why: string): void };
+  breaker: { readonly isOpen: boolean; trip(why: string): void };
   deadlines: Deadlines;
   clock: StoreClock;
-  /** Whether a call has the items of one partition. */
-  isApart(): boolean;
+  form: Readonly<ScriptForm>;
   /** The primary that has a name now. Asks for the placement first, if this one should have it. */
   ownerNow(name: string): Promise<Sender>;
-  frozen: Pick<FrozenPartitions, "hasName" | "refuses">;
+  frozen: Pick<FrozenPartitions, "isEmpty" | "has" | "hasName" | "refuses">;
   log: Logger;
   metrics: Metrics;
 }
@@ -62,7 +54,7 @@ export function createCalls(options: CallOptions) {
       for (const _ of items) gate.occupy(NOBODY);
       return timed(script, items);
     },
-    isApart: options.isApart,
+    form: options.form,
   });
 
   function attempt<Call, Result>(
@@ -71,8 +63,8 @@ export function createCalls(options: CallOptions) {
     item: Item,
     recover: Recover,
   ): Promise<Result> {
-    if (breaker.isOpen()) return Promise.reject(unavailable("open"));
-    if (options.frozen.hasName(item.keys[0]!)) return Promise.reject(frozen());
+    if (breaker.isOpen) return Promise.reject(unavailable("open"));
+    if (!options.frozen.isEmpty && options.frozen.hasName(item.keys[0]!)) return Promise.reject(frozen());
     gate.occupy(NOBODY);
     if (script.isBatched) return batched(script, call, item, recover);
     return timed(script, [item]).then(
@@ -100,9 +92,11 @@ export function createCalls(options: CallOptions) {
   const run: Run = (script, call) =>
     attempt(script, call, itemOf(script, call, clock.argument()), sendToOwner);
 
-  /** Throws at once while the breaker is open. */
-  function requireUsable(): void {
-    if (breaker.isOpen()) throw unavailable("open");
+  /** @throws GatewayError at once while the breaker is open, or the partition is left alone */
+  function requireUsable(partition?: number): void {
+    const { frozen } = options;
+    if (partition !== undefined && !frozen.isEmpty && frozen.has(partition)) throw frozenError();
+    if (breaker.isOpen) throw unavailable("open");
   }
 
   /** Runs one plain command under the same breaker. */
@@ -249,13 +243,14 @@ interface Batch {
  * of its first item, each partition's items are sent once more by themselves. Decisions 0020 and 0042.
  * @param options.send runs one call; rejects when the whole call has failed
  * @param options.sendAgain the same for items of a call that has failed
- * @param options.isApart whether all names of a call must share a hash tag: a call per partition
+ * @param options.form whether all names of a call must share a hash tag: a call per partition
  */
 export function createBatcher(options: {
   send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
   sendAgain(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
-  isApart(): boolean;
+  form: Readonly<ScriptForm>;
 }) {
+  const { form } = options;
   let open: Batch[] = [];
 
   function flush(): void {
@@ -280,7 +275,7 @@ export function createBatcher(options: {
   }
 
   function batchFor(script: AnyScript, item: Item): Batch {
-    const tag = options.isApart() ? hashTag(item.keys[0]!) : undefined;
+    const tag = form.checksFrozen && !form.crossesSlots ? hashTag(item.keys[0]!) : undefined;
     for (const batch of open)
       if (batch.script === script && batch.tag === tag && hasRoomFor(item, batch)) return batch;
     if (open.length === 0) setImmediate(flush);

@@ -17,7 +17,7 @@ import {
 } from "./store-facts.ts";
 import { followPlacement, type PlacementFollower } from "./topology/follow-placement.ts";
 import { listFrozen } from "./topology/frozen-list.ts";
-import { createFrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
+import { createFrozenPartitions } from "./topology/frozen-partitions.ts";
 import { onceMoved } from "./topology/moving-slots.ts";
 import {
   gapsIn,
@@ -26,7 +26,13 @@ import {
   requirePrimaryRole,
   SLOTS_WITHOUT_PRIMARY,
 } from "./topology/placement.ts";
-import { everythingOn, mapOf, nothingPlaced, type PrimaryMap } from "./topology/primary-map.ts";
+import {
+  everythingOn,
+  mapOf,
+  nothingPlaced,
+  PrimariesInUse,
+  type PrimaryMap,
+} from "./topology/primary-map.ts";
 
 /** Makes a primary of this store. @param name is in the lines of its log, where there are several */
 export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
@@ -94,9 +100,10 @@ export function createConnection(options: ConnectionOptions) {
     });
   const inForce = createMapInForce(open, options, {
     unfinished: (primary) => attached?.unfinished(primary),
-    partitions: () => facts.current()?.partitions ?? options.partitions,
+    partitions: () => facts.known.facts?.partitions ?? options.partitions,
   });
-  const { map, isUsable } = inForce;
+  const { map } = inForce;
+  const { of, ofName, isUsable, requireUsable } = inForce.inUse;
 
   /** For operators' functions, within a `command` of a primary. */
   const nodes: RedisNodes = {
@@ -111,13 +118,14 @@ export function createConnection(options: ConnectionOptions) {
     commandTimeoutMs,
     /** Whether what is answered has to be on replicas. */
     confirms: options.confirm !== undefined,
-    of: (partition: number): Primary => map().of(partition),
-    ofName: (name: string): Primary => map().ofName(name),
+    of,
+    ofName,
     primaries: (): readonly Primary[] => map().all,
     /** A partition of a primary, for names that each primary has one of. */
     partitionOn: (primary: Primary): number => map().partitionOn(primary),
     nodes,
-    facts: facts.current,
+    /** `facts`: undefined until they were read once. */
+    known: facts.known,
     /** @throws StoreError for a store that this gateway does not take for its own */
     requireMeant: (found: FoundStore): void => attached?.requireMeant(found),
     /** The clock for what concerns no account, Unix ms. */
@@ -125,19 +133,12 @@ export function createConnection(options: ConnectionOptions) {
     isUsable,
     /** Whether a partition is left alone: it is frozen, or its slot is on its way to another node. */
     isFrozen: store.frozen.has,
-    /**
-     * @throws GatewayError `store_unavailable` while the primary of this partition is away, or the partition frozen; without
-     * a partition, while all primaries are away
-     */
-    requireUsable(partition?: number): void {
-      if (partition !== undefined) store.requireUsable(partition);
-      else if (!isUsable()) map().ofName(META).requireUsable();
-    },
+    requireUsable,
     /** Resolves once each primary has been usable. */
     usable: async (): Promise<void> => {
       await inForce.placed;
       do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
-      while (map().all.some(({ breaker }) => breaker.isOpen()));
+      while (map().all.some(({ breaker }) => breaker.isOpen));
     },
     attach(one: DurabilityHooks): void {
       attached = one;
@@ -177,20 +178,24 @@ function createMapInForce(
   const isFollowed = options.place === undefined && address.kind !== "server";
   const absent = isFollowed ? absentPrimary(open, { ...options, at: address.hosts[0] }) : undefined;
   const placed = Promise.withResolvers<void>();
-  let map = absent ? nothingPlaced(absent) : (options.place?.(open) ?? everythingOn(open(options)));
+  const inUse = new PrimariesInUse(
+    absent ? nothingPlaced(absent) : (options.place?.(open) ?? everythingOn(open(options))),
+  );
   let follower: PlacementFollower | undefined;
 
-  const isWhole = (): boolean =>
-    map.all.length > 0 && map.hasGaps !== true && !map.all.some(({ breaker }) => breaker.isOpen());
+  function isWhole(): boolean {
+    const { all, hasGaps } = inUse.map;
+    return all.length > 0 && hasGaps !== true && !all.some(({ breaker }) => breaker.isOpen);
+  }
   function reportUsable(): void {
     metrics.storeUp.set(isWhole() ? 1 : 0);
-    for (const { name, breaker } of map.all)
-      if (name !== undefined) metrics.primaryUp.set({ primary: name }, breaker.isOpen() ? 0 : 1);
+    for (const { name, breaker } of inUse.map.all)
+      if (name !== undefined) metrics.primaryUp.set({ primary: name }, breaker.isOpen ? 0 : 1);
     if (!isWhole()) follower?.ask();
   }
   function replaceMap(next: PrimaryMap): void {
-    const before = map;
-    map = next;
+    const before = inUse.map;
+    inUse.map = next;
     for (const primary of before.all) {
       if (next.all.includes(primary)) continue;
       primary.leave();
@@ -206,16 +211,15 @@ function createMapInForce(
   }
 
   return {
-    map: (): PrimaryMap => map,
+    map: (): PrimaryMap => inUse.map,
+    inUse,
     /** Resolves once there is a map with primaries. */
     placed: absent ? placed.promise : Promise.resolve(),
-    /** Whether some accounts can be served. */
-    isUsable: (): boolean => map.all.some(({ breaker }) => !breaker.isOpen()),
     reportUsable,
     replaceMap,
     start(): void {
       metrics.storeUp.set(0);
-      for (const primary of map.all) primary.start();
+      for (const primary of inUse.map.all) primary.start();
       if (absent)
         follower = followPrimaries({ address, options, open, absent, replaceMap, isWhole, partitions });
     },
@@ -280,7 +284,7 @@ function createStoreHooks(
     findPrimaries(): void;
     primariesFound(): Promise<void>;
   },
-): StoreHooks & { requireUsable(partition: number): void } {
+): StoreHooks {
   const { facts, map, attached } = whole;
   const { log, metrics } = options;
   const rules: StoreRules = {
@@ -289,7 +293,7 @@ function createStoreHooks(
     requireMeant: (found) => attached()?.requireMeant(found),
   };
   const frozen = createFrozenPartitions({
-    isClustered: () => facts.current()?.cluster ?? false,
+    isClustered: () => facts.known.facts?.cluster ?? false,
     list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
     findPrimaries: whole.findPrimaries,
     released: () => attached()?.released(),
@@ -302,7 +306,7 @@ function createStoreHooks(
   function partitionOn(primary: Primary): number {
     const first = map().partitionOn(primary);
     if (!frozen.has(first)) return first;
-    for (let partition = 0; partition < (facts.current()?.partitions ?? 0); partition++)
+    for (let partition = 0; partition < (facts.known.facts?.partitions ?? 0); partition++)
       if (!frozen.has(partition) && map().of(partition) === primary) return partition;
     return first;
   }
@@ -310,10 +314,6 @@ function createStoreHooks(
   return {
     partitionOn,
     frozen,
-    requireUsable(partition) {
-      if (frozen.has(partition)) throw frozenError();
-      map().of(partition).requireUsable();
-    },
     async checkServer(primary, redis) {
       await requireNamedRole(primary, redis);
       if (hasMeta(primary)) await readFacts(oneNode(redis), rules);
@@ -324,17 +324,17 @@ function createStoreHooks(
       if (hasMeta(primary)) {
         const read = () => deadlines.within(readFacts(oneNode(primary.redis), rules));
         await facts.learn(await onceMoved(read));
-        if (facts.current()?.cluster) await frozen.look();
+        if (facts.known.facts?.cluster) await frozen.look();
       } else {
         await deadlines.within(requireDurable(primary.redis, rules));
-        await facts.known(deadlines);
+        await facts.waitFor(deadlines);
       }
     },
     beforeUse: async (primary) => attached()?.beforeUse(primary),
     unfinished: (primary) => attached()?.unfinished(primary),
-    isClustered: () => facts.current()?.cluster ?? false,
+    isClustered: () => facts.known.facts?.cluster ?? false,
     usableAgain() {
-      if (facts.current()?.cluster) attached()?.released();
+      if (facts.known.facts?.cluster) attached()?.released();
     },
     async ownerNow(primary, name) {
       if (map().ofName(name) === primary) await whole.primariesFound();
@@ -360,17 +360,17 @@ function createKnownFacts(options: {
   replaced(): void;
   log: Logger;
 }) {
-  let facts: StoreFacts | undefined;
+  const known: { facts: StoreFacts | undefined } = { facts: undefined };
   /** Probes of other primaries at the start. */
   const waiting = new Set<() => void>();
 
   return {
-    /** Undefined until they were read once. */
-    current: (): StoreFacts | undefined => facts,
+    /** `facts`: undefined until they were read once. A field, since each request reads it. */
+    known: known as Readonly<typeof known>,
     async learn(latest: StoreFacts): Promise<void> {
-      const before = facts;
-      facts = latest;
-      if (facts.id !== undefined) await options.identified(facts.id);
+      const before = known.facts;
+      known.facts = latest;
+      if (latest.id !== undefined) await options.identified(latest.id);
       else if (!before)
         options.log.warn(
           "the store refuses an id of its own; until it has one, no journal file is taken over",
@@ -380,8 +380,8 @@ function createKnownFacts(options: {
       if (before && before.id !== latest.id) options.replaced();
     },
     /** @throws Error if they are still unknown after the time of a command */
-    async known(deadlines: Deadlines): Promise<void> {
-      if (facts) return;
+    async waitFor(deadlines: Deadlines): Promise<void> {
+      if (known.facts) return;
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       const deadline = deadlines.begin(() => {
         waiting.delete(resolve);

@@ -1,8 +1,9 @@
 import type { Redis } from "ioredis";
-import { itemOf, type Run } from "../scripts/script-definition.ts";
+import type { Run } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createRewriteAfterStart } from "./append-only-file.ts";
+import { createAwayVerdict } from "./away-verdict.ts";
 import { createBatcher, createCalls, createStoreClock, type Recover } from "./calls.ts";
 import {
   clientOf,
@@ -14,10 +15,9 @@ import {
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
 import { jittered } from "./jitter.ts";
-import { createOutage } from "./outage.ts";
 import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
-import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
 import type { FrozenPartitions } from "./topology/frozen-partitions.ts";
 import { onceMoved } from "./topology/moving-slots.ts";
@@ -71,8 +71,8 @@ export function createPrimary(options: PrimaryOptions) {
   const { within } = limits.command;
   const redis = sharedClient(options, limits.connecting);
   const slots = createSlotRule(store);
-  const scripts = createScriptRunner(redis, { within, ...slots.ofScripts });
-  const direct = runDirectly(scripts, store.frozen, slots.areApart);
+  const scripts = createScriptRunner(redis, { within, form: slots.form });
+  const direct = runDirectly(scripts, store.frozen, slots.form);
   const clock = createStoreClock(options.nowMs);
   const rewriteAfterStart = createRewriteAfterStart({ redis, within, log, name: options.name });
   const probeName = (): string => probeNameIn(store.partitionOn(primary));
@@ -105,7 +105,7 @@ export function createPrimary(options: PrimaryOptions) {
     breaker,
     clock,
     deadlines: limits.command,
-    isApart: slots.areApart,
+    form: slots.form,
     ownerNow: (name) => store.ownerNow(primary, name),
     frozen: store.frozen,
   });
@@ -114,7 +114,7 @@ export function createPrimary(options: PrimaryOptions) {
       checkUsable(own, { name: probeName(), check: () => store.checkServer(primary, own) }),
     );
   const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
-  const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
+  const outage = createAwayVerdict({ isOpen: () => breaker.isOpen, probe: probeOwn, log });
 
   const primary = {
     name: options.name,
@@ -162,20 +162,20 @@ const confirmationOf = (
 
 /** Whether a call to this server may have items of several slots. */
 function createSlotRule({ isClustered }: StoreHooks) {
-  let areAllowed = false;
+  const form: ScriptForm = { checksFrozen: false, crossesSlots: false };
   return {
     async learn(redis: Redis, within: Deadlines["within"]): Promise<void> {
-      areAllowed = isClustered() && (await within(allowsCrossSlots(redis)));
+      form.crossesSlots = isClustered() && (await within(allowsCrossSlots(redis)));
+      form.checksFrozen = isClustered();
     },
-    ofScripts: { canFreeze: isClustered, crossesSlots: (): boolean => areAllowed },
-    areApart: (): boolean => isClustered() && !areAllowed,
+    form,
   };
 }
 
 /** Past the breaker, batched per tick as well; what Redis says of frozen partitions is noted all the same. */
-function runDirectly(scripts: ScriptRunner, frozen: FrozenPartitions, isApart: () => boolean): Run {
+function runDirectly(scripts: ScriptRunner, frozen: FrozenPartitions, form: Readonly<ScriptForm>): Run {
   const { send } = scripts;
-  const batched = createBatcher({ send, sendAgain: send, isApart });
+  const batched = createBatcher({ send, sendAgain: send, form });
   const note: Recover = async (_script, _call, { keys }, error) => {
     frozen.refuses(keys[0]!, error);
     throw error;
@@ -211,7 +211,7 @@ function createLife(parts: {
       confirmation?.start();
       // A server that is replaced, or whose policy is changed, under an open connection is found here.
       checking = setInterval(() => {
-        if (!breaker.isOpen()) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
+        if (!breaker.isOpen) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
       }, CHECK_EVERY_MS).unref();
     },
     /**
@@ -262,7 +262,6 @@ function createBreaker(options: {
   log: Logger;
 }) {
   const { probe, reconnect, changed, words, log } = options;
-  let open = false;
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let waiting: (() => void)[] = [];
@@ -285,7 +284,7 @@ function createBreaker(options: {
       return;
     }
     if (stopped) return;
-    open = false;
+    breaker.isOpen = false;
     logged.clear();
     changed(false);
     log.info("the store is usable");
@@ -302,27 +301,29 @@ function createBreaker(options: {
     clearTimeout(timer);
   }
 
-  return {
-    /** While open no request waits for the store. */
-    isOpen: (): boolean => open,
+  const breaker = {
+    /** While open no request waits for the store. A field, since each request reads it. */
+    isOpen: false,
     /** A call failed in a way that says the store may be away: opens, and probes in the background. */
     trip(why: string): void {
-      if (open || stopped) return;
-      open = true;
+      if (breaker.isOpen || stopped) return;
+      breaker.isOpen = true;
       changed(true);
       if (why === STARTING) log.debug("connecting to the store");
       else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
       void attempt(0);
     },
     /** Resolves once the breaker has closed, or is open for good. */
-    closed: (): Promise<void> => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
+    closed: (): Promise<void> =>
+      breaker.isOpen ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(),
     /** Probes no more. */
     stop,
     /** Stays open for good. */
     openForGood(): void {
       stop();
-      open = true;
+      breaker.isOpen = true;
       resolveWaiting();
     },
   };
+  return breaker as Omit<typeof breaker, "isOpen"> & { readonly isOpen: boolean };
 }

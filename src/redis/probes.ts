@@ -3,11 +3,11 @@ import type { Redis } from "ioredis";
 import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
 import { probe } from "../scripts/probe.ts";
-import { itemOf, type Run } from "../scripts/script-definition.ts";
+import type { Run } from "../scripts/script-definition.ts";
 import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { scriptsOf } from "./script-runner.ts";
+import { itemOf, scriptsOf } from "./script-runner.ts";
 import { scriptSource } from "./script-source.ts";
 
 /** One of each process. */

@@ -1,60 +1,71 @@
-import type { Redis } from "ioredis";
+import { hash } from "node:crypto";
+import { Command, type Redis } from "ioredis";
 import { SCRIPTS } from "../scripts/all.ts";
+import { packTiers } from "../scripts/include/limits.ts";
 import {
   type Argument,
   type Item,
   ItemError,
-  itemOf,
   type Reply,
   type Run,
+  type Script,
   type ScriptFile,
 } from "../scripts/script-definition.ts";
 import { type Counts, countsOf, readScript, scriptSource } from "./script-source.ts";
 
 export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
-/** How a script is sent; see `scriptSource`. */
-interface Form {
+/** How the scripts are sent to a server; see `scriptSource`. On a cluster they check for frozen partitions. */
+export interface ScriptForm {
   checksFrozen: boolean;
+  /** One call has items of several slots; only where the server allows it. */
   crossesSlots: boolean;
 }
 
-/** What `defineCommand` adds to a client. @param words the number of KEYS, KEYS, ARGV */
-type Command = (...words: Argument[]) => Promise<unknown>;
+/** A script as a server gets it. */
+interface Source {
+  lua: string;
+  sha: string;
+}
+
+/** The scripts of each client by name and form. The latest definition counts for all runners of a client. */
+const sources = new WeakMap<Redis, Map<string, Source>>();
 
 /**
- * Defines the scripts as commands of a client. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
+ * Runs the scripts on a client: by EVALSHA, and on NOSCRIPT alone once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
- * @param options.canFreeze whether partitions of this store can be frozen; it may change until the first call
- * @param options.crossesSlots whether one call has items of several slots; only where the server allows it
+ * @param options.form may change until the first call
+ * @param options.edit changes the text of a script; for tests
  */
 export function createScriptRunner(
   redis: Redis,
   options: {
     folder?: string;
     within?: <T>(work: Promise<T>) => Promise<T>;
-    canFreeze?: () => boolean;
-    crossesSlots?: () => boolean;
+    form?: Readonly<ScriptForm>;
+    edit?: (lua: string, name: string) => string;
   } = {},
 ) {
-  const { folder, within = (work) => work, canFreeze = () => false, crossesSlots = () => false } = options;
-  const client = redis as unknown as Record<string, Command>;
-  let defined: Form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+  const { folder, within = (work) => work, form = { checksFrozen: false, crossesSlots: false } } = options;
+  const { edit = (lua: string) => lua } = options;
+  const defined = sources.get(redis) ?? new Map<string, Source>();
+  sources.set(redis, defined);
+  let formNow: ScriptForm = { ...form };
   const counts = new Map<string, Counts>();
 
   function define(): void {
     for (const script of SCRIPTS) {
-      const lua = scriptSource(script, { folder, ...defined });
-      redis.defineCommand(commandName(script, defined), { lua });
+      const lua = edit(scriptSource(script, { folder, ...formNow }), script.name);
+      defined.set(nameOf(script, formNow), { lua, sha: hash("sha1", lua) });
       if (script.isBatched) counts.set(script.name, countsOf(readScript(script.name, folder)));
     }
   }
   define();
 
   function defineAgainIfChanged(): void {
-    if (canFreeze() === defined.checksFrozen && crossesSlots() === defined.crossesSlots) return;
-    defined = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+    if (form.checksFrozen === formNow.checksFrozen && form.crossesSlots === formNow.crossesSlots) return;
+    formNow = { ...form };
     define();
   }
 
@@ -66,14 +77,14 @@ export function createScriptRunner(
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
     defineAgainIfChanged();
-    const command = commandName(script, defined);
+    const source = defined.get(nameOf(script, formNow))!;
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
-      return repliesOf(
-        await within(client[command]!(1, keys[0]!, ...shared, packed(items, counts.get(script.name)!))),
-      );
+      const text = packed(items, counts.get(script.name)!);
+      return repliesOf(await within(evaluate(redis, source, [1, keys[0]!, ...shared, text])));
     }
-    return [(await within(client[command]!(keys.length, ...keys, ...shared, ...args))) as Reply];
+    const words = [keys.length, ...keys, ...shared, ...args];
+    return [(await within(evaluate(redis, source, words))) as Reply];
   }
 
   /** Runs one script by itself. */
@@ -85,9 +96,36 @@ export function createScriptRunner(
   return { run, send };
 }
 
+/** @param words the number of KEYS, KEYS, ARGV */
+async function evaluate(redis: Redis, { lua, sha }: Source, words: readonly Argument[]): Promise<unknown> {
+  try {
+    return await sent(redis, new Command("evalsha", [sha, ...words], UTF8));
+  } catch (error) {
+    if (!(error instanceof Error && error.message.startsWith("NOSCRIPT"))) throw error;
+    return sent(redis, new Command("eval", [lua, ...words], UTF8));
+  }
+}
+
+const UTF8 = { replyEncoding: "utf8" } as const;
+
+/**
+ * V8's young collector keeps commands alive long after their replies, and moves them to the old heap. Without the arguments they are
+ * small: else this is a kilobyte for each generation, and half of the collector's time.
+ */
+async function sent(redis: Redis, command: Command): Promise<unknown> {
+  try {
+    return await redis.sendCommand(command);
+  } finally {
+    command.args = [];
+  }
+}
+
 /** The forms of one script have names of their own: a client may have several runners. */
-const commandName = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: Form): string =>
-  `tollgate:${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
+const nameOf = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>
+  `${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
+
+/** For any store, also a cluster whose partitions may be frozen. */
+export const CHECKS_FROZEN: ScriptForm = { checksFrozen: true, crossesSlots: false };
 
 const known = new WeakMap<Redis, ScriptRunner>();
 
@@ -95,30 +133,38 @@ const known = new WeakMap<Redis, ScriptRunner>();
 export function scriptsOf(redis: Redis): ScriptRunner {
   let runner = known.get(redis);
   if (!runner) {
-    runner = createScriptRunner(redis, { canFreeze: () => true });
+    runner = createScriptRunner(redis, { form: CHECKS_FROZEN });
     known.set(redis, runner);
   }
   return runner;
 }
 
+/** @param now Unix ms; empty for the store's own clock, as always but in tests */
+export function itemOf<Call>(script: Script<Call, unknown>, call: Call, now = ""): Item {
+  const shared = script.tiers ? [now, packTiers(script.tiers(call))] : [now];
+  return { keys: script.keys(call), shared, args: script.args(call) };
+}
+
 /** The items of one call in one string, as lua/batch.lua reads them. */
-function packed(items: readonly Item[], { keyCount, argCount }: Counts): string {
+function packed(items: readonly Item[], counts: Counts): string {
   let text = "";
-  for (const { keys, args } of items) {
-    if (args.length !== argCount) throw new Error(`a script takes ${argCount} arguments, not ${args.length}`);
-    for (const name of keys) text += ended(name);
-    for (let at = keys.length; at < keyCount; at++) text += "\0";
-    for (const arg of args) text += ended(arg);
-  }
+  for (const item of items) text += packedItem(item, counts);
   return text;
 }
 
-/** @throws Error for an argument with a zero byte, which would end it early; no id has one, and JSON escapes it */
-function ended(argument: Argument): string {
-  if (typeof argument === "string" && argument.includes("\0"))
-    throw new Error("an argument of a script has a zero byte");
-  return `${argument}\0`;
+/** Each argument with a zero byte behind it. @throws Error for an argument with one, which would end it early; JSON escapes it */
+function packedItem({ keys, args }: Item, { keyCount, argCount }: Counts): string {
+  if (args.length !== argCount) throw new Error(`a script takes ${argCount} arguments, not ${args.length}`);
+  let text = "";
+  for (const name of keys) text += `${name}\0`;
+  for (let at = keys.length; at < keyCount; at++) text += "\0";
+  for (const arg of args) text += `${arg}\0`;
+  if (hasZeroByte(keys) || hasZeroByte(args)) throw new Error("an argument of a script has a zero byte");
+  return text;
 }
+
+const hasZeroByte = (words: readonly Argument[]): boolean =>
+  words.some((word) => typeof word === "string" && word.includes("\0"));
 
 /** The replies of one call, as lua/batch.lua writes them. */
 function repliesOf(text: unknown): (Reply | Error)[] {

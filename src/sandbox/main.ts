@@ -1,6 +1,6 @@
 import { refusedArguments } from "../domain/arguments.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
-import { DIALECTS, type DialectName, isDialectName } from "./generator/dialect.ts";
+import { DIALECTS, type DialectName, isDialectName } from "./generator/generator-dialect.ts";
 import { type Generator, startGenerator } from "./generator/server.ts";
 
 async function main(env: NodeJS.ProcessEnv, as: DialectName): Promise<void> {

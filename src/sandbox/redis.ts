@@ -1,6 +1,8 @@
-import { join, resolve } from "node:path";
-import { debianRedis } from "./redis-debian.ts";
-import { startDockerRedis } from "./redis-docker.ts";
+import { randomBytes } from "node:crypto";
+import { mkdir, readdir } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { debianProgram } from "./debian-packages.ts";
 import {
   binaryVersion,
   mustBeOnlyUser,
@@ -8,20 +10,15 @@ import {
   type RedisBinary,
   type RedisOptions,
   type RunningRedis,
+  serverArgs,
   startBinary,
 } from "./redis-server.ts";
 
-export {
-  freePort,
-  portIfFree,
-  type RedisBinary,
-  type RedisOptions,
-  type RunningRedis,
-} from "./redis-server.ts";
+export { freePort, portIfFree, type RunningRedis } from "./redis-server.ts";
 
 export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
 
-const ON_PATH = ["redis-server", "valkey-server"] as const;
+export const ON_PATH = ["redis-server", "valkey-server"] as const;
 const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
 
 type Source = (options: RedisOptions) => Promise<RunningRedis>;
@@ -56,15 +53,6 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
   );
 }
 
-export async function redisBinary(): Promise<RedisBinary> {
-  for (const path of ON_PATH) {
-    const binary = { path, env: process.env };
-    const version = await binaryVersion(binary).catch(() => undefined);
-    if (version !== undefined) return binary;
-  }
-  return debianRedis(PACKAGES_DIR);
-}
-
 async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
   const reasons: string[] = [];
   for (const path of ON_PATH) {
@@ -80,7 +68,66 @@ async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
 }
 
 async function startFromPackages(options: RedisOptions): Promise<RunningRedis> {
-  const binary = await debianRedis(PACKAGES_DIR);
+  const binary = await debianRedis();
   const source = `${await binaryVersion(binary)} unpacked from the distribution's packages`;
   return startBinary(binary, source, options);
+}
+
+/** The second package has the program, the first a link. */
+const CANDIDATES = [
+  ["redis-server", "redis-tools"],
+  ["valkey-server", "valkey-tools"],
+] as const;
+
+export const debianRedis = (): Promise<RedisBinary> =>
+  debianProgram(PACKAGES_DIR, { candidates: CANDIDATES, dependencies: true, find: findBinary });
+
+export async function findBinary(root: string): Promise<RedisBinary | undefined> {
+  const files = await readdir(root, { recursive: true }).catch(() => []);
+  const path = files.find((file) => /(^|\/)bin\/(redis|valkey)-server$/.test(file));
+  if (path === undefined) return undefined;
+  const libraries = files
+    .filter((file) => /\.so(\.\d+)*$/.test(file))
+    .map((file) => join(root, dirname(file)));
+  const inherited = process.env.LD_LIBRARY_PATH;
+  const search = [...new Set(libraries), ...(inherited ? [inherited] : [])].join(":");
+  const binary = { path: join(root, path), env: { ...process.env, LD_LIBRARY_PATH: search } };
+  await binaryVersion(binary);
+  return binary;
+}
+
+const IMAGE = "redis:7-alpine";
+const ENGINE_TIMEOUT_MS = 5_000;
+const STARTUP_TIMEOUT_MS = 60_000;
+const STOP_GRACE_MS = 10_000;
+
+/** Removed by testcontainers after a crash. The port is on all interfaces, hence the password. */
+async function startDockerRedis(options: RedisOptions): Promise<RunningRedis> {
+  const { GenericContainer, getContainerRuntimeClient, Wait } = await import("testcontainers");
+  const late = delay(ENGINE_TIMEOUT_MS, undefined, { ref: false });
+  const engine = await Promise.race([getContainerRuntimeClient().catch(() => undefined), late]);
+  if (!engine) throw new Error("no Docker engine answers");
+  const password = randomBytes(16).toString("hex");
+  const port = options.port === undefined ? 6379 : { container: 6379, host: options.port };
+  let container = new GenericContainer(IMAGE)
+    .withExposedPorts(port)
+    .withStartupTimeout(STARTUP_TIMEOUT_MS)
+    .withWaitStrategy(Wait.forLogMessage("Ready to accept connections"))
+    .withCommand(["redis-server", "--requirepass", password, ...serverArgs(options)]);
+  if (options.persistent) {
+    await mkdir(options.dir, { recursive: true });
+    container = container.withBindMounts([{ source: resolve(options.dir), target: "/data" }]);
+    if (process.getuid && process.getgid)
+      container = container.withUser(`${process.getuid()}:${process.getgid()}`);
+  }
+  const started = await container.start();
+  const mapped = started.getMappedPort(6379);
+  return {
+    url: `redis://:${password}@${started.getHost()}:${mapped}`,
+    port: mapped,
+    source: `${IMAGE} in Docker`,
+    stop: async () => {
+      await started.stop({ timeout: STOP_GRACE_MS });
+    },
+  };
 }

@@ -17,6 +17,8 @@ export const VARIABLES = [
   "JOURNAL",
   "LOG_LEVEL",
   "ARCHIVE_URL",
+  "WEBHOOK_SECRET_KEY",
+  "WEBHOOK_SECRET_KEY_PREVIOUS",
   "NODE_EXTRA_CA_CERTS",
 ] as const;
 

@@ -10,7 +10,7 @@ import { type GuardedChild, startChild } from "./child.ts";
 import { DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
-import { DIALECTS, isDialectName } from "./generator/dialect.ts";
+import { DIALECTS, isDialectName } from "./generator/generator-dialect.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
 import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";

@@ -15,12 +15,13 @@ export interface AdjustCall {
   actor: Actor;
 }
 
-export type Adjusted =
+type Adjusted =
   | { outcome: "unknown_account" }
   /** `references`: how many of the account's have been forgotten; this may be one of them. */
   | { outcome: "forgotten"; balance: number; references: number }
   /** `balance`: credits that can be spent. */
-  | { outcome: "adjusted" | "duplicate" | "mismatch" | "too_low" | "too_large"; balance: number };
+  | { outcome: "mismatch"; balance: number }
+  | { outcome: "adjusted" | "duplicate" | "too_low" | "too_large"; balance: number };
 
 /** Corrects an account's balance by hand, once per reference. */
 export const adjust: Script<AdjustCall, Adjusted> = {

@@ -2,15 +2,18 @@ import type { ShadowLimit, Tiers } from "../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { subjectText } from "../records/requests.ts";
-import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
-import { clockOf, type Script } from "./script-definition.ts";
+import { clockOf, type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
+import type { Script } from "./script-definition.ts";
 import type { UnknownOutcome } from "./unclear.ts";
 
-/** One generation from admission to its end; `price` in whole credits, fixed here. */
+/** One generation from admission to its end. */
 export interface Generation {
   requestId: string;
   key: KeyRef;
+  /** Whole credits: the list price, from ADMIT on that of the account. */
   price: number;
+  /** What ADMIT decides the price by, if price lists begin at a time; see lua/include/price.lua. */
+  prices?: string | undefined;
   /** As charged and listed: the full path. */
   endpoint: string;
   /** How long the hold may stay unanswered, ms. */
@@ -22,6 +25,8 @@ export interface Generation {
   /** When it was admitted, Unix ms by the store's clock, set there. */
   admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
+  /** The customer's `callBackUrl`, if the gateway relays it. */
+  callback?: string;
 }
 
 interface AdmitCall {
@@ -36,9 +41,12 @@ export type LimitOwner = "key" | "account";
 
 /** Admission as the handlers see it. Milliseconds are Redis time. */
 export type Admission = KeyState &
-  /** `shadow`: limits that would have refused it if they were not in shadow mode. */
+  /**
+   * `shadow`: limits that would have refused it if they were not in shadow mode. `price`: what it costs, if that is not the price
+   * asked for.
+   */
   (
-    | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[] }
+    | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[]; price?: number }
     | { outcome: "rate_limited"; retryAfterMs: number; limitOf: LimitOwner }
     | {
         outcome: "daily_limited";
@@ -52,8 +60,8 @@ export type Admission = KeyState &
     /** Too many requests of the account have an unknown outcome. */
     | { outcome: "outcomes_unknown"; retryAfterMs: number }
     /** Credits that the key may spend in a month, and has spent in this one. */
-    | { outcome: "spend_capped"; cap: number; spent: number }
-    | { outcome: "insufficient_credits"; balance: number }
+    | { outcome: "spend_capped"; cap: number; spent: number; price?: number }
+    | { outcome: "insufficient_credits"; balance: number; price?: number }
     | { outcome: "account_suspended"; status: BarredStatus }
     | { outcome: "replayed"; taskId: string; data: string }
     | { outcome: "idempotency_mismatch" }
@@ -62,6 +70,9 @@ export type Admission = KeyState &
     | { outcome: "stale" | "void" }
     | { outcome: "unknown_key" }
   );
+
+const priceIn = (value: unknown): { price?: number } =>
+  value === undefined || value === null ? {} : { price: Number(value) };
 
 /** Decides whether a generation may run, and holds what it costs: all or nothing. */
 export const admit: Script<AdmitCall, Admission> = {
@@ -76,17 +87,18 @@ export const admit: Script<AdmitCall, Admission> = {
   },
   tiers: ({ tiers }) => tiers,
   args({ generation, notAfterMs }) {
-    const { requestId, key, price, holdMs, idempotency } = generation;
+    const { requestId, key, price, prices = price, holdMs, idempotency, callback = "" } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
-    return [requestId, price, subjectText(key, generation), notAfterMs, holdMs, fingerprint, digest];
+    const subject = subjectText(key, generation);
+    return [requestId, prices, subject, notAfterMs, holdMs, fingerprint, digest, callback];
   },
   read(reply) {
     const outcome = reply[0] as Admission["outcome"];
     const common = keyStateOf(reply);
     switch (outcome) {
       case "admitted": {
-        const admitted = { outcome, ...common, admittedAtMs: clockOf(reply) };
-        return reply[8] === undefined ? admitted : { ...admitted, shadow: shadowLimitsOf(String(reply[8])) };
+        const admitted = { outcome, ...common, admittedAtMs: clockOf(reply), ...priceIn(reply[9]) };
+        return reply[8] ? { ...admitted, shadow: shadowLimitsOf(String(reply[8])) } : admitted;
       }
       case "rate_limited":
         return { outcome, ...common, retryAfterMs: Number(reply[8]), limitOf: reply[9] as LimitOwner };
@@ -106,9 +118,9 @@ export const admit: Script<AdmitCall, Admission> = {
         };
       }
       case "spend_capped":
-        return { outcome, ...common, cap: Number(reply[8]), spent: Number(reply[9]) };
+        return { outcome, ...common, cap: Number(reply[8]), spent: Number(reply[9]), ...priceIn(reply[10]) };
       case "insufficient_credits":
-        return { outcome, ...common, balance: Number(reply[8]) };
+        return { outcome, ...common, balance: Number(reply[8]), ...priceIn(reply[9]) };
       case "account_suspended":
         return { outcome, ...common, status: reply[8] as BarredStatus };
       case "replayed":

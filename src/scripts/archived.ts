@@ -24,7 +24,7 @@ export interface ArchivedCall {
  * - `other`: the archive was replaced meanwhile; nothing happens.
  * - `unseen`: another batch was noted or announced last; nothing happens.
  */
-export type Archived = "archived" | "other" | "unseen";
+type Archived = "archived" | "other" | "unseen";
 
 /** Notes what the archive has. */
 export const archived: Script<ArchivedCall, { outcome: Archived }> = {

@@ -19,6 +19,10 @@ export interface NewTask {
   upstream: string;
 }
 
+/** At the maximum age at the latest, beyond it as often as before. */
+export const nextPollMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
+  ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
+
 export interface BindCall
   extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "retentionMs" | "admittedAtMs"> {
   idempotency?: Generation["idempotency"] | undefined;
@@ -32,7 +36,7 @@ export interface BindCall
 export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
 
 /** Charges a held generation for the task that it got, and claims the task id; the slot follows the task. */
-export const bind: Script<BindCall, { outcome: Binding }> = {
+export const bind: Script<BindCall, Binding> = {
   name: "bind",
   isBatched: true,
   keys: (call) => keysOf(call, claimName(call.task.taskId)),
@@ -57,7 +61,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
       admittedAtMs ?? "",
     ];
   },
-  read: ([outcome]) => ({ outcome: outcome as Binding }),
+  read: ([outcome]) => outcome as Binding,
 };
 
 /** The same where the claim is out of the script's reach: on a Redis Cluster it is taken before. */

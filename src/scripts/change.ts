@@ -16,7 +16,7 @@ interface ChangeCall {
   actor: Actor;
 }
 
-export type Changed =
+type Changed =
   | { outcome: "changed"; revision: number }
   | { outcome: "unchanged" | "kept" | "stale" | "missing" };
 

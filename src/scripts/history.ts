@@ -26,7 +26,7 @@ interface HistoryCall extends HistoryFilter {
 }
 
 /** `left`: the ledger does not have the entry at `next`. `other`: an entry is another account's. */
-export interface History {
+interface History {
   outcome: "read" | "left" | "other";
   /** Newest first. */
   entries: LedgerEntry[];

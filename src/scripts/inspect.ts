@@ -1,10 +1,10 @@
 import type { Tiers } from "../domain/limits.ts";
 import { type KeyRef, taskName } from "../records/names.ts";
 import { type AccountStatus, statusOf } from "../records/records.ts";
-import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
-import { clockOf, type Script } from "./script-definition.ts";
+import { clockOf, KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
+import type { Script } from "./script-definition.ts";
 
-export interface InspectCall {
+interface InspectCall {
   key: KeyRef;
   tiers: Tiers;
   /** The task that is polled. */

@@ -1,5 +1,6 @@
 import { byLimit, LIMITS, type OwnLimits } from "../domain/limits.ts";
 import { type Actor, actorText } from "../records/actor.ts";
+import { type GrantKind, storedKind } from "../records/ledger-entries.ts";
 import { accountNames, type KeyRef, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -24,12 +25,14 @@ interface IssueCall {
   credits: number;
   /** Under which the credits are granted. */
   reference: string;
+  /** Of that grant. */
+  kind?: GrantKind;
   actor: Actor;
 }
 
 /** `balance`: credits that can be spent. */
 interface Issued {
-  outcome: "issued" | "known" | "unknown_account" | "too_many_keys" | "too_large";
+  outcome: "issued" | "known" | "unknown_account" | "closed" | "too_many_keys" | "too_large";
   balance: number;
 }
 
@@ -42,7 +45,7 @@ export const issue: Script<IssueCall, Issued> = {
     const { accounts, tiers } = partitionNames(partition);
     return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
   },
-  args({ key, tier, digest, limits, credits, reference, actor, ...more }) {
+  args({ key, tier, digest, limits, credits, reference, kind = "purchase", actor, ...more }) {
     const record = {
       tier,
       sha256: digest,
@@ -58,7 +61,7 @@ export const issue: Script<IssueCall, Issued> = {
     const { accountMustExist, keysMax = Number.MAX_SAFE_INTEGER } = more;
     const who = actorText(actor);
     const rules = [accountMustExist ? 1 : 0, keysMax];
-    return [key.keyId, key.accountId, credits, reference, who, ...rules, ...fields];
+    return [key.keyId, key.accountId, credits, reference, storedKind(kind), who, ...rules, ...fields];
   },
   read: ([outcome, balance]) => ({ outcome: outcome as Issued["outcome"], balance: Number(balance) }),
 };

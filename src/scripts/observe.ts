@@ -2,9 +2,9 @@ import type { Tiers } from "../domain/limits.ts";
 import type { Observation } from "../domain/task-states.ts";
 import { type Actor, actorText } from "../records/actor.ts";
 import { type KeyRef, keyRef, requestName, taskName } from "../records/names.ts";
-import { KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
+import { clockOf, KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
 import type { KnownTask } from "./inspect.ts";
-import { clockOf, type Script } from "./script-definition.ts";
+import type { Script } from "./script-definition.ts";
 
 /** Three 404s over a minute: the task is gone. */
 const GONE_COUNT = 3;
@@ -13,7 +13,7 @@ const GONE_MS = 60_000;
 /** Which task an observation is about. */
 export type ObservedTask = Pick<KnownTask, "taskId" | "requestId" | "creatorKeyId">;
 
-export interface ObserveCall {
+interface ObserveCall {
   task: ObservedTask;
   accountId: string;
   partition: number;
@@ -30,7 +30,7 @@ export interface ObserveCall {
 }
 
 /** `status` and `data` are the task's after this call; `refunded` is the credits that it refunded. */
-export type ObserveReply = KeyState & { status: string; data: string; refunded: number } & (
+type ObserveReply = KeyState & { status: string; data: string; refunded: number } & (
     | { outcome: "observed" | "finished" | "already_finished" | "missing" }
     /**
      * The upstream gave the task's id to another request, too, so nothing of this was recorded. `maxAgeMs` is undefined

@@ -1,4 +1,5 @@
-import { clockOf, type Script } from "./script-definition.ts";
+import { clockOf } from "./include/limits.ts";
+import type { Script } from "./script-definition.ts";
 
 const LIFETIME_MS = 60_000;
 

@@ -1,4 +1,5 @@
 import { type Actor, actorText } from "../records/actor.ts";
+import { type GrantKind, storedKind } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -8,6 +9,9 @@ interface RechargeCall {
   /** Whole credits, positive. */
   amount: number;
   reference: string;
+  kind?: GrantKind;
+  /** What else the entry says, JSON; empty for nothing. */
+  details?: string;
   /** How many references of the account were forgotten when the archive was found not to have this one. */
   lookedUp?: number;
   actor: Actor;
@@ -18,7 +22,8 @@ export type Recharged =
   /** `references`: how many of the account's have been forgotten; this may be one of them. */
   | { outcome: "forgotten"; balance: number; references: number }
   /** `balance`: credits that can be spent. */
-  | { outcome: "recharged" | "duplicate" | "mismatch" | "too_large"; balance: number };
+  | { outcome: "mismatch"; balance: number }
+  | { outcome: "recharged" | "duplicate" | "too_large" | "closed"; balance: number };
 
 /** Credits an account, once per reference. */
 export const recharge: Script<RechargeCall, Recharged> = {
@@ -28,19 +33,18 @@ export const recharge: Script<RechargeCall, Recharged> = {
     const { account, references, checkpoint } = accountNames(partition, accountId);
     return [account, partitionNames(partition).ledger, references, checkpoint];
   },
-  args: ({ accountId, amount, reference, lookedUp = 0, actor }) => [
+  args: ({ accountId, amount, reference, kind = "purchase", details = "", lookedUp = 0, actor }) => [
     accountId,
     amount,
     reference,
     lookedUp,
     actorText(actor),
+    storedKind(kind),
+    details,
   ],
   read([outcome, balance, references]) {
     if (outcome === "unknown_account") return { outcome };
     if (outcome === "forgotten") return { outcome, balance: Number(balance), references: Number(references) };
-    return {
-      outcome: outcome as "recharged" | "duplicate" | "mismatch" | "too_large",
-      balance: Number(balance),
-    };
+    return { outcome: outcome as "recharged", balance: Number(balance) };
   },
 };

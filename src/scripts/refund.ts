@@ -26,15 +26,9 @@ export type Refunded =
   /** `references`: how many of the account's have been forgotten; this may be one of them. */
   | { outcome: "forgotten"; balance: number; references: number }
   /** `balance`: credits that can be spent. */
+  | { outcome: "mismatch"; balance: number }
   | {
-      outcome:
-        | "refunded"
-        | "duplicate"
-        | "mismatch"
-        | "refunded_before"
-        | "unfinished"
-        | "uncharged"
-        | "search";
+      outcome: "refunded" | "duplicate" | "refunded_before" | "unfinished" | "uncharged" | "search";
       balance: number;
     };
 

@@ -1,5 +1,4 @@
 import type { Tiers } from "../domain/limits.ts";
-import { packTiers } from "./include/limits.ts";
 
 /** A file `lua/<name>.lua`; its header names its arguments and lists its replies. */
 export interface ScriptFile {
@@ -37,15 +36,6 @@ export interface Item {
   readonly shared: readonly string[];
   readonly args: readonly Argument[];
 }
-
-/** @param now Unix ms; empty for the store's own clock, as always but in tests */
-export function itemOf<Call>(script: Script<Call, unknown>, call: Call, now = ""): Item {
-  const shared = script.tiers ? [now, packTiers(script.tiers(call))] : [now];
-  return { keys: script.keys(call), shared, args: script.args(call) };
-}
-
-/** The store's clock as a script that serves requests answers it, Unix ms. */
-export const clockOf = (reply: Reply): number => Number(reply[1]);
 
 /** Runs a script. */
 export type Run = <Call, Result>(script: Script<Call, Result>, call: Call) => Promise<Result>;

@@ -32,6 +32,8 @@ export interface AccountSnapshot {
   account: AccountRecord;
   /** How many references have credited it. */
   references: number;
+  /** Credits of its grants that were reversed. */
+  reversed: number;
   /** Undefined if all its entries are in the ledger. */
   checkpoint: Checkpoint | undefined;
   /** How many slots it has of its own, if it has limits over all its keys. */
@@ -86,9 +88,9 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   name: "snapshot",
   isBatched: false,
   keys({ partition, accountId }) {
-    const { account, references, keys, checkpoint, slots } = accountNames(partition, accountId);
+    const { account, references, keys, checkpoint, slots, reversed } = accountNames(partition, accountId);
     const { ledger, trimmed, holds } = partitionNames(partition);
-    return [account, references, keys, ledger, trimmed, checkpoint, slots, holds];
+    return [account, references, keys, ledger, trimmed, checkpoint, slots, holds, reversed];
   },
   args({ partition, after, from }) {
     const { key, window, slots } = keyNames(partition, "");
@@ -100,12 +102,13 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
     const [outcome, , entries, cut, before, ...seen] = reply as Replied;
     const tail = ledgerPart(partition, entries, cut, before);
     if (outcome === "behind") return { outcome, tail };
-    const [account, references, checkpoint, slots, rank, slotsFrom, windowFrom, keys] = seen;
+    const [account, references, reversed, checkpoint, slots, rank, slotsFrom, windowFrom, keys] = seen;
     return {
       outcome: "seen",
       tail,
       account: recordOf(account),
       references,
+      reversed: Number(reversed),
       checkpoint: checkpointOf(checkpoint),
       slots,
       next: rank === "" ? undefined : { rank, slots: slotsFrom, window: windowFrom },
@@ -157,6 +160,7 @@ type Replied = [
   /** Fields and values. */
   account: string[],
   references: number,
+  reversed: string,
   checkpoint: string,
   slots: number,
   rank: number | "",

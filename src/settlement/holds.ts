@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
-import type { LimitState, Tiers } from "../domain/limits.ts";
+import type { LimitState, ShadowLimit, Tiers } from "../domain/limits.ts";
 import type { Settlements } from "../durability/deferred-settlements.ts";
-import { type Charge, settleWithinMs, type VoidSettlement } from "../durability/outbox/pending-settlement.ts";
-import { createTasks } from "../durability/tasks.ts";
+import type { Charge, VoidSettlement } from "../durability/outbox/pending-settlement.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
@@ -31,11 +31,20 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
  */
 export type Holds = ReturnType<typeof createHolds>;
 
+/**
+ * How long a settlement may be sent, ms: half of the retention. Of a request that the store has forgotten, BIND cannot tell whether
+ * it was charged.
+ */
+export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
+
+/** An admission that leaves less than this share of the window is near the limit. */
+const NEAR_LIMIT_SHARE = 0.2;
+
 /** 128 bits. */
 const UNMETERED_ID_DIGITS = 32;
 
 /** What the calls of a hold need of the connection. */
-type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "facts" | "commandTimeoutMs">;
+type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
 /**
  * @param settlements keeps what the store could not answer
@@ -46,7 +55,7 @@ export function createHolds(
   settlements: Pick<Settlements, "defer" | "charged" | "voided"> & Partial<Pick<Settlements, "confirm">>,
 ) {
   const { confirm } = settlements;
-  const tasks = createTasks(connection);
+  const tasks = createTaskIds(connection);
 
   function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
     const { key, requestId, idempotency } = generation;
@@ -98,7 +107,7 @@ export function createHolds(
       const digest = hash("sha256", `${accountId}\0${task.taskId}`);
       const requestId = `unmetered_${digest.slice(0, UNMETERED_ID_DIGITS)}`;
       const admittedAtMs = Math.floor(connection.of(partition).nowMs());
-      const storeId = connection.facts()?.id;
+      const storeId = connection.known.facts?.id;
       return bind({ ...generation, requestId, storeId, price: 0, admittedAtMs }, task);
     },
 
@@ -150,6 +159,25 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
     admissions(tierLabel(tier, tiers), outcome).pending++;
   }
 
+  // Both series of a tier exist from its first admission on.
+  const nearLimits = madeOnce((tier) => {
+    for (const limit of ["window", "slots"]) metrics.nearLimit.inc({ tier, limit }, 0);
+    return {
+      window: metrics.nearLimit.series({ tier, limit: "window" }),
+      slots: metrics.nearLimit.series({ tier, limit: "slots" }),
+    };
+  });
+
+  function countNearLimit(tier: string, left: LimitState): void {
+    const { window, slots } = nearLimits(tier);
+    if (left.remaining < left.limit * NEAR_LIMIT_SHARE) window.pending++;
+    if (left.active >= left.concurrentLimit) slots.pending++;
+  }
+
+  function countShadow(tier: string, limits: readonly ShadowLimit[]): void {
+    for (const limit of limits) metrics.shadowRefusals.inc({ tier, limit });
+  }
+
   function send({ run, nowMs }: Primary, generation: Generation, tiers: Tiers): Promise<Admission> {
     const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
     return run(admit, { generation, tiers, notAfterMs });
@@ -163,7 +191,7 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
       const primary = connection.of(generation.key.partition);
       if (primary.queue.isFull()) await primary.queue.wait(generation.key.keyId);
       primary.requireUsable();
-      generation.storeId = connection.facts()?.id;
+      generation.storeId = connection.known.facts?.id;
       let admission: Admission;
       try {
         admission = await send(primary, generation, tiers);
@@ -178,9 +206,8 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
         generation.admittedAtMs = admission.admittedAtMs;
-        const tier = tierLabel(admission.tier, tiers);
-        metrics.nearLimit.admitted(tier, admission.state);
-        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
+        countNearLimit(tierLabel(admission.tier, tiers), admission.state);
+        if (admission.shadow) countShadow(tierLabel(admission.tier, tiers), admission.shadow);
       }
       return admission;
     },
@@ -188,14 +215,13 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
 }
 
 /** @throws when the present store is another than the one that admitted the request: only that one may settle it */
-function requireStoreOf({ facts }: HoldConnection, { storeId }: Charge | VoidSettlement): void {
-  if (storeId !== facts()?.id && storeId !== undefined)
+function requireStoreOf({ known }: HoldConnection, { storeId }: Charge | VoidSettlement): void {
+  if (storeId !== known.facts?.id && storeId !== undefined)
     throw new Error("the request was admitted by another store");
 }
 
 function bindCallOf(generation: Generation, task: NewTask): BindCall {
   const { requestId, key, price, endpoint, retentionMs, admittedAtMs, idempotency } = generation;
-  const { taskId, pollMs, maxAgeMs, upstream } = task;
   return {
     requestId,
     key,
@@ -205,7 +231,7 @@ function bindCallOf(generation: Generation, task: NewTask): BindCall {
     admittedAtMs,
     idempotency,
     // Only repeats with the same Idempotency-Key are answered with the data.
-    task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },
+    task: idempotency || task.data === "" ? task : { ...task, data: "" },
   };
 }
 

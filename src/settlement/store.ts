@@ -1,12 +1,12 @@
 import type { Tiers } from "../domain/limits.ts";
 import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/task-states.ts";
-import { createTasks } from "../durability/tasks.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import { indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { type CreditAccount, credits } from "../scripts/credits.ts";
 import type { KeyState } from "../scripts/include/limits.ts";
 import { type Inspection, inspect } from "../scripts/inspect.ts";
-import type { ObservedTask } from "../scripts/observe.ts";
+import { type ObservedTask, observe } from "../scripts/observe.ts";
 
 /** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
 const LOOKUPS = "look-ups";
@@ -30,7 +30,6 @@ export type Store = ReturnType<typeof createStore>;
  */
 export function createStore(connection: Connection) {
   const { metrics } = connection;
-  const tasks = createTasks(connection);
 
   function countEnd(status: string, refunded: number): void {
     metrics.settlements.inc({ outcome: status === "gone" || status === "expired" ? status : "finished" });
@@ -63,7 +62,7 @@ export function createStore(connection: Connection) {
       const { command, queue } = connection.ofName(name);
       if (queue.isFull()) await queue.wait(LOOKUPS);
       const entry = await command((redis) => redis.get(name));
-      const facts = connection.facts();
+      const facts = connection.known.facts;
       if (!facts) return undefined;
       // An unknown key costs the same calls as a revoked one: else the response time would tell them apart.
       const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);
@@ -75,13 +74,13 @@ export function createStore(connection: Connection) {
     inspect: (key: KeyRef, tiers: Tiers): Promise<Inspection> => inspectKey(key, tiers, key.keyId),
 
     async inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection> {
-      const { queue } = connection.of(key.partition);
+      const { run, queue } = connection.of(key.partition);
       if (queue.isFull()) await queue.wait(key.keyId);
-      return tasks.inspect({ key, tiers, task: { taskId, cacheMs } });
+      return run(inspect, { key, tiers, task: { taskId, cacheMs } });
     },
 
     /** True when any account has a task of this id. */
-    isTaskBound: tasks.isBound,
+    isTaskBound: createTaskIds(connection).isBound,
 
     /**
      * Records what the upstream said of a task.
@@ -96,7 +95,9 @@ export function createStore(connection: Connection) {
       const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
       const record = async ({ status, data }: typeof observation) => {
         const call = { ...subject, status, data, refundFailed, pollMs };
-        const reply = await tasks.observe(poller ? { ...call, poller: { key: poller, tiers } } : call);
+        const reply = await connection
+          .of(subject.partition)
+          .run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
         if (reply.outcome === "finished") countEnd(status, reply.refunded);
         return reply;
       };

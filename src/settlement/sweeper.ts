@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
-import { nextPollMs } from "../domain/task-states.ts";
 import { jittered } from "../redis/jitter.ts";
+import { nextPollMs } from "../scripts/bind.ts";
 import type { OpenRequest } from "../scripts/lease.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -36,7 +36,7 @@ export interface SweepSettings {
   };
 }
 
-export interface SweeperOptions {
+interface SweeperOptions {
   store: Store;
   sweeps: Sweeps;
   /** The upstream that made a task, by the tag that is stored with it. */

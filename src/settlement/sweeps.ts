@@ -1,13 +1,9 @@
-import type { Redis } from "ioredis";
 import { withoutClaim } from "../durability/claims.ts";
-import { createTasks } from "../durability/tasks.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
-import { many } from "../redis/pipelines.ts";
-import type { Primary } from "../redis/primary.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
-import { createWriteWatch } from "../redis/write-watch.ts";
+import { createDueLists } from "../redis/due-lists.ts";
 import { type DueList, type Leased, lease, type OpenRequest } from "../scripts/lease.ts";
 import { type Voided, voidHold } from "../scripts/void.ts";
 
@@ -19,15 +15,15 @@ export type Sweeps = ReturnType<typeof createSweeps>;
  * @throws GatewayError `store_unavailable`
  */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
-  const tasks = createTasks(connection);
+  const tasks = createTaskIds(connection);
 
-  const dueLists = createDueLists(connection, nowMs);
+  const dueLists = createDueLists(connection, listsOfOpenRequests, ["holds", "polls"], nowMs);
 
   return {
-    partitions: (): number => connection.facts()?.partitions ?? 0,
+    partitions: (): number => connection.known.facts?.partitions ?? 0,
     /** False while the primary of the partition is away, or the partition frozen: its work waits until it is back. */
     isUsable: (partition: number): boolean =>
-      !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
+      !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition),
 
     due: dueLists,
 
@@ -77,54 +73,5 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       }
       return { looked, collected };
     },
-  };
-}
-
-/**
- * The partitions in whose list something is due, of all primaries that answer.
- * @throws GatewayError `store_unavailable` if none does
- */
-function createDueLists(
-  connection: Connection,
-  nowMs: (() => number) | undefined,
-): () => Promise<Record<DueList, ReadonlySet<number>>> {
-  const watch = createWriteWatch();
-  /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
-  const firstDue = new WeakMap<Redis, number[]>();
-
-  /**
-   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, and only if one may have changed
-   * since the last time.
-   */
-  const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
-    primary.command(async (redis) => {
-      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
-        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
-      );
-      const atMs = nowMs?.() ?? (await storeNowMs(redis));
-      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
-      if (looked) {
-        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
-          pipe.zrange(name, "0", "0", "WITHSCORES"),
-        );
-        firstDue.set(
-          redis,
-          firsts.map((first) => Number(first[1] ?? Number.POSITIVE_INFINITY)),
-        );
-        looked();
-      }
-      const dueAt = firstDue.get(redis) ?? [];
-      for (const [at, { list, partition }] of lists.entries()) {
-        if (dueAt[at]! <= atMs) due[list].add(partition);
-      }
-    });
-
-  return async () => {
-    const due = { holds: new Set<number>(), polls: new Set<number>() };
-    const primaries = connection.primaries();
-    const results = await Promise.allSettled(primaries.map((primary) => addDue(primary, due)));
-    const failed = results.filter((result) => result.status === "rejected");
-    if (failed.length === primaries.length) throw failed[0]!.reason;
-    return due;
   };
 }

@@ -20,7 +20,7 @@ const HEAD_BYTES = 256;
 const MARK = '"price":0,';
 
 /** Whose a task is, and the tag of the upstream that made it. */
-export interface UnmeteredTask {
+interface UnmeteredTask {
   accountId: string;
   upstream: string | undefined;
 }

@@ -51,7 +51,7 @@ export interface Generation {
   text: string;
 }
 
-/** What is sent. Credential, request id and the operator's own headers are added by the gateway. */
+/** A request to the upstream. Credential, request id and the operator's own headers are added by the gateway. */
 export interface AdapterRequest {
   method: "GET" | "POST";
   /** Appended to `upstream.url`; begins with `/`. */
@@ -93,14 +93,14 @@ export type Rejection =
   /** The gateway's credential, account or address is refused. */
   | { outcome: "refused_gateway" };
 
-/** What an answer to `create` means. Without a task id nothing is charged; with one, the task is always bound. */
+/** The meaning of an answer to `create`. Without a task id nothing is charged; with one, the task is always bound. */
 export type Created =
   | Rejection
   /** `task`: fields for the customer in the interface's names, beside the id. */
   | { outcome: "accepted"; taskId: string; task?: Readonly<Record<string, unknown>> }
   /** It was not run: maintenance, overload. */
   | { outcome: "unavailable" }
-  /** Whether it runs is not known. */
+  /** It may run. */
   | { outcome: "unclear" };
 
 export interface PolledTask {
@@ -110,7 +110,7 @@ export interface PolledTask {
   endpoint: GenerationEndpoint | undefined;
 }
 
-/** What an answer to a poll means. */
+/** The meaning of an answer to a poll. */
 export type Polled =
   /**
    * The task. `status` is the upstream's word. `task` has the interface's names (`video_url`, `thumbnail_url`, `progress`,
@@ -123,7 +123,7 @@ export type Polled =
   | Exclude<Rejection, { outcome: "refused" }>
   /** `isFinal`: the upstream will never say more of this task; at its maximum age it ends as failed. */
   | (Extract<Rejection, { outcome: "refused" }> & { isFinal?: boolean })
-  /** What answered does not serve the API at this address: a redirect, a proxy's page. */
+  /** Something that does not serve the API answers at this address: a redirect, a proxy's page. */
   | { outcome: "misrouted" }
   /** It could not be asked: a fault of the upstream. `why` is for the log. */
   | { outcome: "failed"; why?: string };
@@ -144,7 +144,7 @@ export interface UploadForm {
   fileField?: string;
 }
 
-/** What an answer to an upload means. */
+/** The meaning of an answer to an upload. */
 export type Uploaded =
   | Rejection
   /**
@@ -160,7 +160,7 @@ export type Uploaded =
   | { outcome: "failed"; why?: string };
 
 /** A callback of the upstream, of which nothing is believed but which task it names. */
-interface CallbackRequest {
+export interface CallbackRequest {
   headers: Readonly<Record<string, string | string[] | undefined>>;
   body: string;
   json: Readonly<Record<string, unknown>> | undefined;

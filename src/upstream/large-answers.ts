@@ -1,4 +1,4 @@
-import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 
 /**
  * Longest answer that is read, bytes. A longer one leaves a video that was made and not charged, so the limit is the answer of

@@ -1,14 +1,20 @@
 import { isObject, parseObject } from "../domain/json.ts";
-import type { StatusWords, TaskStatus } from "../domain/task-states.ts";
+import type { TaskStatus } from "../domain/task-states.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
-import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
 import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
-import { AdapterMistake, type Dialect, ENVELOPE_DIALECT, responseOf, returned } from "./dialect.ts";
+import {
+  AdapterMistake,
+  type CheckedRequest,
+  checkRequest,
+  type Dialect,
+  ENVELOPE_DIALECT,
+  responseOf,
+  returned,
+} from "./dialect.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { dataText, readTask, taskWithId } from "./task-data.ts";
-import { shownTaskId } from "./task-ids.ts";
+import { dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 
-/** What an answer to a poll means; `data` is the task as JSON, `Task` in docs/openapi.json. */
+/** The meaning of an answer to a poll; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =
   | Exclude<UpstreamRejection, { outcome: "refused" }>
   /** `aboutTask`: the API itself refused, and for good; else a proxy's answer, or a transient fault. */
@@ -27,7 +33,7 @@ export interface ResultRequest {
   request: CheckedRequest;
 }
 
-/** What the gateway knows of a task beside the answer. */
+/** A task as the gateway knows it beside the answer. */
 export interface PolledTask {
   taskId: string;
   /** Undefined if only the id is known. */

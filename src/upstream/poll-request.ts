@@ -1,8 +1,6 @@
 import type { FairGate } from "../domain/fair-gate.ts";
-import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
-import { type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
+import { type CheckedRequest, checkRequest, type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
 import { overloaded } from "./gate.ts";
 import { ACCEPT_JSON, type ExchangeResult, type JsonClient, type JsonRequest } from "./json-client.ts";
 import {
@@ -13,7 +11,7 @@ import {
   readPoll,
   readResult,
 } from "./poll-answer.ts";
-import { upstreamTaskId } from "./task-ids.ts";
+import { type StatusWords, upstreamTaskId } from "./task-data.ts";
 import { endpointOf } from "./task-route.ts";
 
 export type PollOutcome =

@@ -44,7 +44,7 @@ export function withoutBegunSecret(secret = ""): (text: string) => string {
   };
 }
 
-/** Whether the text contains the credential in any spelling. Nearly always it does not, and `redact` takes longer. */
+/** True if the text contains the credential in any spelling. Nearly always it does not, and `redact` takes longer. */
 function holds(text: string, wanted: Uint16Array, borders: Uint32Array): boolean {
   const { length } = text;
   for (let at = 0, matched = 0; at < length; ) {

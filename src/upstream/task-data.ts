@@ -1,6 +1,6 @@
 import { TASK } from "../domain/answers.ts";
 import { parseObject } from "../domain/json.ts";
-import { type StatusWords, type TaskStatus, taskStatusOf } from "../domain/task-states.ts";
+import { TASK_ID, type TaskStatus } from "../domain/task-states.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 // How the upstream describes a task, in the API's words and forms, whatever adapter has read it.
@@ -76,8 +76,9 @@ export function newTask(data: Record<string, unknown>, statuses?: StatusWords): 
   const known = typeof data.status === "string" && taskStatusOf(data.status, statuses) !== undefined;
   if (known) return readTask(data, data.status as string, { statuses }).data;
   normalizeFields(data, undefined);
-  delete data.status;
-  delete data.video_url;
+  // A delete of what is not there costs more than the look.
+  if ("status" in data) delete data.status;
+  if ("video_url" in data) delete data.video_url;
   return data;
 }
 
@@ -110,8 +111,8 @@ function normalizeFields(data: Record<string, unknown>, createdAtMs: number | un
 }
 
 function replace(data: Record<string, unknown>, name: string, value: unknown): void {
-  if (value === undefined) delete data[name];
-  else data[name] = value;
+  if (value !== undefined) data[name] = value;
+  else if (name in data) delete data[name];
 }
 
 function percent(value: unknown): number | undefined {
@@ -138,4 +139,60 @@ export function utcTime(value: unknown): string | undefined {
   if (!UNIX_TIME.test(text)) return undefined;
   const number = Number(text);
   return new Date(number < 1e11 ? number * 1000 : number).toISOString();
+}
+
+// The ids that customers get. They are parts of paths, so an id of the upstream that is not fit for one is encoded.
+
+/** Begins an encoded id. An id of the upstream that begins with it is encoded, too, so that no two ids become one. */
+const ENCODED = "~e~";
+
+/** An id of the upstream as customers get it; undefined for one that is empty, ill-formed or too long. */
+export function shownTaskId(id: string): string | undefined {
+  if (TASK_ID.test(id) && !id.startsWith(ENCODED)) return id;
+  // The encoding is longer than the id; a lone surrogate has no UTF-8.
+  if (id === "" || id.length > 200 || !id.isWellFormed()) return undefined;
+  const encoded = ENCODED + Buffer.from(id).toString("base64url");
+  return TASK_ID.test(encoded) ? encoded : undefined;
+}
+
+export function upstreamTaskId(shown: string): string {
+  if (!shown.startsWith(ENCODED)) return shown;
+  const id = Buffer.from(shown.slice(ENCODED.length), "base64url").toString("utf8");
+  return shownTaskId(id) === shown ? id : shown;
+}
+
+/** Lower case, with `_` between words. */
+export type StatusWords = Readonly<Record<string, TaskStatus>>;
+
+/** Words of other APIs. `upstream.statuses` adds to them and overrides them. */
+export const STATUS_WORDS: StatusWords = {
+  ...wordsFor("pending", "pending queued in_queue waiting submitted scheduled created accepted not_started"),
+  ...wordsFor(
+    "processing",
+    "processing running in_progress inprogress generating rendering started starting working",
+  ),
+  ...wordsFor("completed", "completed complete succeeded success succeed successful done finished"),
+  ...wordsFor(
+    "failed",
+    "failed fail failure error errored cancelled canceled expired timeout timed_out aborted rejected",
+  ),
+};
+
+function wordsFor(status: TaskStatus, words: string): StatusWords {
+  return Object.fromEntries(words.split(" ").map((word) => [word, status]));
+}
+
+const STATUS_WORD_CHARS_MAX = 64;
+
+export const statusWord = (text: string): string =>
+  text
+    .slice(0, STATUS_WORD_CHARS_MAX + 1)
+    .trim()
+    .toLowerCase()
+    .replace(/[ -]/g, "_");
+
+function taskStatusOf(text: string, own?: StatusWords): TaskStatus | undefined {
+  const word = statusWord(text);
+  if (own && Object.hasOwn(own, word)) return own[word];
+  return Object.hasOwn(STATUS_WORDS, word) ? STATUS_WORDS[word] : undefined;
 }

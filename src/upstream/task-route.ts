@@ -35,7 +35,7 @@ export type TaskRoute =
   | { to: "unroutable"; origin: string; lacks: "adapter"; adapter: string };
 
 const short = (text: string): string => hash("sha256", text).slice(0, 12);
-/** The same text for every spelling of an address: lower-case host, no default port, no trailing slash. */
+/** One text for every spelling of an address: lower-case host, no default port, no trailing slash. */
 function canonical(url: string): string {
   const { origin, pathname } = new URL(url);
   return origin + pathname.replace(/\/$/, "");

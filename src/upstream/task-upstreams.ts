@@ -161,7 +161,7 @@ const constant = (tag: string, outcome: PollOutcome): TaskUpstream => ({ tag, po
 const busy = (tag: string): TaskUpstream =>
   constant(tag, { outcome: "overloaded", detail: `${FORMER_MAX} other former upstreams are being asked` });
 
-/** What a client is made of, and nothing else: other settings may change without a new one. */
+/** The options of a client, and nothing else: other settings may change without a new one. */
 function clientOptions(
   settings: TaskUpstreamSettings,
   { authHeader, authScheme, headers, dialect }: Manner,

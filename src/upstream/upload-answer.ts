@@ -22,7 +22,7 @@ export type UploadOutcome =
   | { outcome: "upstream_timeout"; detail: string }
   | { outcome: "client_gone" };
 
-/** What the API promises of an image, for an upstream that does not say when its address ends. */
+/** Promised by the API, for an upstream that does not say when its address ends. */
 const IMAGE_LIFETIME_MS = 5 * 60_000;
 
 export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIALECT): UploadOutcome {

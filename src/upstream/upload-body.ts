@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { refuse } from "../domain/errors.ts";
 import { type FormEvents, ImageForm } from "./upload-form.ts";
 
-/** What a client's body reports. `whole`, `refused` and `gone` end it; call `stop` after the first of them. */
+/** Events of a client's body. `whole`, `refused` and `gone` end it; call `stop` after the first of them. */
 interface BodyEvents extends FormEvents {
   /** A chunk of the body has arrived, however small. */
   piece?(): void;
@@ -42,7 +42,7 @@ export function readUpload(
   });
 
   const gathered = gatherSmallPieces((bytes) => {
-    // What was gathered before may have been refused: the rest is drained.
+    // The pieces gathered before may have been refused: the rest is drained.
     if (stopped) return;
     blocked = !form.write(bytes);
     if (!blocked) return;

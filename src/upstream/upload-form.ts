@@ -24,7 +24,7 @@ export interface FileSink {
   onDrain(listener: () => void): void;
 }
 
-/** What a form reports while it is parsed. */
+/** Events of a form while it is parsed. */
 export interface FormEvents {
   /** The magic bytes of the file are valid. @returns where its bytes are written */
   image(type: ImageType): FileSink;

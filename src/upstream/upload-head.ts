@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { MIMEType } from "node:util";
 import type { Refusal } from "../domain/errors.ts";
-import { isIdentity } from "../domain/request-sizes.ts";
+import { isIdentity } from "../domain/limits.ts";
 import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./upload-refusals.ts";
 
 /** RFC 2046, 5.1.1: 1 to 70 characters of this set, the last not a space. */

@@ -1,7 +1,7 @@
 import type { Refusal } from "../domain/errors.ts";
 import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../domain/images.ts";
+import { FILE_BYTES_MAX } from "../domain/limits.ts";
 import { shown } from "../domain/problems.ts";
-import { FILE_BYTES_MAX } from "../domain/request-sizes.ts";
 import { fileTooLarge, noImage, wrongMedia } from "./upload-refusals.ts";
 
 /** Takes the bytes of a file in order, at least one. */

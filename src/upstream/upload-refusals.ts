@@ -1,6 +1,6 @@
 import { type Refusal, refuse } from "../domain/errors.ts";
+import { FILE_BYTES_MAX } from "../domain/limits.ts";
 import { unknownName } from "../domain/problems.ts";
-import { FILE_BYTES_MAX } from "../domain/request-sizes.ts";
 
 /** Bytes that a form may have beside its file: preamble, part headers, boundaries, epilogue. */
 export const FORM_OVERHEAD_BYTES_MAX = 65_536;

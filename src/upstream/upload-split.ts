@@ -1,4 +1,4 @@
-/** What a splitter reports, in the order of the bytes. */
+/** Events of a splitter, in the order of the bytes. */
 interface SplitEvents {
   /** Bytes that belong to no delimiter, at least one. */
   between(bytes: Buffer): void;

@@ -3,9 +3,15 @@ import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../domain/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import { type CheckedForm, checkForm } from "./adapter-request.ts";
 import type { Answer } from "./answer.ts";
-import { type AdapterChoice, type AdapterObserver, Dialect, ENVELOPE_CHOICE } from "./dialect.ts";
+import {
+  type AdapterChoice,
+  type AdapterObserver,
+  type CheckedForm,
+  checkForm,
+  Dialect,
+  ENVELOPE_CHOICE,
+} from "./dialect.ts";
 import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
 import { tlsOptions, type UpstreamTls } from "./json-client.ts";
 import { interpretAnswer, type UploadOutcome } from "./upload-answer.ts";

@@ -1,23 +1,24 @@
 import { setTimeout } from "node:timers/promises";
 import { FairGate, type GateObserver } from "../domain/fair-gate.ts";
+import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
-import type { StatusWords } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import type { Generation, Unsupported } from "./adapter.ts";
-import { type CheckedRequest, checkRequest } from "./adapter-request.ts";
-import { describeAnswer } from "./answer.ts";
+import type { CallbackRequest, Created, Generation, Unsupported } from "./adapter.ts";
+import { type Answer, describeAnswer } from "./answer.ts";
 import {
   type AdapterChoice,
   type AdapterFault,
   AdapterMistake,
   type AdapterObserver,
+  type CheckedRequest,
+  checkRequest,
   Dialect,
   ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
+  responseOf,
   returned,
 } from "./dialect.ts";
 import { overloaded } from "./gate.ts";
-import { type GenerationAnswer, readGeneration } from "./generation-answer.ts";
 import {
   ACCEPT_JSON,
   createJsonClient,
@@ -27,15 +28,17 @@ import {
   type JsonRequest,
 } from "./json-client.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { SpacedWork } from "./spaced-work.ts";
+import { dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {
   /** Identifies this upstream, its credential and its adapter. */
   readonly tag: string;
-  /** What is stored with a task that the endpoint made. */
+  /** Stored with a task that the endpoint made. */
   tagOf(endpoint: string): string;
-  /** What is sent for a generation; nothing is sent yet. */
+  /** The request for a generation; nothing is sent yet. */
   create(generation: Generation): CheckedRequest | Unsupported | AdapterFault;
   /**
    * @param body exactly what was priced; `requestId` is sent as Idempotency-Key
@@ -48,6 +51,10 @@ export interface Upstream {
     headers?: readonly string[],
   ): Promise<GenerationOutcome>;
   poll(taskId: string, sender: PollSender): Promise<PollOutcome>;
+  /** Whether generations may have a `callBackUrl`: the adapter reads callbacks. */
+  readonly takesCallbacks: boolean;
+  /** The task that a callback names, as customers know it; undefined if it names none. Nothing else of it is read. */
+  taskOfCallback(request: CallbackRequest): string | undefined;
   /** A generation got another request's response: the connections for generations are not used again. */
   resetConnectionPool(): void;
   close(): Promise<void>;
@@ -132,12 +139,15 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const sweeps = pollChannel(sweeperShare, "the sweeper");
   const polls = pollChannel(customerShare, "customers", ACCOUNT_PER_FREE_MAX);
   const tag = upstreamTag(options.url, options.apiKey, dialect.name);
+  const tags: Record<string, string> = {};
   return {
     tag,
-    tagOf: (endpoint) => taskTag(tag, endpoint),
+    tagOf: (endpoint) => (tags[endpoint] ??= taskTag(tag, endpoint)),
     create: (generation) => createRequest(dialect, generation),
     generate: (path, body, sender, headers) => sendGeneration(generations, path, body, sender, headers),
     poll: (taskId, sender) => sendPoll(sender.accountId === undefined ? sweeps : polls, taskId, sender),
+    takesCallbacks: dialect.adapter.callback !== undefined,
+    taskOfCallback: (request) => taskOfCallback(dialect, request),
     resetConnectionPool: generations.client.reset,
     async close() {
       for (const { gate } of [generations, polls, sweeps]) gate.close();
@@ -158,6 +168,15 @@ export function createRequest(
     if (request.method === "POST") return request;
     throw new AdapterMistake("returned a request that is no POST");
   });
+}
+
+function taskOfCallback(dialect: Dialect, request: CallbackRequest): string | undefined {
+  const named = dialect.call("callback", request.body, () => {
+    const taskId: unknown = returned(dialect.adapter.callback?.(request, dialect.options));
+    if (taskId === undefined || typeof taskId === "string") return { taskId };
+    throw new AdapterMistake("returned an id that is no text");
+  });
+  return "taskId" in named && named.taskId !== undefined ? shownTaskId(named.taskId) : undefined;
 }
 
 /** @throws AdapterMistake */
@@ -270,4 +289,78 @@ export function generationOutcome(
     case "answered":
       return readGeneration(result, sent, statuses, dialect);
   }
+}
+
+/** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
+type GenerationAnswer =
+  | UpstreamRejection
+  /** `taskId` as customers get it. */
+  | { outcome: "accepted"; taskId: string; data: string }
+  /** The upstream says that it was not run. */
+  | { outcome: "unreachable"; detail: string }
+  | { outcome: "unclear"; detail: string };
+
+/**
+ * Reads an answer to a generation. What its adapter makes nothing of is unclear, never a refusal. Decision 0003.
+ * @param sent the request's body, of which nothing must get into the log
+ */
+export function readGeneration(
+  answer: Answer,
+  sent = "",
+  statuses?: StatusWords,
+  dialect: Dialect = ENVELOPE_DIALECT,
+): GenerationAnswer {
+  const json = parseObject(answer.body);
+  const { adapter, options } = dialect;
+  const described = () => describeAnswer(answer, json, sent);
+  const read = dialect.call("created", sent, (): GenerationAnswer => {
+    const created: Created = returned(adapter.created(responseOf(answer, json), options));
+    switch (created.outcome) {
+      case "accepted":
+        return accepted(created, (task, taskId) => taskText(dialect, sent, task, taskId, statuses));
+      case "unavailable":
+        return { outcome: "unreachable", detail: described() };
+      case "unclear":
+        return { outcome: "unclear", detail: described() };
+      default:
+        return readRejection(created, answer, described());
+    }
+  });
+  if (read.outcome !== "adapter_fault") return read;
+  return { outcome: "unclear", detail: `${read.detail}; ${described()}` };
+}
+
+type Accepted = Extract<Created, { outcome: "accepted" }>;
+
+/**
+ * Nothing is charged without an id in hand; with one, the task is bound whatever else is said of it.
+ * @throws AdapterMistake
+ */
+function accepted(
+  { taskId: id, task = {} }: Accepted,
+  textOf: (task: unknown, taskId: string) => string,
+): GenerationAnswer {
+  const taskId = typeof id === "string" ? shownTaskId(id) : undefined;
+  if (taskId === undefined) throw new AdapterMistake(`accepted a generation ${whyNoId(id)}`);
+  return { outcome: "accepted", taskId, data: textOf(task, taskId) };
+}
+
+/** The data of a new task; the id alone if the adapter's cannot be used. */
+function taskText(
+  dialect: Dialect,
+  sent: string,
+  task: unknown,
+  taskId: string,
+  statuses: StatusWords | undefined,
+): string {
+  const text = dialect.call("created", sent, () => {
+    if (!isObject(task)) throw new AdapterMistake("accepted a generation with a task that is no object");
+    return dataText(newTask(taskWithId(task, taskId), statuses));
+  });
+  return typeof text === "string" ? text : JSON.stringify({ task_id: taskId });
+}
+
+function whyNoId(id: unknown): string {
+  if (typeof id !== "string" || id === "") return "without a task id";
+  return `with a task id of ${id.length} characters that is too long or ill-formed`;
 }

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { archiveReason } from "../../src/archive/archive-reasons.ts";
 import { detachArchive } from "../../src/archive/archive-record.ts";
 import { createArchiveWork } from "../../src/archive/archive-work.ts";
 import { MIGRATION_LOCK, STEPS } from "../../src/archive/migrations.ts";
-import { archiveReason } from "../../src/archive/reasons.ts";
 import { GatewayError } from "../../src/domain/errors.ts";
 import { archiveNames, META } from "../../src/records/names.ts";
 import { createLogger } from "../../src/telemetry/log.ts";

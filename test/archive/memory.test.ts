@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
-import { createArchiveSource } from "../../src/archive/archive-source.ts";
-import { connectArchive } from "../../src/archive/connection.ts";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { createCopier } from "../../src/archive/copier.ts";
 import { identifyOrClaim } from "../../src/archive/identity.ts";
 import { migrate } from "../../src/archive/migrations.ts";
@@ -86,11 +85,10 @@ test("memory stays the same once archive.keep has passed", { timeout: 900_000 },
 
 /** A new one each day: it trims once in ten seconds of real time. */
 function copierOn(connection: Connection, archive: ReturnType<typeof connectArchive>) {
-  const source = createArchiveSource(connection);
   return createCopier({
-    source,
+    connection,
     tables: async () =>
-      createTables((await identifyOrClaim(archive.query, source.storeId()!)).archiveId, archive),
+      createTables((await identifyOrClaim(archive.query, connection.known.facts!.id!)).archiveId, archive),
     archiveUsed: (fault) => expect(fault).toBeUndefined(),
     keepMs: () => WEEK_MS,
     intervalMs: () => 1000,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
-import { connectArchive } from "../../src/archive/connection.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
@@ -14,7 +14,9 @@ import {
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
 import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
+import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { reverseGrant } from "../../src/operations/credits/reversals.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
@@ -43,6 +45,21 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   await adjustCredits(stage.nodes, "acme", { amount: -30, reason: "typing error", reference: "a-1" }, ANN);
   await adjustCredits(stage.nodes, "acme", { amount: 7, reason: "goodwill", reference: "a-2" }, ANN);
   await refundTask(stage.nodes, requestId, { reason: "black picture", reference: "f-1" }, ANN);
+  const bought = { package: "premium", package_price: "39.90", amount_paid: "39.90", currency: "USD" };
+  const sold = { kind: "purchase", details: { ...bought, metadata: { invoice: 17 } } } as const;
+  await grantCredits(stage.nodes, "acme", 500, "o-1", ANN, undefined, sold);
+  for (const [kind, credits] of [
+    ["trial", 50],
+    ["goodwill", 9],
+  ] as const)
+    await grantCredits(stage.nodes, "acme", credits, kind, ANN, undefined, { kind, details: {} });
+  await reverseGrant(
+    stage.nodes,
+    "acme",
+    { of: "o-1", reference: "r-1", reason: "money back", amount: 100 },
+    ANN,
+  );
+  await reverseGrant(stage.nodes, "acme", { of: "trial", reference: "r-2", reason: "unused" }, ANN);
   const label = { label: "Acme", metadata: { plan: "gold" }, status: "suspended" } as const;
   await patchAccount(stage.nodes, "acme", { ...label, limits: { daily_limit: 9 } }, ANN);
   const copier = await stage.copier();
@@ -50,7 +67,7 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   expect(await stage.archived()).toEqual(await stage.entries());
   expect(
     await stage.database.query(
-      "SELECT kind, amount::int, reason, reference, by, note FROM tollgate.ledger_entries WHERE by LIKE 'tok%' ORDER BY id_ms, id_number",
+      "SELECT kind, amount::int, reason, reference, by, note FROM tollgate.ledger_entries WHERE by LIKE 'tok%' AND kind IN ('adjustment', 'refund') ORDER BY id_ms, id_number",
     ),
   ).toEqual([
     { kind: "adjustment", amount: -30, reason: "typing error", reference: "a-1", by: ANN.by, note: null },
@@ -59,9 +76,33 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   ]);
   expect(
     await stage.database.query(
-      "SELECT purchases::int, charges::int, refunds::int, adjustments::int, closing::int FROM tollgate.statements",
+      "SELECT kind, amount::int, package, amount_paid::text, currency, of_reference FROM tollgate.ledger_entries WHERE by LIKE 'tok%' AND kind NOT IN ('adjustment', 'refund') ORDER BY id_ms, id_number",
     ),
-  ).toEqual([{ purchases: 1000, charges: 20, refunds: 20, adjustments: -23, closing: 977 }]);
+  ).toEqual([
+    { ...NO_SALE, kind: "purchase", amount: 500, package: "premium", amount_paid: "39.90", currency: "USD" },
+    { ...NO_SALE, kind: "trial", amount: 50 },
+    { ...NO_SALE, kind: "goodwill", amount: 9 },
+    { ...NO_SALE, kind: "reversal", amount: -100, of_reference: "o-1" },
+    { ...NO_SALE, kind: "reversal", amount: -50, of_reference: "trial" },
+  ]);
+  expect(
+    await stage.database.query(
+      "SELECT purchases::int, trials::int, goodwill::int, charges::int, refunds::int, adjustments::int, reversals::int, closing::int, amounts_paid FROM tollgate.statements",
+    ),
+  ).toEqual([
+    {
+      ...{
+        purchases: 500,
+        trials: 1050,
+        goodwill: 9,
+        charges: 20,
+        refunds: 20,
+        adjustments: -23,
+        reversals: 150,
+      },
+      ...{ closing: 1386, amounts_paid: { USD: "39.90" } },
+    },
+  ]);
   const archive = connectArchive(stage.url);
   const fresh = await givenRedis();
   const nodes = oneNode(fresh.client);
@@ -76,11 +117,19 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
     expect(await readAccount(nodes, "acme")).toEqual(await readAccount(stage.nodes, "acme"));
     expect(await readAccountObject(nodes, "acme")).toEqual(await readAccountObject(stage.nodes, "acme"));
     expect(await readKey(nodes, key.keyId, "acme")).toEqual(await readKey(stage.nodes, key.keyId, "acme"));
-    const { references, refunds } = accountNames(partitionOf("acme", PARTITIONS), "acme");
-    for (const name of [references, refunds])
+    const { references, refunds, reversed } = accountNames(partitionOf("acme", PARTITIONS), "acme");
+    for (const name of [references, refunds, reversed])
       expect(await fresh.client.hgetall(name)).toEqual(await stage.redis.hgetall(name));
     expect(await fresh.client.hgetall(refunds)).toEqual({ [requestId]: "f-1" });
-    expect(await verifyLedger(nodes)).toMatchObject({ ok: true, credits: { adjusted: -23, refunded: 20 } });
+    expect(await verifyLedger(nodes)).toMatchObject({
+      ok: true,
+      credits: { adjusted: -23, refunded: 20, reversed: 150 },
+    });
+    const lookUps = archiveLookUps(stage.url);
+    const again = { of: "o-1", reference: "r-3", reason: "money back" };
+    expect((await reverseGrant(nodes, "acme", again, ANN, lookUps.readArchived)).entry).toMatchObject({
+      amount: -400,
+    });
     await expect(
       refundTask(
         nodes,
@@ -94,6 +143,44 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
     archive.close();
     await fresh.stop();
   }
+});
+
+const NO_SALE = { package: null, amount_paid: null, currency: null, of_reference: null };
+
+// Guarantee: a grant that has left Redis is taken back as far as it is left, and only if the archive can be asked.
+test("a grant of which only the archive knows is reversed once, whatever its kind", async () => {
+  await stage.givenKey("acme");
+  for (const [reference, kind] of [
+    ["old", "purchase"],
+    ["older", "trial"],
+  ] as const)
+    await grantCredits(stage.nodes, "acme", 70, reference, ANN, undefined, { kind, details: {} });
+  await adjustCredits(stage.nodes, "acme", { amount: 1, reason: "r", reference: "a-1" }, ANN);
+  await grantCredits(stage.nodes, "acme", 1, "new", ANN);
+  const copier = await stage.copier();
+  await copier.copy();
+  const partition = partitionOf("acme", PARTITIONS);
+  const archivedTo = (await stage.entries()).filter((entry) => entry.partition === partition).at(-1)!;
+  const { run } = scriptsOf(stage.redis);
+  // What leaves in one run is forgotten in the next.
+  for (const _ of [1, 2]) await trimLedger(run, { partition, archivedTo, keepMs: 0, keepReferencesMs: 0 });
+  const { references, reversed } = accountNames(partition, "acme");
+  expect(await stage.redis.hkeys(references)).toEqual(["new"]);
+  const lookUps = archiveLookUps(stage.url);
+  const reverse = (of: string, reference: string, amount?: number, read = lookUps.readArchived) =>
+    reverseGrant(stage.nodes, "acme", { of, reference, reason: "r", amount }, ANN, read);
+  const alone = reverseGrant(stage.nodes, "acme", { of: "old", reference: "r-1", reason: "r" }, ANN);
+  await expect(alone).rejects.toMatchObject({ problem: "unavailable" });
+  const outcomes = await Promise.allSettled([1, 2, 3].map((at) => reverse("old", `r-${at}`)));
+  expect(outcomes.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
+  expect((await reverse("older", "r-4", 30)).entry).toMatchObject({ amount: -30 });
+  expect((await reverse("older", "r-5")).entry).toMatchObject({ amount: -40 });
+  await expect(reverse("older", "r-6")).rejects.toMatchObject({ problem: "nothing_left" });
+  await expect(reverse("a-1", "r-6")).rejects.toMatchObject({ problem: "grant_not_found" });
+  await expect(reverse("none", "r-6")).rejects.toMatchObject({ problem: "grant_not_found" });
+  await expect(reverse("new", "older", 1)).rejects.toMatchObject({ problem: "reference_used" });
+  expect(await stage.redis.hgetall(reversed)).toEqual({ "": "140", old: "70", older: "70" });
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });
 });
 
 const auditRows = () =>

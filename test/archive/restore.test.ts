@@ -1,9 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { connectArchive } from "../../src/archive/connection.ts";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -19,9 +20,25 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { readTierCounts } from "../../src/operations/keys/tier-counts.ts";
+import {
+  deleteEndpoint,
+  listEndpoints,
+  patchEndpoint,
+  registerEndpoint,
+  rotateSecret,
+} from "../../src/operations/webhooks/endpoints.ts";
+import { resealSecrets } from "../../src/operations/webhooks/reseal.ts";
+import type { WebhookRules } from "../../src/operations/webhooks/webhook-rules.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
-import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import {
+  accountNames,
+  endpointNames,
+  keyRef,
+  partitionNames,
+  partitionOf,
+  requestName,
+} from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { runHere } from "../support/cli.ts";
@@ -75,6 +92,16 @@ async function restored(keepMs = FOR_EVER_MS) {
     archive.close();
   }
 }
+
+/** Seals nothing, so that the test sees what is where. */
+const PLAIN_RULES: WebhookRules = {
+  endpointsMax: 10,
+  newSecret: () => `whsec_${randomUUID()}`,
+  seal: (secret) => `sealed ${secret}`,
+  unseal: (sealed) => sealed.slice(7),
+  isCurrent: () => true,
+  checkAddress: (url) => ({ ok: true, url }),
+};
 
 const accountOf = (redis: Redis, accountId: string): Promise<Record<string, string>> =>
   redis.hgetall(accountNames(partitionOf(accountId, PARTITIONS), accountId).account);
@@ -157,6 +184,31 @@ describe("a restored store", () => {
       expect((await listAccounts(empty.nodes, { ...query, limit: 10 })).accounts).toEqual(lost.accounts);
     }
     expect((await listAccounts(empty.nodes, { label: "acme Ü", limit: 10 })).accounts).toHaveLength(1);
+  });
+
+  // Guarantee: customers need not register their endpoints again, nor learn another secret.
+  test("has the webhook endpoints of the lost one, with their sealed secrets", async () => {
+    await givenExample(stage);
+    const actor = { by: "test", requestId: "" };
+    const register = (url: string) =>
+      registerEndpoint(stage.nodes, "acme", { url, label: "shop" }, actor, PLAIN_RULES);
+    const [kept, disabled, deleted] = [await register("u1"), await register("u2"), await register("u3")];
+    const change = { rules: PLAIN_RULES };
+    await patchEndpoint(stage.nodes, disabled.endpoint, { status: "disabled" }, actor, change);
+    await deleteEndpoint(stage.nodes, deleted.endpoint, actor);
+    await rotateSecret(stage.nodes, kept.endpoint, 1000, actor, PLAIN_RULES);
+    await restored();
+    const endpoints = await listEndpoints(stage.nodes, "acme");
+    expect(endpoints).toHaveLength(2);
+    expect(await listEndpoints(empty.nodes, "acme")).toEqual(endpoints);
+    const name = endpointNames(kept.endpoint.partition, kept.endpoint.endpointId).endpoint;
+    expect(await empty.redis.hgetall(name)).toEqual(await stage.redis.hgetall(name));
+    expect((await accountOf(empty.redis, "acme")).webhooks).toBe(
+      (await accountOf(stage.redis, "acme")).webhooks,
+    );
+    expect((await resealSecrets(empty.nodes, actor, { ...PLAIN_RULES, isCurrent: () => false })).looked).toBe(
+      2,
+    );
   });
 
   test("has no more ledger entries than any store with an archive: the older ones are in checkpoints", async () => {

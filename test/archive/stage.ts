@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { createArchiveSource } from "../../src/archive/archive-source.ts";
-import { connectArchive, type OpenedArchive } from "../../src/archive/connection.ts";
+import { connectArchive, type OpenedArchive } from "../../src/archive/archive-connection.ts";
 import { type CopierOptions, createCopier } from "../../src/archive/copier.ts";
 import { identifyOrClaim } from "../../src/archive/identity.ts";
 import { migrate } from "../../src/archive/migrations.ts";
@@ -12,7 +11,13 @@ import { createTables } from "../../src/archive/tables.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { entryFields, LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
+import {
+  entryFields,
+  isStoredKind,
+  LEDGER_PAGE,
+  type LedgerEntry,
+  readLedger,
+} from "../../src/records/ledger-entries.ts";
 import { accountNames, archiveNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/redis/connection.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -101,14 +106,13 @@ interface CopierGiven {
 /** A copier as of another gateway. It only works when asked for a round. */
 function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs, beside }: CopierGiven) {
   const faults: (Error | undefined)[] = [];
-  const source = createArchiveSource(own);
   const lines: string[] = [];
   const { round, stop } = createCopier({
-    source,
+    connection: own,
     async tables() {
       await migrate(archive);
       const tables = createTables(
-        (await identifyOrClaim(archive.query, source.storeId()!)).archiveId,
+        (await identifyOrClaim(archive.query, own.known.facts!.id!)).archiveId,
         archive,
       );
       return {
@@ -231,6 +235,8 @@ async function archivedEntries({
     reference: row.reference ?? "",
     by: row.by ?? "",
     note: row.note ?? "",
+    kind: isStoredKind(row.kind!) ? row.kind : "",
+    details: row.details ?? "",
     previous: row.previous ?? "",
     atMs: row.at.getTime(),
   }));

@@ -130,7 +130,7 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
     balance,
   });
   await expect(grantCredits(stage.nodes, "acme", 71, "order-1", cliActor(), read)).rejects.toThrow(
-    "another amount",
+    "another grant",
   );
   expect(await grantCredits(stage.nodes, "acme", 5, "order-3", cliActor(), read)).toMatchObject({
     outcome: "recharged",

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connectArchive } from "../../src/archive/connection.ts";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";

@@ -139,7 +139,7 @@ test("a script whose partition has moved is sent once more to its primary, and t
     ),
   );
   expect(answers.map(({ outcome }) => outcome)).toEqual(["known", "known", "known"]);
-  expect(breaker.isOpen()).toBe(false);
+  expect(breaker.isOpen).toBe(false);
   expect(await metrics.registry.getSingleMetricAsString("tollgate_store_failures_total")).toContain(
     '{reason="moved"} 2',
   );

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import type { Links } from "./links.ts";
 import { fieldsOf, isRunning, type RedisNode, waitFor } from "./node.ts";
 import { createNodeSet, dataConfig, type NodeSet, type Ports } from "./nodes.ts";

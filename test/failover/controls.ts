@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import { type Criterion, formatVerdict } from "../fault/checker.ts";
 import { writeHistory } from "../fault/history.ts";
 import { seedFor } from "../fault/random.ts";
@@ -59,7 +59,11 @@ export const CONTROLS: readonly Control[] = [
     name: "no charges of the last seconds are sent again, and a replica that lags is promoted",
     topology: "trio",
     patches: [
-      { file: "src/durability/losses/confirmed-charges.ts", from: "kept.push(charge);", to: "return;" },
+      {
+        file: "src/durability/losses/confirmed-charges.ts",
+        from: "const place = places[next];",
+        to: "return;",
+      },
     ],
     fault: "stale",
     killsGateways: false,

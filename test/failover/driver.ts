@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import type { LinkEvent } from "../fault/history.ts";
 import { ROOT } from "../fault/world.ts";
 import { startCluster } from "./cluster.ts";

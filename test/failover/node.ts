@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type GuardedChild, startChild } from "../../src/sandbox/child.ts";
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 
 /** A busy machine needs some of it. */
 const START_TIMEOUT_MS = 30_000;

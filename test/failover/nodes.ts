@@ -1,8 +1,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { portIfFree, type RedisBinary, redisBinary } from "../../src/sandbox/redis.ts";
+import { portIfFree, type RedisBinary } from "../../src/sandbox/redis-server.ts";
 import { type HeldPort, holdPort } from "../support/held-port.ts";
+import { redisBinary } from "../support/redis-binary.ts";
 import { createLinks, type Links } from "./links.ts";
 import { createNode, type RedisNode } from "./node.ts";
 

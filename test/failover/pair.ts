@@ -1,4 +1,4 @@
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import type { Links } from "./links.ts";
 import { type RedisNode, waitFor } from "./node.ts";
 import { createNodeSet, dataConfig } from "./nodes.ts";

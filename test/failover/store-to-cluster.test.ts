@@ -10,8 +10,8 @@ import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { many } from "../../src/redis/pipelines.ts";
-import { redisBinary } from "../../src/sandbox/redis.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { redisBinary } from "../support/redis-binary.ts";
 import { times } from "../support/store.ts";
 import { generate, givenRedis, PRICE, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
-import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import { withServer } from "../support/servers.ts";
 import { startPair } from "./pair.ts";
 

@@ -14,11 +14,17 @@ describe("credits", () => {
   test("one reference credits once, and another amount under it is an error", async () => {
     const { accountId } = await givenCliAccount(connection);
     const grant = (...more: string[]) => ["credits", "grant", accountId, ...more];
-    const first = { account_id: accountId, amount: 50, reference: "order-1", balance: 1050 };
+    const first = {
+      account_id: accountId,
+      kind: "purchase",
+      amount: 50,
+      reference: "order-1",
+      balance: 1050,
+    };
     expect(await json(...grant("50", "--reference", "order-1"))).toEqual({ outcome: "recharged", ...first });
     expect(await json(...grant("50", "--reference", "order-1"))).toEqual({ outcome: "duplicate", ...first });
     expect((await runHere(grant("50", "--reference", "order-1"))).stdout).toContain("nothing is changed");
-    expect(await refusal(...grant("51", "--reference", "order-1"))).toContain("another amount");
+    expect(await refusal(...grant("51", "--reference", "order-1"))).toContain("another grant");
     expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1050 });
   });
 
@@ -85,7 +91,7 @@ test("credits show names the kind of each transaction, and its endpoint, task, r
     ["purchase", "50", "1050", "(order-1)"],
     ["refund", "30", "1000", expect.stringContaining(taskId)],
     ["charge", "-30", "970", request.endpoint],
-    ["purchase", "1000", "1000", expect.anything()],
+    ["trial", "1000", "1000", expect.anything()],
   ]);
   const { recent_transactions } = await json("credits", "show", accountId);
   expect(recent_transactions.slice(0, 2)).toMatchObject([

@@ -53,6 +53,7 @@ describe("accounts", () => {
     expectStatus(made, 201);
     expect(made.body).toEqual({
       account_id: accountId,
+      price_multiplier: 1,
       label: "Ann's films",
       metadata: { plan: "gold" },
       status: "active",

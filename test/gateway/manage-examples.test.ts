@@ -14,7 +14,7 @@ import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 let redis: TestRedis;
 let stage: ManageStage;
 /** Ids in the examples' paths. */
-const ids: Record<string, string> = { account: "acme" };
+const ids: Record<string, string> = { account: "acme", month: "2026-10" };
 beforeAll(async () => {
   // The examples' names must be free.
   redis = await givenRedis();
@@ -31,9 +31,13 @@ const LAST = ["refundTask", "rotateKey", "revokeKey", "revokeToken", "changeAcco
 const named = (name: string): Route => ROUTES.find((route) => route.name === name)!;
 const others = ROUTES.filter(({ name }) => !FIRST.includes(name) && !LAST.includes(name));
 
+/** Query parameters that a call must have. */
+const QUERIES = { q: "acme", month: "2026-10" };
+
 async function run({ name, method, path, answers, needsIdempotencyKey, query }: Route) {
   const target = path.replaceAll(/\{(\w+)\}/g, (_, part: string) => ids[part] ?? "");
-  const search = query.required?.includes("q") ? "?q=acme" : "";
+  const required = query.required?.map((part) => `${part}=${QUERIES[part as "q"]}`) ?? [];
+  const search = required.length === 0 ? "" : `?${required.join("&")}`;
   const reply = await stage.manage(method, target + search, {
     ...(BODY_EXAMPLES[name] && { body: BODY_EXAMPLES[name] }),
     headers: needsIdempotencyKey ? { "Idempotency-Key": name } : {},

@@ -98,7 +98,7 @@ describe("actions", () => {
     expect(auditLines(path)).toMatchObject([
       { ...common, status: 201 },
       { ...common, status: 200 },
-      { ...common, status: 409, why: expect.stringContaining("another amount") },
+      { ...common, status: 409, why: expect.stringContaining("another grant") },
     ]);
   });
 

@@ -232,7 +232,7 @@ test("the overview counts what is charged, refunded and granted today, a moment 
     return [today, month].every(
       (now, at) =>
         now.charged >= before[at === 0 ? "today" : "month"].charged + 10 &&
-        now.purchased >= before[at === 0 ? "today" : "month"].purchased + 500,
+        now.trials >= before[at === 0 ? "today" : "month"].trials + 500,
     );
   }, "the charge and the grant in today's and the month's money");
 });

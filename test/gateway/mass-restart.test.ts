@@ -67,7 +67,7 @@ async function seed(redis: TestRedis, upstream: string): Promise<{ keys: KeyRef[
       { credits: CREDITS, limits },
       cliActor(),
     );
-    keys.push(keyRef(keyId, accountId, partitionOf(accountId, connection.facts()!.partitions)));
+    keys.push(keyRef(keyId, accountId, partitionOf(accountId, connection.known.facts!.partitions)));
   }
   const newTask = () => ({ taskId: newId(), data: "", pollMs: 1000, maxAgeMs: 2 * HOUR_MS, upstream });
   const lines: string[] = [];

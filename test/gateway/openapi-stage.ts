@@ -4,6 +4,7 @@ import type { Generator } from "../../src/sandbox/generator/server.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { type Document, readDescription } from "../support/openapi.ts";
+import { priceListsOf } from "../support/prices.ts";
 import { head, rawClient } from "./spec-stage.ts";
 
 export type ApiStage = Awaited<ReturnType<typeof givenApiStage>>;
@@ -31,7 +32,9 @@ export async function givenApiStage() {
     // A price that depends on what the body has not: a fault of the gateway's own.
     givenGateway({
       generator,
-      config: { prices: { "gen2/text-to-video": { by_n_frames: { "10": 1, "15": 1, "25": 1 } } } },
+      config: {
+        priceLists: priceListsOf({ "gen2/text-to-video": { by_n_frames: { "10": 1, "15": 1, "25": 1 } } }),
+      },
     }),
     givenLosable(generator, "allow"),
     givenLosable(generator, "deny"),

@@ -9,6 +9,7 @@ import {
   type RequestOptions,
   type TestGateway,
 } from "../support/gateway.ts";
+import { priceListsOf } from "../support/prices.ts";
 import {
   asking,
   BOAT,
@@ -300,8 +301,8 @@ describe("texts and extra fields", () => {
 });
 
 test("a fault within is 500, leaks no detail, and consumes nothing", async () => {
-  const prices = { "gen2-pro/storyboard": { by_n_frames: { "25": undefined } } } as object;
-  const faulty = await givenGateway({ generator: gateway.generator, config: { prices } });
+  const priceLists = priceListsOf({ "gen2-pro/storyboard": { by_n_frames: { "25": undefined } } });
+  const faulty = await givenGateway({ generator: gateway.generator, config: { priceLists } });
   const issued = await givenTightKey(faulty);
   const body = { nFrames: "25", shots: [{ Scene: "a", duration: 25 }] };
   const reply = await asking(faulty)("POST", "/api/v1/gen2-pro/storyboard", { key: issued.key, body });

@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loadConfig } from "../../src/config/config.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
+import { loadConfig } from "../support/load-config.ts";
 import { asking, BOAT, PRO_TEXT_TO_VIDEO, recharge, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 const IMAGE = "https://images.example.com/cat.png";
@@ -46,16 +46,16 @@ describe("each generation costs exactly its price, and goes upstream as it was p
     const folder = await mkdtemp(path.join(tmpdir(), "tollgate-prices-"));
     const file = path.join(folder, "tollgate.yaml");
     await writeFile(file, `prices: ${path.resolve("config/prices/overview.yaml")}`);
-    const { prices } = loadConfig({ env: {}, file });
+    const { priceLists } = loadConfig({ env: {}, file });
     await rm(folder, { recursive: true });
-    gateways.overview = await givenGateway({ config: { prices } });
+    gateways.overview = await givenGateway({ config: { priceLists } });
   });
   afterAll(async () => {
     for (const gateway of Object.values(gateways)) await gateway.stop();
   });
 
   test("the harness runs the default price set", () => {
-    expect(gateways.reference!.config.prices).toEqual(loadConfig({ env: {} }).prices);
+    expect(gateways.reference!.config.priceLists).toEqual(loadConfig({ env: {} }).priceLists);
   });
 
   for (const set of ["reference", "overview"]) {

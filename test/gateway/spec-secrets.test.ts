@@ -125,7 +125,7 @@ describe("after every kind of request", () => {
     const headers = { "x-request-id": key, traceparent: key, tracestate: `a=${key}` };
     await ask("GET", CREDITS, { key, headers });
     // A handler that crashes with the key in its hands.
-    const crashing = await givenGateway({ config: { prices: null as never } });
+    const crashing = await givenGateway({ config: { priceLists: null as never } });
     expectStatus(await asking(crashing)("POST", TEXT_TO_VIDEO, { key, body: BOAT }), 500);
     await crashing.stop();
     crashed = crashing.logs.join("");

@@ -99,7 +99,7 @@ async function givenStore(settling: { othersWithinMs?: number } = {}) {
     close,
     /** Another server is the primary now. */
     moveTo: ({ url }: TestRedis): void => connection.replaceMap(everythingOn(open!({ redisUrl: url }))),
-    isUsable: (): boolean => !connection.of(0).breaker.isOpen(),
+    isUsable: (): boolean => !connection.of(0).breaker.isOpen,
     logged: (text: string): Promise<void> =>
       until(() => lines.some((line) => line.includes(text)), `the log to say: ${text}`),
     async replayed(outcome: string): Promise<number | undefined> {

@@ -81,7 +81,7 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
   const file = join(folder, `${hostname()}.closed.0123abcd.ndjson`);
-  const text = lineOf({ ...deferred!, storeId: owed.facts()?.id });
+  const text = lineOf({ ...deferred!, storeId: owed.known.facts?.id });
   await writeFile(file, text);
 
   const logs: string[] = [];
@@ -106,7 +106,7 @@ test("a charge that the store had confirmed before it lost it is not counted aga
   const generation = stage.request(await stage.givenKey());
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
-  const line = lineOf({ ...deferred!, storeId: owed.facts()?.id, replay: true });
+  const line = lineOf({ ...deferred!, storeId: owed.known.facts?.id, replay: true });
   await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
   const gateway = await givenConnection(inject("redisUrl"));
   expect(await stage.held(generation.key)).toBe(0);
@@ -129,7 +129,7 @@ test("a journal charges no request again that Redis has forgotten", async () => 
   ahead.clock.nowMs = Date.now() + 24 * HOUR.retentionMs;
   expect(await ahead.sweeps.collect(stage.partition, 0, 10)).toMatchObject({ collected: 1 });
 
-  const line = lineOf({ ...deferred, storeId: owed.facts()?.id, atMs: Date.now() });
+  const line = lineOf({ ...deferred, storeId: owed.known.facts?.id, atMs: Date.now() });
   await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
   const logs: string[] = [];
   const gateway = await givenConnection(inject("redisUrl"), logs);
@@ -170,7 +170,7 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     await proxy.heal();
     await connection.breaker.closed();
     expect(await bind(running)).toBeUndefined();
-    expect(connection.breaker.isOpen(), "what waits for another store keeps nobody out").toBe(false);
+    expect(connection.breaker.isOpen, "what waits for another store keeps nobody out").toBe(false);
     for (const { requestId } of [waiting, running])
       expect(await other.client.keys(`*${requestId}*`)).toEqual([]);
     const { values } = await connection.metrics.outboxOfOtherStores.get();
@@ -191,7 +191,7 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     expect(text).not.toContain(generation.requestId);
 
     proxy.pointTo(first.port);
-    await until(() => !connection.breaker.isOpen() && settlements.outbox.size() === 0);
+    await until(() => !connection.breaker.isOpen && settlements.outbox.size() === 0);
     for (const { key } of [waiting, running])
       expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
     expect(await journalText(folder)).toBe("");

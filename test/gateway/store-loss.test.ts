@@ -135,6 +135,14 @@ test("a charge that was replayed from a journal is sent again as any other", asy
   expect(sent).toEqual(["r1"]);
 });
 
+// Guarantee: a store's clock that is put back takes no charge out of those that are sent again.
+test("a charge after the store's clock was put back is sent again as any other", async () => {
+  givenLostCharge({ atMs: NOW_MS + 3_600_000 }, "before");
+  givenLostCharge({}, "after");
+  await expect(compare()).rejects.toThrow(OLDER);
+  expect(sent).toContain("after");
+});
+
 test("what was found before an acceptance, and written down after it, refuses nothing", async () => {
   await redis.client.hset(
     META,

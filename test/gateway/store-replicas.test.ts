@@ -123,7 +123,7 @@ test("while the replica hangs, a charge is in the journal before it is answered,
   expect(journaled().map(({ acknowledged }) => acknowledged)).toEqual([true, true]);
   expect(await unconfirmed(gateway)).toBe(2);
   expect(gateway.store.settlements.outbox.size()).toBe(0);
-  expect(gateway.primary.breaker.isOpen()).toBe(false);
+  expect(gateway.primary.breaker.isOpen).toBe(false);
 
   pair.replica.resume();
   await until(async () => (await unconfirmed(gateway)) === 0, "the replica to have caught up");
@@ -189,7 +189,7 @@ test("what a primary has answered before it started anew is sent again before a 
   expect(await unconfirmed(gateway)).toBe(1);
   const run = vi.spyOn(gateway.primary.direct, "run");
   await pair.primary.kill();
-  await until(() => gateway.primary.breaker.isOpen(), "the outage to be noticed");
+  await until(() => gateway.primary.breaker.isOpen, "the outage to be noticed");
   await pair.primary.startAgain();
   await gateway.primary.breaker.closed();
   const sent = run.mock.calls.filter(([{ name }]) => name === "bind");

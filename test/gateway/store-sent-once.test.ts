@@ -5,10 +5,10 @@ import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
-import { itemOf, type Reply } from "../../src/scripts/script-definition.ts";
+import type { Reply } from "../../src/scripts/script-definition.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;

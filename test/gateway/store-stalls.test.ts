@@ -43,7 +43,7 @@ test("a reply that came while the process stood still is read before the call co
     await nextCheckPhase();
     standStill(500);
     expect(await written).toBeNull();
-    expect(connection.breaker.isOpen()).toBe(false);
+    expect(connection.breaker.isOpen).toBe(false);
   } finally {
     await connection.close();
   }

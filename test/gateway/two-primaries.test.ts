@@ -305,7 +305,7 @@ describe("the store below the gateway", () => {
       await until(() => settlements.outbox.size() === 0, "the charge to be posted");
       expect(await store.credits(key, TIERS)).toMatchObject({ balance: 90, totalUsed: 10 });
       expect(even.redis.status).toBe("end");
-      expect(even.breaker.isOpen()).toBe(true);
+      expect(even.breaker.isOpen).toBe(true);
       expect((await connection.metrics.storeUp.get()).values).toMatchObject([{ value: 1 }]);
     } finally {
       stage.servers[0].resume();

@@ -30,5 +30,5 @@ test("gateways roll up what was charged, and ends of tasks, once", async () => {
   const read = async () => (await accountUsage(nodes, { accountId, by: [] })).rows[0];
   await until(async () => (await read())?.requests === 4, "the charges to be counted");
   expect(await read()).toMatchObject({ requests: 4, credits: 4 * PRICE, refunds: 0 });
-  expect((await moneyNow(nodes)).today).toMatchObject({ charged: 4 * PRICE, purchased: 1000, requests: 4 });
+  expect((await moneyNow(nodes)).today).toMatchObject({ charged: 4 * PRICE, trials: 1000, requests: 4 });
 });

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
+import { itemOf } from "../../src/redis/script-runner.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { probe } from "../../src/scripts/probe.ts";
-import { itemOf } from "../../src/scripts/script-definition.ts";
 import {
   createStage,
   NOON_MS,

@@ -9,13 +9,13 @@ import {
   requestName,
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { type ArchivedCall, archived } from "../../src/scripts/archived.ts";
 import { change } from "../../src/scripts/change.ts";
 import { collect } from "../../src/scripts/collect.ts";
 import { issue } from "../../src/scripts/issue.ts";
-import { itemOf, type Run } from "../../src/scripts/script-definition.ts";
+import type { Run } from "../../src/scripts/script-definition.ts";
 import {
   createStage,
   openConnection,

@@ -20,7 +20,8 @@ export function targetOf({ world, sent }: Run, command: Command, index?: number)
   const withTask = "tasks" in command && command.tasks;
   const isSent = "sent" in command && command.sent;
   // Only a poll, its settlement, and the BIND of a journal come so late that their request may be collected.
-  const isLate = index === undefined && ["inspect", "observe", "bind", "refund"].includes(command.kind);
+  const isLate =
+    index === undefined && ["inspect", "observe", "bind", "refund", "reclaim"].includes(command.kind);
   const able = sent.filter(
     ({ request }) =>
       (isLate || world.requests.includes(request)) &&
@@ -34,7 +35,7 @@ export function targetOf({ world, sent }: Run, command: Command, index?: number)
 const isCertainlyVoid = ({ refused, unsent }: ModelRequest): boolean => refused === true || unsent === true;
 
 /** On a Redis Cluster no script reaches two partitions. */
-export const isClustered = ({ stage }: Run): boolean => stage.connection.facts()?.cluster ?? false;
+export const isClustered = ({ stage }: Run): boolean => stage.connection.known.facts?.cluster ?? false;
 
 /** In place of one that is never made by itself. */
 const NO_CALL = {} as ScriptCall;

@@ -25,20 +25,20 @@ end
  * @param folder where the scripts are; of a mutant
  */
 export function holdToBounds(redis: Redis, boundFor = boundOf, folder?: string): void {
-  const define = redis.defineCommand.bind(redis);
-  redis.defineCommand = (command, definition) => {
-    const name = command.split(":")[1] ?? "";
-    const { lua } = definition;
+  const edit = (lua: string, name: string): string => {
     const end = lua.indexOf("\n") + 1;
     const body = lua.slice(end).replace("local call = redis.call", "local call = steps_of_call");
     const bound = boundFor(readScript(name));
-    return define(command, { ...definition, lua: lua.slice(0, end) + COUNT(name, bound) + body });
+    return lua.slice(0, end) + COUNT(name, bound) + body;
   };
+  const own = scriptsOf(redis);
   const where = folder === undefined ? {} : { folder };
   for (const canFreeze of [false, true]) {
-    const runner = createScriptRunner(redis, { canFreeze: () => canFreeze, ...where });
-    if (canFreeze) Object.assign(scriptsOf(redis), runner);
+    const runner = createScriptRunner(redis, {
+      form: { checksFrozen: canFreeze, crossesSlots: false },
+      edit,
+      ...where,
+    });
+    if (canFreeze) Object.assign(own, runner);
   }
-  // The first call of `scriptsOf` has defined its own.
-  if (folder !== undefined) createScriptRunner(redis, { canFreeze: () => true, folder });
 }

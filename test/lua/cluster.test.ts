@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ClaimError } from "../../src/durability/claims.ts";
-import { createTasks } from "../../src/durability/tasks.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
@@ -11,11 +11,11 @@ import { cliActor } from "../../src/records/actor.ts";
 import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import type { BindCall } from "../../src/scripts/bind.ts";
-import { itemOf, type Reply, type Run } from "../../src/scripts/script-definition.ts";
+import type { Reply, Run } from "../../src/scripts/script-definition.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import {
   createStage,
@@ -32,7 +32,6 @@ import {
   times,
 } from "../support/store.ts";
 import { startWholeCluster } from "../support/whole-cluster.ts";
-
 import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
 
 // A single node in cluster mode refuses, like any cluster, a script whose names lie in two slots (CROSSSLOT).
@@ -123,7 +122,7 @@ test("a task id belongs to one request over all partitions of a cluster, until i
   }
   expect(await one.bind(owner)).toBe("bound");
   await one.observe(owner, "expired");
-  one.clock.nowMs += RETENTION_MS;
+  one.clock.nowMs += 2 * RETENTION_MS;
   await one.sweeps.collect(3, 0, 10);
   expect(await two.bind(stranger.generation, taskId)).toBe("bound");
 });
@@ -338,7 +337,7 @@ test("a charge that was answered before does not wait for its claim's primary, a
     command: <T>(work: (redis: TestConnection["redis"]) => Promise<T>): Promise<T> =>
       isAway ? Promise.reject(new Error("away")) : work(connection.redis),
   };
-  const tasks = createTasks({ of: connection.of, ofName: () => elsewhere, facts: connection.facts });
+  const tasks = createTaskIds({ of: connection.of, ofName: () => elsewhere, known: connection.known });
   expect(await tasks.bind(repeated, true)).toBe("bound");
   await expect(tasks.bind(first)).rejects.toThrow(ClaimError);
   expect(await one.requestRecord(fresh!)).toMatchObject({ state: "held" });

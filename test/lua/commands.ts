@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { GRANT_KINDS, type GrantKind } from "../../src/records/ledger-entries.ts";
 import type { Said, VoidReason } from "./model.ts";
 
 interface Asked {
@@ -36,10 +37,14 @@ export type Command =
   /** Items of one script in one call; at `spoilt` stands one more, whose names are of another type. */
   | { kind: "together"; commands: Asking[]; spoilt?: number | undefined }
   | ({ kind: "plan" } & Asked)
-  | { kind: "recharge"; key: number; amount: number; reference: number }
+  | { kind: "recharge"; key: number; amount: number; reference: number; as?: GrantKind }
+  /** Of a reference that may stand for a grant. */
+  | { kind: "reverse"; key: number; of: number; amount: number | undefined; reference: number }
   | { kind: "adjust"; key: number; amount: number; reference: number }
   /** By an operator. `lost`: if the store does not know the request, it has lost its charge, which the archive has. */
   | { kind: "refund"; request: number; tasks: boolean; reference: number; lost: boolean }
+  /** A callback comes about a task that has ended, and it has completed. */
+  | { kind: "reclaim"; request: number; tasks: boolean }
   | { kind: "credits"; key: number }
   | { kind: "lease"; key: number; list: "holds" | "polls"; most: number }
   /** `retentionMs` is that of the gateway that collects, which must not matter. */
@@ -171,7 +176,18 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       kind: kind("recharge"),
       key,
       amount: fc.constantFrom(10, 20, Number.MAX_SAFE_INTEGER),
-      reference: fc.nat(2),
+      reference: fc.nat(4),
+      as: fc.constantFrom(...GRANT_KINDS),
+    }),
+  },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: kind("reverse"),
+      key,
+      of: fc.nat(4),
+      amount: fc.constantFrom(undefined, undefined, 1, 15),
+      reference: fc.nat(9),
     }),
   },
   {
@@ -193,6 +209,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       lost: fc.boolean(),
     }),
   },
+  { weight: 5, arbitrary: fc.record({ kind: kind("reclaim"), request, tasks: fc.constant(true) }) },
   { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
   {
     weight: 4,

@@ -64,7 +64,7 @@ async function expireKeys(run: Run): Promise<void> {
 async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
   const { partition, clock } = stage;
   const world: World = {
-    isClustered: stage.connection.facts()?.cluster ?? false,
+    isClustered: stage.connection.known.facts?.cluster ?? false,
     nowMs: clock.nowMs,
     tiers: TIERS,
     keys: [],
@@ -118,6 +118,7 @@ async function addKey(
     ledger: [],
     references: new Map<string, string>(),
     refunds: new Set<string>(),
+    reversed: new Map<string, number>(),
     collectedUntilMs: 0,
   };
   const key: ModelKey = {

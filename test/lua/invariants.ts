@@ -52,8 +52,10 @@ async function checkMoney(run: Run, records: readonly Fields[]): Promise<void> {
     must(balance === Number(stored), "1: the ledger ends at the balance");
     must(open === Number(held) && balance >= open, "1: what is held is the sum of the open holds");
     for (const [id, amounts] of perRequest) {
-      const [charge = 0, refund] = lost.has(id) ? amounts.map((amount) => -amount) : amounts;
-      const once = amounts.length <= 2 && charge < 0 && (refund === undefined || refund === -charge);
+      const [charge = 0, refund = -charge, again = charge] = lost.has(id)
+        ? amounts.map((amount) => -amount)
+        : amounts;
+      const once = amounts.length <= 3 && charge < 0 && refund === -charge && again === charge;
       must(once, "2: a request costs its price or nothing");
     }
   }

@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 64, id: connection.facts()!.id!, layout: "1" });
+  await connection.redis.hset(META, { partitions: 64, id: connection.known.facts!.id!, layout: "1" });
 });
 afterAll(async () => {
   await connection?.close();
@@ -91,7 +91,7 @@ describe("on one server", () => {
     // From then on the upstream may speak of either task.
     expect(await one.observe(owner, "completed")).toMatchObject({ isDisputed: true });
     await one.observe(owner, "expired");
-    one.clock.nowMs += RETENTION_MS;
+    one.clock.nowMs += 2 * RETENTION_MS;
     expect(await one.sweeps.collect(3, 0, 10)).toMatchObject({ collected: 1 });
     expect(await namesOf(`*${taskId}`)).toEqual([]);
     expect(await two.bind(second, taskId)).toBe("bound");

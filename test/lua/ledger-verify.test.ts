@@ -135,7 +135,7 @@ test("a sound ledger with a request in every state has no violation", async () =
     ok: true,
     accounts: 1,
     entries: 6,
-    credits: { recharged: 1500, consumed: 60, refunded: 30, adjusted: 0 },
+    credits: { recharged: 1500, consumed: 60, refunded: 30, adjusted: 0, reversed: 0 },
     violations: [],
   });
 });

@@ -18,6 +18,8 @@ export interface Entry {
   reference?: string;
   by?: string;
   note?: string;
+  kind?: string;
+  details?: string;
   /** Of a charge whose request was admitted in another month than an hour before it. */
   admitted_at?: number;
   request_id?: string;
@@ -42,6 +44,8 @@ export interface ModelAccount {
   references: Map<string, string>;
   /** Ids of requests that operators refunded. */
   refunds: Set<string>;
+  /** By the reference of the grant: credits that were taken back. */
+  reversed: Map<string, number>;
   /** It had too many unknown outcomes when that was last counted. */
   blocked?: { untilMs: number; limit: number };
   /** The latest due time of its requests that are collected and may have been charged; 0: none is. */
@@ -117,6 +121,8 @@ export interface ModelRequest {
   refunded?: boolean;
   /** The store had lost its charge when an operator refunded it. */
   lost?: boolean;
+  /** The gateway ended it: it was too old. */
+  tooOld?: boolean;
   /** The upstream gave its task id to another request, too. */
   disputed?: boolean;
   gone?: { count: number; sinceMs: number };
@@ -247,8 +253,9 @@ export function sharedOf(world: World, account: ModelAccount) {
 const REFUSED_KEPT_MS = 600_000;
 
 /** When an ended request may be forgotten. */
-export const forgottenAtMs = ({ endedAtMs = 0, generation, refused }: ModelRequest): number =>
-  endedAtMs + Math.min(generation.retentionMs, refused ? REFUSED_KEPT_MS : Number.POSITIVE_INFINITY);
+export const forgottenAtMs = ({ endedAtMs = 0, generation, refused, tooOld }: ModelRequest): number =>
+  endedAtMs +
+  (tooOld ? 2 : 1) * Math.min(generation.retentionMs, refused ? REFUSED_KEPT_MS : Number.POSITIVE_INFINITY);
 
 /** When the holds with an unknown outcome are due, of an account or only of those of some slots; the earliest first. */
 export const unknownDuesOf = (world: World, account: ModelAccount, slots?: readonly string[]): number[] =>

@@ -18,9 +18,12 @@ const ON_CLUSTER = process.env.MODEL_ON === "cluster";
 /** So many sequences run at a time: what one waits for the store is another's turn. Each lane has its own seed. */
 const LANES = 4;
 /** The verbs of the model. PROBE is no part of an account's life, ISSUE only begins it. */
-const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "recharge"];
+const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "recharge", "reverse"];
 /** What the sequences never ask for; the tests of each script do. */
-const UNASKED = ["recharge unknown_account", "recharge forgotten"];
+const UNASKED = ["recharge", "reverse"].flatMap((script) => [
+  `${script} unknown_account`,
+  `${script} forgotten`,
+]);
 
 let dir: string;
 let server: RunningRedis | undefined;

@@ -2,6 +2,7 @@ import type { ShadowLimit } from "../../src/domain/limits.ts";
 import { monthOf } from "../../src/domain/months.ts";
 import type { TaskStatus } from "../../src/domain/task-states.ts";
 import { cliActor } from "../../src/records/actor.ts";
+import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
@@ -197,6 +198,26 @@ export function bind(
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
 }
 
+/** A task that had ended as too old has completed: charges again what was refunded. */
+export function reclaim(world: World, request: ModelRequest, data: string): Reply {
+  const { key, generation } = request;
+  const { nowMs } = world;
+  const isTooOld = request.tooOld === true && request.state === "ended" && request.seen?.status === "failed";
+  const isKnown = world.requests.includes(request) && !request.disputed;
+  const isByOperator = key.account.refunds.has(generation.requestId);
+  if (!isTooOld || !isKnown || !request.charged || isByOperator) return ["finished", nowMs];
+  const { price } = generation;
+  if (request.refunded && spendableOf(world, key.account) < price) return ["uncovered", nowMs];
+  request.seen = { status: "completed", data, atMs: nowMs };
+  request.endedAtMs = nowMs;
+  if (!request.refunded) return ["charged_again", nowMs, "0"];
+  const { chargedTurn = 0 } = request;
+  post(world, request, -price, { type: "reclaim", reason: "completed_late" });
+  request.chargedTurn = chargedTurn;
+  spend(world, request, request.admission?.clockMs ?? request.admittedAtMs, price);
+  return ["charged_again", nowMs, String(price)];
+}
+
 /** Counts what a request holds or was charged in the month of its admission, unless that is a month which is to come. */
 function spend(world: World, request: ModelRequest, atMs: number, credits: number): void {
   if (!request.spending) {
@@ -337,6 +358,7 @@ export function observe(
   }
   request.state = "ended";
   request.endedAtMs = nowMs;
+  if (isOurs) request.tooOld = true;
   if (status !== "failed" || !options.refundFailed || !request.charged) return answer("finished");
   if (request.lost) return answer("finished");
   post(world, request, request.generation.price);
@@ -345,18 +367,60 @@ export function observe(
   return answer("finished", request.generation.price);
 }
 
-/** Credits bought or granted, once per reference. */
-export function recharge(world: World, key: ModelKey, amount: number, reference: string): Reply {
+/** Credits sold or given, once per reference. */
+export function recharge(
+  world: World,
+  key: ModelKey,
+  amount: number,
+  reference: string,
+  kind: GrantKind = "purchase",
+): Reply {
   const { account } = key;
   const earlier = account.references.get(reference);
   const spendable = String(spendableOf(world, account));
-  if (earlier !== undefined) return [earlier === String(amount) ? "duplicate" : "mismatch", spendable];
+  const standsFor = kind === "purchase" ? String(amount) : `${kind} ${amount}`;
+  if (earlier !== undefined) return [earlier === standsFor ? "duplicate" : "mismatch", spendable];
+  if (account.status === "closed") return ["closed", spendable];
   if (amount > CREDITS_MAX - account.balance - account.totalUsed) return ["too_large", spendable];
-  account.references.set(reference, String(amount));
+  account.references.set(reference, standsFor);
   account.balance += amount;
   const entry = { type: "recharge", amount, balance_after: account.balance, endpoint: "", reason: "" };
-  account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference, by: cliActor().by });
+  const by = { task_id: "", at: world.nowMs, reference, by: cliActor().by };
+  account.ledger.push({ ...entry, ...by, ...(kind === "purchase" ? {} : { kind }) });
   return ["recharged", String(spendableOf(world, account))];
+}
+
+/** Takes back what is left of a grant, once per reference; what is held stays covered. @param amount undefined: all */
+export function reverse(
+  world: World,
+  key: ModelKey,
+  { of, amount, reference }: { of: string; amount: number | undefined; reference: string },
+): Reply {
+  const { account } = key;
+  const standsFor = `reversal ${amount ?? "all"} ${of}`;
+  const earlier = account.references.get(reference);
+  const spendable = spendableOf(world, account);
+  if (earlier !== undefined) return [earlier === standsFor ? "duplicate" : "mismatch", String(spendable)];
+  const granted = /^(?:trial |goodwill )?(\d+)$/.exec(account.references.get(of) ?? "")?.[1];
+  if (granted === undefined) return ["no_grant", String(spendable)];
+  const before = account.reversed.get(of) ?? 0;
+  const requested = amount ?? Number(granted) - before;
+  const taken = Math.min(requested, Number(granted) - before, spendable);
+  if (taken <= 0) return ["nothing_left", String(spendable), String(Number(granted) - before)];
+  account.references.set(reference, standsFor);
+  account.reversed.set(of, before + taken);
+  account.balance -= taken;
+  const entry = {
+    type: "consume",
+    amount: -taken,
+    balance_after: account.balance,
+    endpoint: "",
+    task_id: "",
+  };
+  const by = { at: world.nowMs, reason: BY_HAND.reason, reference, by: BY_HAND.actor.by };
+  const details = JSON.stringify({ of, requested, ...(amount === undefined && { all: true }) });
+  account.ledger.push({ ...entry, ...by, kind: "reversal", details });
+  return ["reversed", String(spendable - taken), String(taken)];
 }
 
 /** Corrected by hand, once per reference; what is held stays covered. */

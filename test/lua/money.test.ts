@@ -20,7 +20,7 @@ import {
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { adjust as adjustScript } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { refund } from "../../src/scripts/refund.ts";
@@ -462,7 +462,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
   try {
     await client.connect();
     scriptsOf(client);
-    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     return await byHand(oneNode(client));
   } finally {
     client.disconnect();

@@ -117,6 +117,47 @@ export const MUTANTS: readonly Mutant[] = [
     "cjson.encode(answer) or answer\nend",
     "cjson.encode(answer) or answer\n  if not ok then replies[#replies] = nil end\nend",
   ),
+  // reclaim
+  mutant("what the upstream ended is charged again", "reclaim", 'record.ended_by ~= "expired" or', ""),
+  mutant("an uncollected task is charged again", "reclaim", "or record.uncollected or", "or"),
+  mutant("a disputed task is charged again", "reclaim", "or kept.is_disputed", ""),
+  mutant("an operator's refund is taken back", "reclaim", "is_refunded(account, request_id, nil)", "false"),
+  mutant("held credits are charged again", "reclaim", "- tonumber(money[2] or 0) < price", "< price"),
+  mutant("more than there is is charged again", "reclaim", 'return { "uncovered", now }', ""),
+  mutant(
+    "what was not refunded is charged again",
+    "reclaim",
+    "if record.refunded then\n  post",
+    "if true then\n  post",
+  ),
+  mutant("charging again is no use", "reclaim", "-price, 0, price, record.endpoint", "-price, 0, 0, record.endpoint"),
+  mutant(
+    "charging again frees a hold",
+    "reclaim",
+    "-price, 0, price, record.endpoint",
+    "-price, -price, price, record.endpoint",
+  ),
+  mutant(
+    "what is charged again is not spent",
+    "reclaim",
+    "add_spent(spent, record.admitted_at or record.due_at, price)",
+    "",
+  ),
+  mutant("charged again, but failed", "reclaim", '"status", "completed", "ended_by", "upstream", ', ""),
+  mutant("charged again, but answered as before", "reclaim", 'call("SET", task,', "local _ = string.format("),
+  mutant("charged again, it is kept as before", "reclaim", 'call("ZADD", done,', 'call("ZADD", done, "NX",'),
+  mutant(
+    "a task that is too old is kept as others",
+    "observe",
+    "int(2 * tonumber(record.retention_ms))",
+    "record.retention_ms",
+  ),
+  mutant(
+    "every task is kept twice as long",
+    "observe",
+    'if ended_by == "expired" and record.retention_ms then',
+    "if record.retention_ms then",
+  ),
   // admit
   mutant("limit plus one", "include/limits", "if live >= key.rate_limit", "if live > key.rate_limit"),
   mutant(
@@ -160,7 +201,8 @@ export const MUTANTS: readonly Mutant[] = [
     "a cap is not looked at",
     "admit",
     "  if spent + price > tonumber(key.monthly_credits) then\n" +
-      '    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent))\n  end\n',
+      '    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent),\n' +
+      "      details and int(price))\n  end\n",
   ),
   mutant("nobody is told when a key ends", "include/reply", 'key.expires_at or "-", cap', '"-", cap'),
   mutant("nobody is told what a key has spent", "include/reply", 'spent and int(spent) or "-"', '"-"'),
@@ -512,7 +554,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("requests are not counted", "admit", "(money[3] or 0) + 1", "(money[3] or 0) + 0"),
   mutant("requests are counted anew", "admit", "(money[3] or 0) + 1", "1"),
   mutant("remaining without the new one", "admit", "key, live + 1, oldest", "key, live, oldest"),
-  mutant("active without the new one", "admit", "active + 1, key.noted)", "active, key.noted)"),
+  mutant("active without the new one", "admit", "active + 1, key.noted,", "active, key.noted,"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
   without("the sweeper never hears of it", "admit", 'call("ZADD", holds, due_at, request_id)\n'),
@@ -523,7 +565,7 @@ export const MUTANTS: readonly Mutant[] = [
     "if true",
   ),
   mutant("no limit refuses", "include/limits", "if not string.find(key.shadow, letter, 1, true)", "if false"),
-  mutant("shadow mode goes unnoted", "admit", "active + 1, key.noted)", "active + 1)"),
+  mutant("shadow mode goes unnoted", "admit", "active + 1, key.noted,", "active + 1, nil,"),
   mutant("the last shadow alone is noted", "include/limits", '(key.noted or "") .. letter', "letter"),
   mutant("the day's shadow is the window's", "include/limits", 'refuses(key, "d")', 'refuses(key, "r")'),
   without("an Idempotency-Key expires while it is held", "admit", '  call("PERSIST", idempotency)\n'),
@@ -880,11 +922,11 @@ export const MUTANTS: readonly Mutant[] = [
     "tonumber(account[1] or 0) - tonumber(account[2] or 0)",
     "tonumber(account[1] or 0)",
   ),
-  without("one reference credits twice", "recharge", 'call("HSET", references, reference, amount_text)\n'),
+  without("one reference credits twice", "recharge", 'call("HSET", references, reference, stands_for)\n'),
   mutant(
     "another amount is a duplicate",
     "recharge",
-    'earlier == amount_text and "duplicate" or "mismatch"',
+    'earlier == stands_for and "duplicate" or "mismatch"',
     '"duplicate"',
   ),
   mutant("no bound on the balance", "recharge", "+ amount > 2 ^ 53 - 1", "+ amount > 2 ^ 60"),
@@ -1296,6 +1338,20 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     "if true then checkpoint.referenced",
   ),
   mutant("an adjustment's reason is lost", "include/checkpoint", '"= " .. entry.reason', '"= "'),
+  mutant("a reversal's reason is lost", "include/checkpoint", '"- " .. entry.reason', '"- "'),
+  mutant("reversals do not add up", "include/checkpoint", "checkpoint.reversed - amount", "-amount"),
+  mutant(
+    "a reversal counts as a grant",
+    "include/checkpoint",
+    'elseif kind == "reversal" then',
+    "elseif false then",
+  ),
+  mutant(
+    "a trial is shown as a purchase",
+    "include/checkpoint",
+    'kind == "trial" or kind == "goodwill"',
+    "false",
+  ),
   mutant(
     "references are not counted",
     "include/checkpoint",
@@ -1516,8 +1572,13 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   ),
   mutant("a new key's secret is audited", "issue", '" sha256 fingerprint', '" fingerprint'),
   mutant("a new key makes any account", "issue", 'if must_exist == "1" and', "if false and"),
-  mutant("the credits of a new key are nobody's", "issue", '"by", by_of(actor)', '"by", ""'),
-  mutant("a grant is nobody's", "recharge", '"by", by_of(actor)', '"by", ""'),
+  mutant(
+    "the credits of a new key are nobody's",
+    "issue",
+    'grant_fields(kind, "", reference, actor)',
+    'grant_fields(kind, "", reference, " ")',
+  ),
+  mutant("a grant is nobody's", "include/grant", '"by", by_of(actor)', '"by", ""'),
   mutant("a grant is audited with its end", "recharge", "{ balance = int(available) }", "{ balance = 0 }"),
   mutant("an account is made twice", "account", "if creates and record[1]", "if false and record[1]"),
   mutant(
@@ -1643,6 +1704,72 @@ export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"
 );
 
 /** Mistakes in the count of refusals, which the model does not know. */
+/** Found by the story of test/lua/events.test.ts. */
+export const EVENT_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "at the line is below it",
+    "include/alerts",
+    "available < tonumber(threshold)",
+    "available <= tonumber(threshold)",
+  ),
+  mutant(
+    "the highest of several is told",
+    "include/alerts",
+    "then lowest = threshold",
+    "then lowest = lowest or threshold",
+  ),
+  mutant(
+    "each charge below the line is told",
+    "include/alerts",
+    "(told and tonumber(lowest) >= told)",
+    "false",
+  ),
+  mutant(
+    "a recharge arms nothing",
+    "include/alerts",
+    "if is_recharge then return",
+    "if is_recharge then return nil or",
+  ),
+  mutant(
+    "a recharge arms everything",
+    "include/alerts",
+    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    '""',
+  ),
+  mutant("changed thresholds are not armed", "include/alerts", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
+  mutant(
+    "a refund arms the line",
+    "include/ledger",
+    'kind == "recharge" and request_id == ""',
+    'kind == "recharge"',
+  ),
+  mutant("what is held can be spent", "include/ledger", "balance - (money[2] or 0) - held", "balance + 0"),
+  mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
+  mutant(
+    "an account is not told that it is suspended",
+    "suspend",
+    "tell_restricted(account,",
+    "local _ = (account and",
+  ),
+  mutant(
+    "an account is not told that it is closed",
+    "account",
+    "RESTRICTION[after.status] then",
+    "false then",
+  ),
+  mutant("an end is told of once in all", "include/restricted", "(tonumber(revision or 0) + 1)", '"1"'),
+  mutant("a revoked key expires", "expiring", "and not record[3] and", "and"),
+  mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
+  mutant("a key is told of eight days ahead", "include/expiry", "7 * 86400000", "8 * 86400000"),
+  mutant(
+    "a key that does not end any more stays listed",
+    "include/expiry",
+    'call("ZREM", list, key_id)',
+    "local _",
+  ),
+  mutant("a key that was told of stays listed", "expiring", 'call("ZREM", list, id)', "local _"),
+];
+
 export const REFUSED_MUTANTS: readonly Mutant[] = [
   mutant(
     "an account may have one field more",
@@ -1713,6 +1840,106 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in giving back what was charged too much. */
+export const CORRECTION_MUTANTS: readonly Mutant[] = [
+  mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
+  mutant("a refunded charge is corrected", "correct", "if is_before then", "if false then"),
+  mutant("a running task is corrected", "correct", 'record.state == "bound"', "false"),
+  without("a correction may be refunded", "correct", 'call("HSET", refunds, request_id, reference)\n'),
+  without(
+    "a correction's reference is not kept",
+    "correct",
+    'call("HSET", references, reference, stands_for)\n',
+  ),
+  mutant("a correction counts as not used", "correct", "credits, 0, 0,", "credits, 0, -credits,"),
+  mutant("a correction is nobody's", "correct", '"by", by_of(actor)', '"by", ""'),
+  mutant("a correction forgets its request", "correct", "cjson.encode(request_id) ..", "'\"\"' .."),
+];
+
+/** Mistakes in what a request costs, which the model does not know. */
+export const PRICE_MUTANTS: readonly Mutant[] = [
+  mutant("a price is rounded down", "include/price", "hundredths + 99)", "hundredths)"),
+  mutant("a multiplier is cut", "include/price", "multiplier * 100 + 0.5", "multiplier * 100"),
+  mutant(
+    "a list begins a millisecond late",
+    "include/price",
+    "tonumber(from) <= now",
+    "tonumber(from) < now",
+  ),
+  mutant(
+    "a list that begins later is in force",
+    "include/price",
+    "if tonumber(from) <= now then",
+    "if true then",
+  ),
+  mutant(
+    "an entry does not say the list price",
+    "include/price",
+    '"list_price":\' .. int(price)',
+    '"list_price":\' .. 0',
+  ),
+  mutant("a request holds the list price", "admit", "if details then subject", "if false then subject"),
+  mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
+  mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
+  mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
+  mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
+  mutant(
+    "a repeat does not say the price",
+    "admit",
+    'details and { "", read_request(request).price } or {}',
+    "{}",
+  ),
+  mutant(
+    "a cap is of the list price",
+    "admit",
+    "spent + price > tonumber(key.monthly_credits)",
+    "spent + tonumber(price_text) > tonumber(key.monthly_credits)",
+  ),
+];
+
+/** Mistakes in grants of several kinds and in taking them back, some of which the model does not know. */
+export const REVERSAL_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "what is held is taken back",
+    "reverse",
+    "granted - before, available)",
+    "granted - before, money[1] + 0)",
+  ),
+  mutant("more than was granted is taken", "reverse", "requested, granted - before,", "requested,"),
+  mutant("more than was asked for is taken", "reverse", "math.min(requested, ", "math.min("),
+  mutant("a grant is reversed again", "reverse", "of, int(before + amount)", "of, int(amount)"),
+  mutant("the sum of reversals is the last one", "reverse", 'call("HGET", reversed, "") or 0)', "0)"),
+  mutant("any reference reverses again", "reverse", "if earlier then", "if false then"),
+  mutant("another amount is the same reversal", "reverse", "earlier == stands_for", "earlier"),
+  without(
+    "a reversal's reference is not kept",
+    "reverse",
+    'call("HSET", references, reference, stands_for)\n',
+  ),
+  mutant("a reversal is nobody's", "reverse", '"by", by_of(actor)', '"by", ""'),
+  mutant("a reversal counts as used", "reverse", "-amount, 0, 0,", "-amount, 0, amount,"),
+  mutant("a reversal is an adjustment", "reverse", '"kind", "reversal", ', ""),
+  mutant("a reversal forgets its grant", "reverse", "cjson.encode(of) .. ',", "'\"\"' .. ',"),
+  mutant("an adjustment is reversed", "reverse", '"^(%d+)$"', '"(%d+)$"'),
+  mutant("a trial stays", "reverse", '"^trial (%d+)$"', '"^tri (%d+)$"'),
+  mutant("goodwill stays", "reverse", '"^goodwill (%d+)$"', '"^good (%d+)$"'),
+  mutant("nothing is reversed", "reverse", "if amount <= 0", "if amount < 0"),
+  mutant("a forgotten grant is none", "reverse", "or granted_text", 'or ""'),
+  mutant("a reversal of any account", "reverse", "if not money[1] then", "if false then"),
+  mutant(
+    "a reversal may repeat a forgotten one",
+    "reverse",
+    "if forgotten > tonumber(forgotten_before)",
+    "if false",
+  ),
+  mutant("another kind is the same grant", "include/grant", 'kind == "" and credits', "true and credits"),
+  mutant("every grant is a purchase", "include/grant", '{ "kind", kind }', '{ "kind", "" }'),
+  mutant("a package is forgotten", "include/grant", '{ "details", details }', '{ "details", "" }'),
+  mutant("a closed account is credited", "recharge", 'money[4] == "closed"', "false"),
+  mutant("a closed account gets a key", "issue", 'money[4] == "closed"', "false"),
+  mutant("a key's credits are sold", "issue", "grant_fields(kind,", 'grant_fields("",'),
+];
+
 /** Mistakes in rolling the ledger up into usage, which the model does not know. */
 export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without("the cursor stays", "rollup", 'call("HSET", rolled_name, "entry", entries[#entries][1])'),
@@ -1729,12 +1956,11 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("a refund counts as a charge", "rollup", '"refunded", number)', '"charged", number)'),
   mutant("a charge is negative", "rollup", "sum.charged - amount", "sum.charged + amount"),
   mutant("a request counts twice", "rollup", "sum.requests + 1", "sum.requests + 2"),
-  mutant(
-    "an adjustment is a purchase",
-    "rollup",
-    'kind == "purchase" and "purchased" or "adjusted"',
-    '"purchased"',
-  ),
+  mutant("an adjustment is a purchase", "rollup", 'adjustment = "adjusted"', 'adjustment = "purchased"'),
+  mutant("a stored kind does not count", "include/kind", "if entry.kind then", "if false then"),
+  mutant("a trial is a purchase", "rollup", 'trial = "trials"', 'trial = "purchased"'),
+  mutant("goodwill is a purchase", "rollup", 'goodwill = "goodwill"', 'goodwill = "purchased"'),
+  mutant("a reversal is negative", "rollup", '"reversed", -number)', '"reversed", number)'),
   without(
     "the totals are not kept",
     "rollup",
@@ -2011,4 +2237,195 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
     " or tonumber(record.price or price) == 0 then",
     " then",
   ),
+];
+
+/** Mistakes in the deliveries of webhooks; the model knows none. */
+export const WEBHOOK_MUTANTS: readonly Mutant[] = [
+  without(
+    "an event is queued twice",
+    "include/events",
+    '  if call("EXISTS", event) == 1 then return id end\n',
+  ),
+  mutant("all endpoints get all events", "include/events", '"," .. kind .. ",", 1, true)', '"", 1, true)'),
+  mutant("long data is sent", "include/events", "#data > DATA_BYTES_MAX", "#data > 2 * DATA_BYTES_MAX"),
+  mutant("one more waits than may", "include/events", "waiting >= WAITING_MAX", "waiting > WAITING_MAX"),
+  mutant(
+    "retries do not count as waiting",
+    "include/events",
+    ' + call("ZCARD", name_in(tag, "retries", endpoint_id))',
+    "",
+  ),
+  mutant("an account fills its partition", "include/events", "+ bytes > ACCOUNT_BYTES_MAX", "+ bytes < 0"),
+  mutant("a partition fills Redis", "include/events", "+ bytes > PARTITION_BYTES_MAX", "+ bytes < 0"),
+  without(
+    "ended deliveries keep their room",
+    "include/events",
+    "    remove_delivery(tag, endpoint_id, oldest)\n",
+  ),
+  without("what is dropped is not said", "include/events", '  call("HINCRBY", endpoint, "dropped", 1)\n'),
+  without(
+    "what is dropped is not counted",
+    "include/events",
+    '  call("HINCRBY", tag .. ":webhook-totals", " dropped", 1)\n',
+  ),
+  mutant(
+    "bytes are never given back",
+    "include/deliveries",
+    "account_id, -(#stored[1] + EVENT_BYTES)",
+    "account_id, 0",
+  ),
+  mutant(
+    "another's delivery goes with the event",
+    "include/deliveries",
+    'if call("HLEN", event) >',
+    "if 0 >",
+  ),
+  mutant("all that ended are kept", "include/deliveries", "FINISHED_MAX = 1000", "FINISHED_MAX = 2000"),
+  mutant(
+    "first tries of a failing endpoint take places",
+    "include/deliveries",
+    "  if is_slow then\n    retry",
+    "  if false then\n    retry",
+  ),
+  mutant("an endpoint is always first", "include/deliveries", "int(math.max(at, earliest))", "int(at)"),
+  mutant(
+    "a disabled endpoint is due",
+    "include/deliveries",
+    'is_enabled and first_score(name_in(tag, "retries"',
+    'first_score(name_in(tag, "retries"',
+  ),
+  mutant(
+    "more are under way than may",
+    "lease-deliveries",
+    "tonumber(per_endpoint) - call",
+    "1 + tonumber(per_endpoint) - call",
+  ),
+  without("a lease hides nothing", "lease-deliveries", '  call("ZADD", queue, lease_end, event_id)\n'),
+  without(
+    "what is under way does not count",
+    "lease-deliveries",
+    '  call("ZADD", name_in(tag, "sending", endpoint_id), lease_end, event_id)\n',
+  ),
+  without(
+    "a lease that ended keeps its place",
+    "lease-deliveries",
+    '  call("ZREMRANGEBYSCORE", sending, "-inf", int(now))\n',
+  ),
+  mutant("all leases have one number", "lease-deliveries", "one.leases + 1", "one.leases + 0"),
+  mutant("an old secret signs for ever", "lease-deliveries", "tonumber(record[3]) > now and", "true and"),
+  mutant("the old secret does not sign", "lease-deliveries", "tonumber(record[3]) > now and", "false and"),
+  mutant(
+    "a result of an earlier lease counts",
+    "settle-delivery",
+    " or int(one.leases) ~= lease then",
+    " then",
+  ),
+  mutant("what has ended ends again", "settle-delivery", 'or one.state ~= "waiting" or int', "or int"),
+  without("a place stays taken", "settle-delivery", 'call("ZREM", sending, event_id)\n'),
+  mutant(
+    "a retry comes at once",
+    "settle-delivery",
+    "one.at = int(now + tonumber(retry_ms))",
+    "one.at = int(now)",
+  ),
+  mutant(
+    "tries are not counted",
+    "settle-delivery",
+    '"retried" then\n  one.tries = one.tries + 1',
+    '"retried" then\n  one.tries = one.tries',
+  ),
+  mutant(
+    "a wish during a send is lost",
+    "settle-delivery",
+    'is_again = one.again == "1"',
+    "is_again = false",
+  ),
+  mutant(
+    "410 is a failure as any other",
+    "settle-delivery",
+    '(result == "gone" or has_failed_long)',
+    "has_failed_long",
+  ),
+  mutant(
+    "failures of days do not disable",
+    "settle-delivery",
+    '(result == "gone" or has_failed_long)',
+    'result == "gone"',
+  ),
+  mutant("a few failures disable", "settle-delivery", "failures >= tonumber(failures_min) and", ""),
+  mutant(
+    "failures of an hour disable",
+    "settle-delivery",
+    " and now - tonumber(failing_since) >= tonumber(disable_ms)",
+    "",
+  ),
+  mutant(
+    "a success does not end a row of failures",
+    "settle-delivery",
+    'if record[4] then call("HDEL"',
+    'if false then call("HDEL"',
+  ),
+  mutant("a slow endpoint takes places", "settle-delivery", "or tonumber(took_ms) > tonumber(slow_ms)", ""),
+  mutant("what more is due is not said", "settle-delivery", "due <= now and 1 or 0", "due < 0 and 1 or 0"),
+  without(
+    "nobody is told who disabled it",
+    "include/endpoints",
+    '  write_audit(endpoint, now, actor, "webhook.disable", account_id, endpoint_id, { status = "enabled" },\n    { status = "disabled", disabled_reason = reason })\n',
+  ),
+  mutant(
+    "a disabled endpoint gets events",
+    "include/endpoints",
+    'if record[1] == "enabled" then',
+    "if true then",
+  ),
+  mutant("a closed account registers", "webhook", 'if owner[2] == "closed" then', "if false then"),
+  mutant("one more endpoint than may be", "webhook", ") >= tonumber(most_text)", ") > tonumber(most_text)"),
+  mutant("another account changes it", "webhook", "if record[1] ~= account_id or", "if not record[1] or"),
+  mutant("a stale change counts", "webhook", "if not is_seen(revisions, record[3]) then", "if false then"),
+  without("a deleted endpoint is listed", "webhook", '  call("ZREM", webhooks, endpoint_id)\n'),
+  mutant(
+    "an enabled endpoint stays idle",
+    "webhook",
+    "if after.status then schedule_endpoint",
+    "if false then schedule_endpoint",
+  ),
+  mutant(
+    "another account sends again",
+    "queue-delivery",
+    "if record[1] ~= account_id or",
+    "if not record[1] or",
+  ),
+  mutant(
+    "a disabled endpoint is tested",
+    "queue-delivery",
+    'if record[2] ~= "enabled" then',
+    "if false then",
+  ),
+  mutant(
+    "what is sent now is queued again",
+    "queue-delivery",
+    "local is_sending = lease_end and",
+    "local is_sending = false and",
+  ),
+  mutant(
+    "the schedule goes on",
+    "queue-delivery",
+    'one.state, one.tries, one.at = "waiting", 0,',
+    'one.state, one.tries, one.at = "waiting", one.tries,',
+  ),
+  mutant("deliveries are kept for ever", "clean-deliveries", "or int(now - tonumber(keep_ms))", 'or "-inf"'),
+  mutant(
+    "deliveries are forgotten early",
+    "clean-deliveries",
+    "or int(now - tonumber(keep_ms))",
+    "or int(now)",
+  ),
+  mutant("a deleted endpoint keeps what waits", "clean-deliveries", 'status == "deleted" and "+inf" or', ""),
+  mutant(
+    "a deleted endpoint leaves its record",
+    "clean-deliveries",
+    'if not status or status == "deleted" then',
+    "if false then",
+  ),
+  mutant("no event is queued", "observe", "add_event(account, now", "tostring(account, now"),
 ];

@@ -3,9 +3,8 @@ import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import { admit } from "../../src/scripts/admit.ts";
-import { itemOf } from "../../src/scripts/script-definition.ts";
 import { voidHold } from "../../src/scripts/void.ts";
 import { createStage, NOON_MS, openConnection, type TestConnection, TIERS } from "../support/store.ts";
 

@@ -76,7 +76,7 @@ test("a full store refuses admissions, while settlements, reads and sweeps go on
     const store = openStore(connection);
     const refused = store.admit(stage.request(key), stage.tiers);
     await expect(refused).rejects.toMatchObject({ message: expect.stringMatching(/OOM/) });
-    expect(connection.breaker.isOpen(), "a refusal is an answer: the store is not away").toBe(false);
+    expect(connection.breaker.isOpen, "a refusal is an answer: the store is not away").toBe(false);
     expect(store.settlements.outbox.size()).toBe(0);
     await expect(stage.givenKey()).rejects.toThrow(/OOM/);
 

@@ -27,7 +27,7 @@ import {
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { change } from "../../src/scripts/change.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
 import { randomId, times } from "../support/store.ts";
@@ -81,6 +81,7 @@ test("an account is created, changed and read, and a stale revision changes noth
   const created = await createAccount(nodes, { label: "Ann's shop", metadata }, ANN);
   expect(created).toEqual({
     accountId: expect.stringMatching(/^acc_/),
+    priceMultiplier: "1",
     label: "Ann's shop",
     metadata,
     status: "active",
@@ -403,7 +404,7 @@ async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Recor
     await client.connect();
     scriptsOf(client);
     // The same commands of this client, with the mistake.
-    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     return await operate(oneNode(client));
   } finally {
     client.disconnect();

@@ -4,6 +4,8 @@ import { expect, test } from "vitest";
 import {
   ACCOUNT_FIELDS,
   ARCHIVE_FIELDS,
+  ENDPOINT_FIELDS,
+  EVENT_FIELDS,
   IDEMPOTENCY_FIELDS,
   KEY_FIELDS,
   REQUEST_FIELDS,
@@ -22,6 +24,8 @@ const DECLARED = Object.keys({
   ...TRIMMED_FIELDS,
   ...TOKEN_FIELDS,
   ...ROLLED_FIELDS,
+  ...ENDPOINT_FIELDS,
+  ...EVENT_FIELDS,
 });
 const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
 
@@ -65,6 +69,9 @@ test("the fields that the scripts read and write are those that are declared", (
     "fingerprint",
     "monthly_credits",
     "root",
+    "created_at",
+    "url",
+    "events",
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });

@@ -85,6 +85,9 @@ const LEDGER: readonly GivenEntry[] = [
   refund(5),
   { accountId: "acc", type: "consume", amount: -30, atMs: LATELY_MS + 6, reason: "goodwill back" },
   { accountId: "acc", type: "recharge", amount: 4, atMs: LATELY_MS + 7, reason: "goodwill" },
+  { accountId: "acc", amount: 50, atMs: LATELY_MS + 8, reference: "try it", kind: "trial" },
+  { accountId: "acc", amount: 9, atMs: LATELY_MS + 9, reference: "sorry", kind: "goodwill" },
+  { accountId: "acc", amount: -20, atMs: LATELY_MS + 10, reason: "money back", kind: "reversal" },
   charge(DAY_MS),
 ];
 
@@ -108,7 +111,17 @@ describe("what is counted", () => {
     expect((await usage([], { to: day(0) })).rows).toEqual([counts(3, 27, 10)]);
     expect((await usage(["key"], { from: day(1) })).rows).toEqual([{ key_id: "key_1", ...counts(1, 10) }]);
     expect((await moneyByDay(nodes, day(0), day(0))).days).toMatchObject([
-      { day: day(0), requests: 4, charged: 37, refunded: 10, purchased: 1000, adjusted: -26 },
+      {
+        day: day(0),
+        requests: 4,
+        charged: 37,
+        refunded: 10,
+        purchased: 1000,
+        adjusted: -26,
+        trials: 50,
+        goodwill: 9,
+        reversed: 20,
+      },
     ]);
     expect((await moneyByDay(nodes, day(0), day(1))).days).toHaveLength(2);
   });
@@ -334,7 +347,7 @@ async function seenBy(mutant?: Mutant): Promise<unknown> {
     await empty();
     const scripts = createScriptRunner(redis, {
       ...(folder === undefined ? {} : { folder }),
-      canFreeze: () => false,
+      form: { checksFrozen: false, crossesSlots: false },
     });
     const entries = [...LEDGER, ...times(4, (at) => charge(DAY_MS + 1 + at, { keyId: `key_${at}` }))];
     const ids = await writeEntries(redis, 0, entries);

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +16,13 @@ import {
   partitionNames,
 } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
-import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
+import {
+  CHECKS_FROZEN,
+  createScriptRunner,
+  itemOf,
+  type ScriptRunner,
+} from "../../src/redis/script-runner.ts";
+import { scriptSource } from "../../src/redis/script-source.ts";
 import { account } from "../../src/scripts/account.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -33,7 +40,7 @@ import { refused } from "../../src/scripts/refused.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
 import { revokeToken } from "../../src/scripts/revoke-token.ts";
 import { rollup } from "../../src/scripts/rollup.ts";
-import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { token } from "../../src/scripts/token.ts";
 import { trim } from "../../src/scripts/trim.ts";
@@ -103,7 +110,7 @@ afterAll(async () => {
 });
 
 /** As it is sent to nodes of a cluster. */
-const BIND = "tollgate:bind:checked:crossing";
+const BIND = hash("sha1", scriptSource(bindClaimed, { checksFrozen: true, crossesSlots: true }));
 const beginMigration = () => clients[0]!.cluster("SETSLOT", slot, "MIGRATING", otherNodeId);
 const endMigration = async () => void (await clients[0]!.cluster("SETSLOT", slot, "STABLE"));
 
@@ -114,13 +121,20 @@ test("a charge that meets a migrating slot is kept, and posted once the slot is 
   const generation = stage.request(key, { retentionMs: 3_600_000 });
   expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
   await beginMigration();
-  const binds = vi.spyOn(connection.redis as unknown as Record<string, () => unknown>, BIND);
+  const binds: PromiseSettledResult<unknown>[] = [];
+  const send = connection.redis.sendCommand.bind(connection.redis);
+  const sending = vi.spyOn(connection.redis, "sendCommand").mockImplementation((command) => {
+    const isBind = command.args[0] === BIND;
+    const reply = send(command);
+    if (isBind) void Promise.allSettled([reply]).then(([result]) => binds.push(result));
+    return reply;
+  });
   expect(await store.bind(generation, newTask(taskOf(generation)))).toBeUndefined();
   // The request's own call, and the first one of the outbox.
-  await soon(() => expect(binds.mock.settledResults[1]).toMatchObject({ type: "fulfilled" }));
-  binds.mockRestore();
+  await soon(() => expect(binds[1]).toMatchObject({ status: "fulfilled" }));
+  sending.mockRestore();
   await endMigration();
-  expect(connection.breaker.isOpen(), "for one partition").toBe(false);
+  expect(connection.breaker.isOpen, "for one partition").toBe(false);
   await soon(async () =>
     expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),
   );
@@ -137,7 +151,7 @@ test("an admission that meets a migrating slot is voided, and never runs later",
     cause: { message: expect.stringContaining("non local key") },
     refusal: { name: "store_unavailable", retryAfterSeconds: expect.any(Number) },
   });
-  expect(connection.breaker.isOpen(), "for one partition").toBe(false);
+  expect(connection.breaker.isOpen, "for one partition").toBe(false);
   await endMigration();
   await soon(async () =>
     expect(await stage.requestRecord(generation)).toMatchObject({ state: "void", reason: "unsent" }),
@@ -156,7 +170,7 @@ test("a plain command waits a moment for the slot of its name, and opens no brea
   const reading = read();
   await clients[0]!.cluster("SETSLOT", moving, "STABLE");
   expect(await reading).toBeNull();
-  expect(connection.breaker.isOpen()).toBe(false);
+  expect(connection.breaker.isOpen).toBe(false);
 });
 
 /** A call of a script for one request of an account, all of whose names exist. */
@@ -513,7 +527,7 @@ test.each(Object.entries(WRITES))(
 test.each(FROZEN_MUTANTS)("a mistake shows: $what", async (mutant) => {
   const folder = await plant(mutant);
   try {
-    const scripts = createScriptRunner(clients[0]!, { folder, canFreeze: () => true });
+    const scripts = createScriptRunner(clients[0]!, { folder, form: CHECKS_FROZEN });
     const isOfAll = mutant.file.startsWith("include/");
     const [, given] = Object.entries(WRITES).find(
       ([name]) => isOfAll || name.startsWith(mutant.file.toUpperCase()),

@@ -33,14 +33,17 @@ export async function step(run: Run, command: Command, where: string): Promise<v
       const { amount, key } = command;
       const reference = `grant ${command.reference}`;
       return same(
-        await stage.recharge(refs[key]!, amount, reference),
-        model.recharge(world, world.keys[key]!, amount, reference),
+        await stage.recharge(refs[key]!, amount, reference, 0, command.as),
+        model.recharge(world, world.keys[key]!, amount, reference, command.as),
         where,
       );
     }
     case "adjust":
     case "refund":
+    case "reverse":
       return byHand(run, command, where);
+    case "reclaim":
+      return chargeAgain(run, command, where);
     case "credits":
       return credits(run, world.keys[command.key]!, refs[command.key]!, where);
     case "lease":
@@ -62,7 +65,7 @@ export async function step(run: Run, command: Command, where: string): Promise<v
 /** What an operator does to a balance. References are those of the grants, so that one may stand for another thing. */
 async function byHand(
   run: Run,
-  command: Extract<Command, { kind: "adjust" | "refund" }>,
+  command: Extract<Command, { kind: "adjust" | "refund" | "reverse" }>,
   where: string,
 ): Promise<void> {
   const { stage, world } = run;
@@ -73,6 +76,12 @@ async function byHand(
     const { accountId, partition } = run.refs[command.key]!;
     const reply = await stage.adjust({ partition, accountId, amount, reference, reason, actor });
     return same(reply, model.adjust(world, world.keys[command.key]!, amount, reference), where);
+  }
+  if (command.kind === "reverse") {
+    const { accountId, partition } = run.refs[command.key]!;
+    const terms = { of: `grant ${command.of}`, amount: command.amount, reference };
+    const reply = await stage.reverse({ partition, accountId, ...terms, reason, actor });
+    return same(reply, model.reverse(world, world.keys[command.key]!, terms), where);
   }
   const target = targetOf(run, command);
   if (!target) return;
@@ -85,6 +94,21 @@ async function byHand(
   same(reply, model.refund(world, target.request, reference, charge?.taskId), where);
 }
 
+async function chargeAgain(
+  run: Run,
+  command: Extract<Command, { kind: "reclaim" }>,
+  where: string,
+): Promise<void> {
+  const target = targetOf(run, command)?.request;
+  if (!target) return;
+  const { key, generation } = target;
+  const { requestId } = generation;
+  const task = { taskId: target.taskId ?? "", requestId, creatorKeyId: key.keyId };
+  const data = `{"status":"completed","at":${run.world.nowMs}}`;
+  const call = { partition: key.partition, accountId: key.account.id, task, data };
+  same(await run.stage.reclaim(call), model.reclaim(run.world, target, data), where);
+}
+
 /** A charge as the archive has it. Its time does not tell the month of the request, so no month gets room again. */
 function chargeOf(request: ModelRequest): ChargeEntry {
   const { generation, key } = request;
@@ -93,7 +117,18 @@ function chargeOf(request: ModelRequest): ChargeEntry {
   const money = { type: "consume", amount: -price, balanceAfter: 0 } as const;
   const place = { partition: key.partition, streamId: "0-1", previous: "" };
   const ids = { ...place, accountId: account.id, keyId, requestId, taskId: ownTask(request) };
-  return { ...money, ...ids, atMs: 0, endpoint, reason: "", reference: "", by: "", note: "" };
+  return {
+    ...money,
+    ...ids,
+    atMs: 0,
+    endpoint,
+    reason: "",
+    reference: "",
+    by: "",
+    note: "",
+    kind: "",
+    details: "",
+  };
 }
 
 async function arrive({ stage }: Run, { call, make, expected }: Ask, where: string): Promise<void> {

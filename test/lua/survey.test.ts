@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createRedisFigures } from "../../src/admin/redis-figures.ts";
-import { createSurvey } from "../../src/jobs/survey.ts";
+import { createSurvey } from "../../src/jobs/survey-work.ts";
 import { createSurveys, type Surveys } from "../../src/operations/store/survey.ts";
 import { partitionNames, requestName } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/admit.ts";

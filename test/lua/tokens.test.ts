@@ -13,7 +13,7 @@ import {
 import { tokenNames } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { revokeToken as revokeTokenScript } from "../../src/scripts/revoke-token.ts";
 import { token } from "../../src/scripts/token.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -356,7 +356,7 @@ async function lifeWith(mutant?: Mutant): Promise<unknown> {
     await client.connect();
     scriptsOf(client);
     // The same commands of this client, with the mistake.
-    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     return await life(oneNode(client));
   } finally {
     client.disconnect();

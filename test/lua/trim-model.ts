@@ -3,6 +3,10 @@ import { expect } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type Checkpoint, checkpointOf } from "../../src/records/checkpoints.ts";
 import {
+  GRANT_KINDS,
+  type GrantKind,
+  grantText,
+  isGrant,
   kindOf,
   LEDGER_START,
   type LedgerEntry,
@@ -11,11 +15,12 @@ import {
 } from "../../src/records/ledger-entries.ts";
 import { accountNames, type KeyRef, META, partitionNames } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { refund } from "../../src/scripts/refund.ts";
-import { itemOf, type Script } from "../../src/scripts/script-definition.ts";
+import { reverse } from "../../src/scripts/reverse.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
 import { type TrimCall, trim } from "../../src/scripts/trim.ts";
 import { createStage, RETENTION_MS, type TestConnection } from "../support/store.ts";
 
@@ -24,7 +29,8 @@ const DAY_MS = 86_400_000;
 
 /** What happens in a store of one partition. Numbers that name one of several count modulo how many there are. */
 export type Step =
-  | { kind: "grant"; account: number; credits: number }
+  | { kind: "grant"; account: number; credits: number; as?: GrantKind }
+  | { kind: "reverse"; grant: number; credits: number }
   | { kind: "repeat"; grant: number; credits: number; isLookedUp: boolean }
   | { kind: "adjust"; account: number; credits: number }
   | { kind: "refund"; request: number }
@@ -50,7 +56,20 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
   {
     weight: 2,
-    arbitrary: fc.record({ kind: fc.constant("grant"), account, credits: fc.integer({ min: 1, max: 50 }) }),
+    arbitrary: fc.record({
+      kind: fc.constant("grant"),
+      account,
+      credits: fc.integer({ min: 1, max: 50 }),
+      as: fc.constantFrom(...GRANT_KINDS),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("reverse"),
+      grant: fc.nat(20),
+      credits: fc.constantFrom(0, 1, 30),
+    }),
   },
   {
     weight: 2,
@@ -105,7 +124,10 @@ export const manySlices: readonly Step[] = [
 ];
 
 interface Grant {
-  kind: "grant" | "adjustment" | "refund";
+  kind: "grant" | "adjustment" | "refund" | "reversal";
+  as?: GrantKind | undefined;
+  /** Of a grant: credits that were taken back. */
+  reversed?: number;
   key: KeyRef;
   credits: number;
   reference: string;
@@ -158,7 +180,8 @@ async function take(stage: Stage, world: World, one: Step): Promise<void> {
     case "grant": {
       const key = world.keys[one.account]!;
       const reference = `order ${world.grants.length}`;
-      const grant: Grant = { kind: "grant", key, credits: one.credits, reference, atMs: stage.clock.nowMs };
+      const { credits, as } = one;
+      const grant: Grant = { kind: "grant", key, credits, reference, as, atMs: stage.clock.nowMs };
       const [outcome] = await recharge(stage, grant, forgottenOf(world, key));
       expect(outcome).toBe("recharged");
       world.grants.push(grant);
@@ -166,6 +189,8 @@ async function take(stage: Stage, world: World, one: Step): Promise<void> {
     }
     case "adjust":
       return adjustOnce(stage, world, one);
+    case "reverse":
+      return reverseOnce(stage, world, one);
     case "refund":
       return refundTwice(stage, world, one);
     case "repeat":
@@ -223,6 +248,34 @@ async function adjustOnce(stage: Stage, world: World, one: Step & { kind: "adjus
   world.grants.push({ kind: "adjustment", key, credits, reference, atMs: stage.clock.nowMs });
 }
 
+/** Takes back what is left of a grant, at most so many credits (0: all), also if Redis has forgotten the grant. */
+async function reverseOnce(stage: Stage, world: World, one: Step & { kind: "reverse" }): Promise<void> {
+  const grants = world.grants.filter(({ kind }) => kind === "grant");
+  const grant = grants[one.grant % Math.max(1, grants.length)];
+  if (!grant) return;
+  const { key, credits, reversed = 0, as = "purchase" } = grant;
+  const { balance } = await stage.account(key);
+  const left = credits - reversed;
+  const taken = Math.min(one.credits === 0 ? left : one.credits, left, balance);
+  const reference = `order ${world.grants.length}`;
+  const call = { partition: 0, accountId: key.accountId, of: grant.reference, reference, actor: ACTOR };
+  const granted = world.forgotten.has(grant) ? grantText(as, credits) : undefined;
+  const amount = one.credits || undefined;
+  const send = () =>
+    run(stage, reverse, {
+      ...call,
+      amount,
+      granted,
+      reason: "= money back",
+      lookedUp: forgottenOf(world, key),
+    });
+  if (taken <= 0) return void expect(await send()).toEqual({ outcome: "nothing_left", balance, left });
+  expect(await send()).toEqual({ outcome: "reversed", balance: balance - taken });
+  expect(await send()).toEqual({ outcome: "duplicate", balance: balance - taken });
+  grant.reversed = reversed + taken;
+  world.grants.push({ kind: "reversal", key, credits: taken, reference, atMs: stage.clock.nowMs });
+}
+
 /** Refunds a completed task, and then under another reference: whatever was collected or has left, it is refunded once. */
 async function refundTwice(stage: Stage, world: World, one: Step & { kind: "refund" }): Promise<void> {
   const done = world.completed[one.request % Math.max(1, world.completed.length)];
@@ -247,9 +300,9 @@ async function refundTwice(stage: Stage, world: World, one: Step & { kind: "refu
 
 const recharge = (
   stage: Stage,
-  { key, credits, reference }: Omit<Grant, "atMs" | "kind">,
+  { key, credits, reference, as }: Omit<Grant, "atMs" | "kind">,
   lookedUp: number,
-): Promise<unknown[]> => stage.recharge(key, credits, reference, lookedUp);
+): Promise<unknown[]> => stage.recharge(key, credits, reference, lookedUp, as);
 
 /** Credits are never granted a second time under a reference, whatever was forgotten. */
 async function repeat(stage: Stage, world: World, one: Step & { kind: "repeat" }): Promise<void> {
@@ -328,10 +381,11 @@ async function compare(connection: TestConnection, stage: Stage, world: World): 
 function creditsOf(entries: readonly LedgerEntry[]) {
   const sum = (some: LedgerEntry[]): number => some.reduce((total, { amount }) => total + amount, 0);
   return {
-    recharged: sum(entries.filter((entry) => kindOf(entry) === "purchase")),
+    recharged: sum(entries.filter((entry) => isGrant(kindOf(entry)))),
     consumed: -sum(entries.filter((entry) => kindOf(entry) === "charge")) + 0,
     refunded: sum(entries.filter((entry) => kindOf(entry) === "refund")),
     adjusted: sum(entries.filter((entry) => kindOf(entry) === "adjustment")),
+    reversed: -sum(entries.filter((entry) => kindOf(entry) === "reversal")) + 0,
   };
 }
 
@@ -348,16 +402,20 @@ function checkpointAfter({ entries, left, forgotten }: World, { accountId }: Key
     entries: own.length,
     ...creditsOf(own),
     references: grants.length,
-    referenced: creditsOf(grants).recharged,
+    referenced: creditsOf(grants.filter((entry) => kindOf(entry) === "purchase")).recharged,
     forgotten: gone.length,
-    forgotten_credits: gone.reduce((sum, { kind, credits }) => sum + (kind === "grant" ? credits : 0), 0),
+    forgotten_credits: gone.reduce(
+      (sum, { kind, credits, as = "purchase" }) =>
+        sum + (kind === "grant" && as === "purchase" ? credits : 0),
+      0,
+    ),
     tail: own
       .toReversed()
       .slice(0, 10)
-      .map(({ streamId, atMs, type, amount, balanceAfter, endpoint, reason, taskId }) => {
+      .map(({ streamId, atMs, type, kind, amount, balanceAfter, endpoint, reason, taskId }) => {
         const isCharge = type === "consume";
         return {
-          ...{ streamId, atMs, type, amount, balanceAfter },
+          ...{ streamId, atMs, type, kind, amount, balanceAfter },
           endpoint: isCharge ? endpoint : "",
           reason,
           taskId: isCharge ? "" : taskId,

@@ -199,7 +199,7 @@ describe("a reference that Redis has forgotten", () => {
       grantCredits(nodes, "acc", 100, reference, cliActor(), archive(amount));
     const entry = { reference: "order 3", amount: 100 };
     expect(await grant("order 3", 100)).toMatchObject({ outcome: "duplicate", balance: 1190, entry });
-    await expect(grant("order 3", 99)).rejects.toThrow("has credited another amount before");
+    await expect(grant("order 3", 99)).rejects.toThrow("was used for another grant before");
     expect(await balance()).toBe(1190);
     expect(await grant("order 99", undefined)).toMatchObject({ outcome: "recharged", balance: 1290 });
     expect(asked).toEqual([

@@ -26,6 +26,7 @@ const refundOf = (request: number, reference: number, lost = false): Command => 
   reference,
   lost,
 });
+const reclaim: Command = { kind: "reclaim", request: 0, tasks: true };
 const refund = (reference: number): Command => refundOf(0, reference);
 const lostRefund = (reference: number): Command => refundOf(0, reference, true);
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
@@ -107,6 +108,69 @@ const RARE_TURNS: Command[][] = [
     { kind: "admit", request: 0 },
   ],
   [planned, voided("unsent"), { kind: "admit", request: 0 }, submit(0), bound],
+  // A task that ended as too old has completed: charged again once, and not what the upstream or nobody had ended.
+  [
+    submit(0),
+    bound,
+    said("expired"),
+    reclaim,
+    reclaim,
+    refund(0),
+    said("completed"),
+    wait(61 * SECOND),
+    submit(0),
+  ],
+  [submit(0), bound, said("failed"), reclaim],
+  [submit(0), bound, reclaim, said("completed"), reclaim],
+  [submit(0), reclaim, voided("refused"), reclaim],
+  // Without the credits it stays as it is, also if only a hold takes them; with them again it is charged.
+  [
+    submit(2, 40),
+    bound,
+    said("expired"),
+    submit(2, 40),
+    submit(2, 20),
+    { ...reclaim, request: 2 },
+    voided("refused"),
+    { ...reclaim, request: 1 },
+    { ...reclaim, request: 2 },
+  ],
+  // What was not refunded costs nothing again, and what was not charged stays so.
+  [submit(0), bound, { ...saidOf(0, "expired"), refundFailed: false } as Command, reclaim, refund(0)],
+  [
+    submit(0, 40),
+    voided("refused"),
+    submit(0, 40),
+    submit(1, 40),
+    { kind: "bind", request: 2, task: "own" },
+    { ...saidOf(2, "expired") } as Command,
+    { ...reclaim, request: 2 },
+  ],
+  // Another request's BIND disputes the task.
+  [
+    submit(0),
+    bound,
+    said("expired"),
+    submit(1),
+    { kind: "bind", request: 0, task: "another's" },
+    { ...reclaim, request: 1 },
+  ],
+  // An operator refunded the charge that the store had lost.
+  [planned, lostRefund(0), { kind: "admit", request: 0 }, bound, said("expired"), reclaim],
+  // Its record is kept for twice as long, from its last end on.
+  [
+    { ...submit(0), retentionMs: DAY } as Asking,
+    bound,
+    said("expired"),
+    wait(30 * HOUR),
+    collect,
+    reclaim,
+    wait(30 * HOUR),
+    collect,
+    wait(30 * HOUR),
+    collect,
+    reclaim,
+  ],
   // A customer's retries: in progress, another body, replayed; after a refusal the key is free.
   [
     admitted(0),
@@ -624,6 +688,22 @@ const RARE_TURNS: Command[][] = [
     { kind: "adjust", key: 0, amount: 5, reference: 2 },
     { kind: "adjust", key: 0, amount: 1, reference: 3 },
     submit(0, 10),
+    { kind: "credits", key: 0 },
+  ],
+  // Taken back: what is left of a grant, never what is held, once per reference; a closed account gets nothing, and gives.
+  [
+    { kind: "recharge", key: 0, amount: 30, reference: 1, as: "trial" },
+    { kind: "recharge", key: 0, amount: 10, reference: 2, as: "goodwill" },
+    submit(0, 40),
+    ...[20, 20, 21].map((amount): Command => ({ kind: "reverse", key: 0, of: 1, amount, reference: 5 })),
+    { kind: "reverse", key: 0, of: 1, amount: undefined, reference: 6 },
+    { kind: "reverse", key: 0, of: 1, amount: undefined, reference: 7 },
+    { kind: "reverse", key: 0, of: 5, amount: undefined, reference: 7 },
+    bound,
+    said("failed"),
+    { kind: "status", key: 0, status: "closed" },
+    { kind: "recharge", key: 0, amount: 10, reference: 3 },
+    { kind: "reverse", key: 0, of: 2, amount: 100, reference: 8 },
     { kind: "credits", key: 0 },
   ],
   // Refunded by hand, once: not while it runs, not if the end of its task refunded it; it has room under its cap again.

@@ -84,7 +84,7 @@ test("the same task of an account is the same request, whatever request it came 
   const { bindUnmetered } = createHolds(
     {
       ...connection,
-      facts: () => ({ id: "a store" }),
+      known: { facts: { id: "a store" } },
       of: () => ({ run: away, nowMs: () => 1000 }),
     } as never,
     { defer: async (settlement: Charge) => void kept.push(settlement), charged() {}, voided() {} } as never,

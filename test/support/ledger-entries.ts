@@ -16,6 +16,8 @@ export interface GivenEntry {
   requestId?: string;
   keyId?: string;
   endpoint?: string;
+  kind?: string;
+  details?: string;
 }
 
 /** Entries written at a time. */
@@ -62,6 +64,7 @@ const fieldsOf = (entry: GivenEntry, balanceAfter: number, previous: string): st
   packedEntry({
     type: entry.amount < 0 ? "consume" : "recharge",
     ...{ endpoint: "", reason: "", reference: "", taskId: "", requestId: "", keyId: "", by: "", note: "" },
+    ...{ kind: "", details: "" },
     ...entry,
     ...{ balanceAfter, previous, partition: 0, streamId: "" },
   });

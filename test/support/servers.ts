@@ -1,8 +1,9 @@
 import { join } from "node:path";
 import type { TestContext } from "vitest";
-import { type RedisBinary, redisBinary, TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
-import { debianValkey } from "../../src/sandbox/redis-debian.ts";
+import { TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
+import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import { binaryVersion } from "../../src/sandbox/redis-server.ts";
+import { debianValkey, redisBinary } from "./redis-binary.ts";
 
 /**
  * redis: what the other tests run on, if it is older than 7.2; valkey: Valkey, or Redis from 7.2 on, in which WAIT counts

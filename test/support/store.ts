@@ -7,12 +7,13 @@ import {
   type SettlementOptions,
 } from "../../src/durability/deferred-settlements.ts";
 import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
-import { createTasks } from "../../src/durability/tasks.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { cliActor } from "../../src/records/actor.ts";
+import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
-import { type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { type AdjustCall, adjust } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -22,14 +23,10 @@ import { packTiers } from "../../src/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/scripts/inspect.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
+import { type ReclaimCall, reclaim } from "../../src/scripts/reclaim.ts";
 import { type RefundCall, refund } from "../../src/scripts/refund.ts";
-import {
-  type Item,
-  itemOf,
-  type Reply,
-  type Run,
-  type ScriptFile,
-} from "../../src/scripts/script-definition.ts";
+import { type ReverseCall, reverse } from "../../src/scripts/reverse.ts";
+import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type VoidCall, voidHold } from "../../src/scripts/void.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";
@@ -167,7 +164,7 @@ export function createStage(connection: TestConnection, options: StageOptions = 
     ...stageReads(base),
     /** Sends what was kept for later; answers its outcome. */
     settle: async ({ script, call }: Settlement): Promise<string> =>
-      script === "bind" ? createTasks(connected).bind(call) : (await run(voidHold, call)).outcome,
+      script === "bind" ? createTaskIds(connected).bind(call) : (await run(voidHold, call)).outcome,
   };
 }
 
@@ -337,16 +334,18 @@ function stageOperations(
       amount: number,
       reference: string,
       lookedUp = 0,
+      kind: GrantKind = "purchase",
     ): Promise<Reply> {
-      return send(
-        recharge,
-        itemOf(recharge, { actor: cliActor(), partition, accountId, amount, reference, lookedUp }, now()),
-      );
+      const call = { actor: cliActor(), partition, accountId, amount, reference, kind, lookedUp };
+      return send(recharge, itemOf(recharge, call, now()));
     },
     /** Answers ADJUST's reply as it is. */
     adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),
+    /** Answers REVERSE's reply as it is. */
+    reverse: (call: ReverseCall): Promise<Reply> => send(reverse, itemOf(reverse, call, now())),
     /** Answers REFUND's reply as it is. */
     refund: (call: RefundCall): Promise<Reply> => send(refund, itemOf(refund, call, now())),
+    reclaim: (call: ReclaimCall): Promise<Reply> => send(reclaim, itemOf(reclaim, call, now())),
     credits: (key: KeyRef) => store.credits(key, tiers),
     /** The same for a key that must be known. */
     async account(key: KeyRef) {
@@ -412,7 +411,7 @@ export const count = (results: readonly { outcome: string }[], outcome: string):
 export const bindBy =
   (run: Run) =>
   async (call: BindCall): Promise<Binding> =>
-    (await run(bind, call)).outcome;
+    await run(bind, call);
 
 /** Sets limits over all keys of an account as operators do, with these keys' open slots; undefined removes one. */
 export async function setAccountLimits(

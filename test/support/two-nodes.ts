@@ -1,15 +1,15 @@
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { tasksOf } from "../../src/durability/tasks.ts";
+import { taskIdsOf } from "../../src/durability/task-ids.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
-import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { admit } from "../../src/scripts/admit.ts";
-import { itemOf, type Run } from "../../src/scripts/script-definition.ts";
+import type { Run } from "../../src/scripts/script-definition.ts";
 import { startClusterNode } from "./cluster-node.ts";
 import { soon } from "./soon.ts";
 import { ENDPOINT, HOLD_MS, newTask, RETENTION_MS, TIERS } from "./store.ts";
@@ -59,7 +59,7 @@ export async function givenRequests(
   const partitions = await partitionsOf(nodes);
   const key = keyRef(keyId, accountId, partitionOf(accountId, partitions));
   const run = runOn(nodes);
-  const tasks = await tasksOf(nodes);
+  const tasks = await taskIdsOf(nodes);
   for (const kind of ["held", "charged"]) {
     const requestId = `req_${kind}_${name}`;
     const generation = {

@@ -120,3 +120,9 @@ export const period = {
     }),
   ),
 };
+
+export const metadata = Type.Unsafe<Readonly<Record<string, unknown>>>({
+  type: "object",
+  additionalProperties: true,
+  description: "An object of your own, at most 4 KiB of JSON. Tollgate stores it and does nothing with it.",
+});

@@ -3,14 +3,16 @@ import type { TObject, TSchema } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
+import * as money from "./money-schemas.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
 import * as views from "./view-schemas.ts";
+import * as webhooks from "./webhook-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ ...objects, ...views })
+  Object.entries({ ...objects, ...money, ...views, ...webhooks })
     .filter(([name, schema]) => (schema as { title?: string }).title === name)
     .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;
@@ -90,7 +92,10 @@ function operationOf(route: Route): object {
           {
             description: answer.description,
             headers: headersOf(route),
-            content: jsonContent(plain(answer.schema), { example: exampleOf(answer.schema) }),
+            content: {
+              ...jsonContent(plain(answer.schema), { example: exampleOf(answer.schema) }),
+              ...(answer.csv && { "text/csv": { schema: { type: "string" } } }),
+            },
           },
         ]),
       ),
@@ -105,7 +110,7 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
     name,
     in: "path",
     required: true,
-    description: `Id of the ${name}.`,
+    description: name === "month" ? "A UTC month such as 2026-10." : `Id of the ${name}.`,
     schema: { type: "string" },
   }));
   const required = new Set(query.required ?? []);
@@ -147,7 +152,7 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
 const TEXT = { schema: { type: "string" } };
 
 function headersOf({ takesIfMatch, path }: Route): object {
-  const hasRevision = takesIfMatch || path.endsWith("/{account}") || path.endsWith("/{key}");
+  const hasRevision = takesIfMatch || /\{(account|key|webhook)\}$/.test(path);
   return {
     "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT },
     ...(hasRevision && { ETag: { description: "Its state, for `If-Match`.", ...TEXT } }),

@@ -1,19 +1,89 @@
 import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
-import { OperatorError } from "../../records/operator-error.ts";
+import { OperatorError, type OperatorProblem } from "../../records/operator-error.ts";
 import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
 import { withoutSecrets } from "../refusal-log.ts";
 
 /** All refusals by `code`: the status, and when it is answered. */
 export const PROBLEMS = {
   invalid: { status: 400, when: "A parameter, header or body breaks a rule; `errors` names each." },
+  unknown_package: {
+    status: 400,
+    when: "The configuration has no such package. `GET /packages` lists them.",
+  },
+  unknown_endpoint: { status: 400, when: "There is no such generation endpoint." },
+  invalid_generation: {
+    status: 400,
+    when: "A gateway would refuse this body of a generation; `errors` says why.",
+  },
+  invalid_money: {
+    status: 400,
+    when: "An amount of money is a decimal text such as `9.90`, not negative, in a currency of ISO 4217, and of a purchase only.",
+  },
+  invalid_month: { status: 400, when: "There is no such month. It is written as `2026-10`." },
   unauthorized: { status: 401, when: "There is no token, or it is unknown, revoked or expired." },
   forbidden: { status: 403, when: "The token lacks the scope, or may not use this account." },
   not_found: { status: 404, when: "There is no such path or object, also under another account's path." },
   method_not_allowed: { status: 405, when: "The path has other methods; `Allow` names them." },
-  conflict: {
+  grant_not_found: {
+    status: 404,
+    when: "`of` is the reference of no grant of this account. List its transactions.",
+  },
+  reference_mismatch: {
     status: 409,
-    when: "It is there already, was done with other values, or would go below what is held.",
+    when: "This reference was used for the same with other values, such as another amount. Nothing is changed: find it among the transactions, and use another reference if you mean another one.",
+  },
+  reference_used: {
+    status: 409,
+    when: "This reference stands for something else, such as an adjustment. Use another one.",
+  },
+  insufficient_balance: {
+    status: 409,
+    when: "The account can spend less than would be taken. What is held is not taken: take less, or wait until its tasks have ended.",
+  },
+  balance_too_large: { status: 409, when: "The balance would exceed 2^53 - 1 credits. Grant less." },
+  nothing_left: {
+    status: 409,
+    when: "Nothing is left of the grant: its credits were reversed, are spent or are held. Repeat it later with the same reference if some are held.",
+  },
+  already_refunded: { status: 409, when: "The charge was given back before. There is nothing to do." },
+  not_charged: { status: 409, when: "The request was not charged, so there is nothing to refund." },
+  task_running: { status: 409, when: "The task has not ended. Release it, which refunds it, or wait." },
+  task_changing: {
+    status: 409,
+    when: "The task changes at this moment. Read it again, then repeat the call.",
+  },
+  transaction_gone: {
+    status: 409,
+    when: "An earlier call with this reference has made it, and its transaction is too old to be shown without an archive. There is nothing to do.",
+  },
+  account_exists: {
+    status: 409,
+    when: "There is an account of this id. Choose another id, or use that account.",
+  },
+  account_closed: {
+    status: 409,
+    when: "A closed account gets no credits, keys or endpoints. Reopen it first: `PATCH` with `status`.",
+  },
+  key_exists: { status: 409, when: "This key is known already." },
+  key_revoked: { status: 409, when: "The key is revoked for good. Create a new one." },
+  key_rotated: { status: 409, when: "The key was rotated before; `detail` names the key that replaces it." },
+  key_expired: { status: 409, when: "The key has expired. Create a new one." },
+  too_many_keys: { status: 409, when: "The account has as many keys as `admin.keys_per_account` allows." },
+  too_many_tokens: { status: 409, when: "There are too many tokens. Revoke some of them." },
+  idempotency_mismatch: {
+    status: 409,
+    when: "This `Idempotency-Key` belongs to a call with other values. Use another one.",
+  },
+  too_many_webhooks: { status: 409, when: "The account has as many endpoints as it may. Delete one first." },
+  webhook_disabled: { status: 409, when: "The endpoint is disabled. Enable it first." },
+  too_many_deliveries: {
+    status: 409,
+    when: "As many deliveries of the account wait as may. Repeat it once some were made.",
+  },
+  webhooks_off: {
+    status: 409,
+    when: "The gateway has no `WEBHOOK_SECRET_KEY`. Set it to at least 32 random characters, and start it again.",
   },
   stale: {
     status: 412,
@@ -30,7 +100,7 @@ export const PROBLEMS = {
   internal: { status: 500, when: "A fault of the gateway; its log says more under the `request_id`." },
   overloaded: { status: 503, when: "Too many calls at a time. Repeat it after `Retry-After` seconds." },
   unavailable: { status: 503, when: "Redis or the archive cannot be used. Repeat it later." },
-} as const;
+} as const satisfies Record<OperatorProblem, unknown> & Record<string, { status: number; when: string }>;
 export type ProblemCode = keyof typeof PROBLEMS;
 
 /** The header that names the creation of a key, as `errors` names it. */
@@ -70,9 +140,9 @@ export class Problem extends Error {
 export function problemOf(error: unknown, method: string | undefined): Problem | undefined {
   if (error instanceof Problem) return error;
   if (error instanceof OperatorError) {
-    const { code, path, message } = error;
+    const { problem, path, message } = error;
     const errors = path === undefined ? [] : [{ path: placeOf(path, method), message }];
-    return new Problem(code, message, { errors });
+    return new Problem(problem, message, { errors });
   }
   if (error instanceof GatewayError && error.refusal.name === "store_unavailable") {
     return new Problem("unavailable", `Redis cannot be used: ${error.message}`, { headers: RETRY });

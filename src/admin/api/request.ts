@@ -3,14 +3,14 @@ import { type Static, type TObject, Type } from "typebox";
 import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
-import { isDay, momentMs } from "../../domain/moments.ts";
+import { calendarProblem, isDay, momentMs } from "../../domain/moments.ts";
 import { DETAILS_MAX, problemsOf, shown } from "../../domain/problems.ts";
 import { schemaProblems } from "../../domain/schema-problems.ts";
 import { nearest } from "../../domain/suggest.ts";
 import { readBody } from "../reply.ts";
 import { Problem } from "./problems.ts";
 
-export const BODY_BYTES_MAX = 65_536;
+const BODY_BYTES_MAX = 65_536;
 /** The longest one that is valid has a cursor of 6,000 characters, or a search of 200, which take 12 each in a URL. */
 const QUERY_CHARS_MAX = 10_000;
 const PARAMETERS_MAX = 50;
@@ -38,9 +38,15 @@ export function readQuery<Schema extends TObject>(schema: Schema, query: string)
     ...[...repeated].map((name) => ({ path: `?${name}`, message: `${name} must be given once` })),
     ...problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
       path: `?${path.slice(1)}`,
-      message,
+      message: inCalendar(message, values[path.slice(1)]),
     })),
   ]);
+}
+
+/** Of a date, what the calendar lacks. */
+function inCalendar(message: string, value: unknown): string {
+  const problem = typeof value === "string" ? calendarProblem(value) : undefined;
+  return problem === undefined ? message : `${message}; ${problem}`;
 }
 
 /** @throws Problem for more than any call has, before it is looked at */
@@ -120,7 +126,9 @@ function momentOf(name: string, text: string | undefined, edge: "start" | "end")
   if (text === undefined) return undefined;
   const ms = momentMs(text);
   if (ms === undefined) {
-    const message = `${name} must be a day such as 2026-10-31, or a time such as 2026-10-31T12:00:00Z`;
+    const rule = `${name} must be a day such as 2026-10-31, or a time with its zone such as 2026-10-31T12:00:00Z`;
+    const problem = calendarProblem(text);
+    const message = problem === undefined ? rule : `${rule}; ${problem}`;
     throw invalid([{ path: `?${name}`, message }]);
   }
   return edge === "end" && isDay(text) ? ms + DAY_MS : ms;

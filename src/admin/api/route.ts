@@ -12,12 +12,13 @@ export const TAGS = {
   Credits: "Grants, adjustments, and the ledger.",
   Tasks: "Generations, and what can be done about one.",
   Usage: "What was used, and what goes on.",
+  Webhooks: "Where an account is told of events, and what it was told.",
   Configuration: "Packages, prices, tiers: the configuration in force.",
   Tokens: "Tokens of this API, and what was done with them.",
 } as const;
-export type Tag = keyof typeof TAGS;
+type Tag = keyof typeof TAGS;
 
-export type Method = "GET" | "POST" | "PATCH";
+type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
 /** One call of an operation, by HTTP or by the command line. */
 export interface ApiCall<Query = unknown, Body = unknown> {
@@ -39,6 +40,8 @@ export interface Answer {
   revision?: number;
   /** Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
+  /** For `Accept: text/csv`. `next`: the cursor of the next page. */
+  csv?: { text: string; next?: string | undefined };
 }
 
 export const page = (data: readonly object[], next?: string, more: object = {}): Answer => ({
@@ -49,12 +52,14 @@ export const page = (data: readonly object[], next?: string, more: object = {}):
 interface DescribedAnswer {
   description: string;
   schema: TSchema;
+  /** Also as CSV. */
+  csv?: boolean;
 }
 
 /** A path and method of the API: what it takes, what it answers, who may call it, and what it does. */
 export interface Route {
   method: Method;
-  /** With `{account}`, `{key}`, `{task}` or `{token}` for what is named. */
+  /** With `{account}`, `{key}` and the like for what is named. */
   path: string;
   /** `any`: every token may. */
   scope: Scope | "any";
@@ -68,6 +73,8 @@ export interface Route {
   /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;
   takesIfMatch: boolean;
+  /** A POST that changes nothing. */
+  onlyReads: boolean;
   /** True for a call that only revokes, suspends or closes: a token may do that beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
@@ -91,6 +98,7 @@ const TAG_OF: Readonly<Record<string, Tag>> = {
   credits: "Credits",
   tasks: "Tasks",
   usage: "Usage",
+  webhooks: "Webhooks",
   tokens: "Tokens",
   audit: "Tokens",
 };
@@ -99,7 +107,7 @@ type Declared<Query extends TObject, Body extends TObject> = Pick<
   Route,
   "scope" | "name" | "summary" | "description" | "ends" | "answers"
 > &
-  Partial<Pick<Route, "tag" | "needsIdempotencyKey" | "takesIfMatch" | "refusals">> & {
+  Partial<Pick<Route, "tag" | "needsIdempotencyKey" | "takesIfMatch" | "onlyReads" | "refusals">> & {
     query?: Query;
     body?: Body;
   };
@@ -110,7 +118,7 @@ function declared<Query extends TObject, Body extends TObject>(target: Target, g
   const [method, path] = target.split(" ") as [Method, string];
   return {
     ...{ method, path, tag: TAG_OF[given.scope.split(":")[0]!] ?? "Configuration" },
-    ...{ needsIdempotencyKey: false, takesIfMatch: false, refusals: [], ...given },
+    ...{ needsIdempotencyKey: false, takesIfMatch: false, onlyReads: false, refusals: [], ...given },
     ...{ query: given.query ?? NO_QUERY, body: given.body },
   };
 }
@@ -123,7 +131,7 @@ export const route = <Query extends TObject, Body extends TObject>(
   },
 ): Route => ({ ...declared(target, given), run: given.run as Route["run"] });
 
-/** A route to the store: a GET reads, all others write where nothing is lost, and say whether replicas have it. */
+/** A route to the store: a GET reads, all others, unless they only read, write where nothing is lost, and say whether replicas have it. */
 export function operation<Query extends TObject, Body extends TObject, Result>(
   target: Target,
   given: Declared<Query, Body> & {
@@ -147,7 +155,8 @@ export function operation<Query extends TObject, Body extends TObject, Result>(
     answer,
     async run(call, services) {
       const work = (nodes: RedisNodes) => operate(nodes, call, services);
-      if (route.method === "GET") return answer(await services.session.run(work), call, services);
+      if (route.method === "GET" || route.onlyReads)
+        return answer(await services.session.run(work), call, services);
       const { result, confirmed } = await services.session.write(work);
       return { ...answer(result, call, services), confirmed };
     },

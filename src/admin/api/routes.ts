@@ -4,15 +4,19 @@ import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { auditRoutes } from "./routes/audit.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
+import { correctionOfCharges } from "./routes/corrections.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { quoteOfPrice } from "./routes/quotes.ts";
 import { searchRoutes } from "./routes/search.ts";
+import { statementRoutes } from "./routes/statements.ts";
 import { taskRoutes } from "./routes/tasks.ts";
 import { todayRoutes } from "./routes/today.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
 import { transactionRoutes } from "./routes/transactions.ts";
 import { usageRoutes } from "./routes/usage.ts";
 import { viewRoutes } from "./routes/views.ts";
+import { webhookRoutes } from "./routes/webhooks.ts";
 
 /** Reads the description of all routes, itself among them. */
 const openApiRoute = route("GET /openapi.json", {
@@ -40,9 +44,13 @@ export const ROUTES: readonly Route[] = [
   ...keyRoutes,
   ...transactionRoutes,
   ...creditRoutes,
+  correctionOfCharges,
   ...taskRoutes,
   ...usageRoutes,
+  ...webhookRoutes,
+  ...statementRoutes,
   ...catalogRoutes,
+  quoteOfPrice,
   ...tokenRoutes,
   ...auditRoutes,
   ...viewRoutes,

@@ -1,9 +1,8 @@
 import { Type } from "typebox";
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
-import { ACCOUNT_STATUSES } from "../../operations/accounts/operator-accounts.ts";
+import { ACCOUNT_STATUSES, ALERTS_MAX } from "../../operations/accounts/operator-accounts.ts";
 import { KEY_STATUSES } from "../../operations/keys/keys.ts";
 import { LISTED_STATUSES } from "../../operations/tasks/task-view.ts";
 import {
@@ -11,9 +10,9 @@ import {
   caps,
   count,
   credits,
-  described,
   label,
   limits,
+  metadata,
   newCaps,
   newLimits,
   nullable,
@@ -30,15 +29,17 @@ import {
 
 const newAccountId = Type.String({ pattern: NEW_ACCOUNT_ID.source, examples: ["acme"] });
 
-const metadata = Type.Unsafe<Readonly<Record<string, unknown>>>({
-  type: "object",
-  additionalProperties: true,
-  description: "An object of your own, at most 4 KiB of JSON. Tollgate stores it and does nothing with it.",
-});
-
 const accountStatus = Type.Enum([...ACCOUNT_STATUSES], {
   description:
     "suspended: polls and credits work, generations and uploads are 403. closed: everything is 403.",
+});
+
+const alerts = object({
+  credits_below: Type.Array(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), {
+    maxItems: ALERTS_MAX,
+    description:
+      "Numbers of credits. When a charge leaves less to spend than one of them, the event `credits.low` tells the account's endpoints, once until a recharge leaves it above again.",
+  }),
 });
 
 export const Account = titled("Account", {
@@ -47,6 +48,11 @@ export const Account = titled("Account", {
   metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
   status: accountStatus,
   limits: limits(OF_ACCOUNT),
+  alerts: Type.Optional(alerts),
+  price_multiplier: Type.Number({
+    description: "Its requests cost the list price times this, rounded up.",
+    examples: [1],
+  }),
   balance: count("Credits that can be spent: without those that are held."),
   held: credits,
   total_used: count("Credits charged, without those that were refunded."),
@@ -65,7 +71,18 @@ export const AccountChanges = object(
     label: Type.Optional(nullable<string>(label)),
     metadata: Type.Optional(nullable<Readonly<Record<string, unknown>>>(metadata)),
     status: Type.Optional(accountStatus),
+    alerts: Type.Optional(alerts),
     limits: Type.Optional(newLimits(OF_ACCOUNT)),
+    price_multiplier: Type.Optional(
+      nullable<number>(
+        Type.Number({
+          minimum: 0.01,
+          maximum: 10,
+          description:
+            "From 0.01 to 10, two decimals at most: requests from then on cost the list price times this, rounded up to a whole credit. null: 1.",
+        }),
+      ),
+    ),
   },
   { minProperties: 1 },
 );
@@ -116,65 +133,6 @@ export const Rotation = object({
 });
 
 // Objects of the API beside accounts and keys, and the bodies that make them.
-
-const reason = Type.String({
-  minLength: 1,
-  maxLength: 200,
-  description: "Why; 1 to 200 printable characters on one line. Customers see the reason of an adjustment.",
-});
-const reference = Type.String({
-  minLength: 1,
-  maxLength: 200,
-  description:
-    "Your own name of this, such as an invoice; 1 to 200 printable ASCII characters. The same reference of an account has effect once.",
-});
-
-export const TransactionKind = Type.Enum(["charge", "refund", "purchase", "adjustment"], {
-  description: "What it is to an accountant.",
-});
-
-export const Transaction = titled("Transaction", {
-  id: text,
-  type: Type.Enum(["consume", "recharge"]),
-  kind: TransactionKind,
-  amount: count("Credits: negative for consume, or 0 for an unmetered task; positive for recharge."),
-  balance_after: count("What the account owned after it, with what was held."),
-  endpoint: Type.Optional(words("The path that was charged; on charges only.")),
-  created_at: time,
-  task_id: textOrNull(),
-  request_id: textOrNull(),
-  key_id: textOrNull(),
-  reason: textOrNull(
-    "Why; `refund` of a refund that nobody ordered, `unmetered` of a task that passed while Redis was away.",
-  ),
-  reference: textOrNull(),
-  by: textOrNull(
-    "Who did it: a token's id and label, `admin_token`, `console`, or `cli` and a name. null for what the gateway did.",
-  ),
-  balance: Type.Optional(
-    count("Credits that can be spent now. Only in the answer to the call that made it."),
-  ),
-});
-
-export const NewGrant = described("Either `credits` or `package`.", {
-  credits: Type.Optional(Type.Integer({ minimum: 1, maximum: CREDITS_MAX })),
-  package: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 64, description: "A name of GET /packages." }),
-  ),
-  reference,
-});
-
-export const NewAdjustment = object({
-  amount: Type.Integer({
-    minimum: -CREDITS_MAX,
-    maximum: CREDITS_MAX,
-    description: "Credits; negative takes them away, at most what can be spent. Not 0.",
-  }),
-  reason,
-  reference,
-});
-
-export const NewRefund = object({ reason, reference });
 
 export const Task = titled("Task", {
   task_id: textOrNull(),
@@ -269,8 +227,6 @@ export const Usage = titled("Usage", {
   }),
   ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
 });
-
-export const Package = titled("Package", { package: text, credits });
 
 export const Price = titled("Price", {
   endpoint: text,

@@ -25,6 +25,9 @@ const HEADERS = {
 };
 const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json; charset=utf-8" };
 const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
+const CSV_HEADERS = { ...HEADERS, "Content-Type": "text/csv; charset=utf-8; header=present" };
+const CSV = /(?:^|,)\s*text\/csv\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))[^,]*)?(?:,|$)/i;
+const acceptsCsv = (accept = ""): boolean => CSV.test(accept);
 const NO_BODY = object({});
 const CALL = "management call";
 /** Of reads, those that were refused because of who asks are on record. */
@@ -32,7 +35,7 @@ const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
 const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 
 /** Called with each answer: the route's template, or `unknown`, and the status. */
-export type Counted = (route: string, status: number) => void;
+type Counted = (route: string, status: number) => void;
 
 export type AdminApi = ReturnType<typeof createAdminApi>;
 
@@ -60,12 +63,16 @@ export function createAdminApi(options: {
     seen.route = route;
     const call = await callOf(req, route, params, query, seen);
     const { root, by } = call.grantee;
-    if (route.method !== "GET") {
+    if (route.method !== "GET" && !route.onlyReads) {
       budget.take(root, route.ends?.(call.body) ? "ends" : "adds", JSON.stringify(call.body).length);
     }
-    const { status, body, revision, confirmed } = await callLimit.run(root ?? by, () =>
+    const { status, body, revision, confirmed, csv } = await callLimit.run(root ?? by, () =>
       route.run(call, services),
     );
+    if (csv && acceptsCsv(headerOf(req, "accept"))) {
+      const next = csv.next === undefined ? {} : { "X-Next-Cursor": csv.next };
+      return { status, body: csv.text, headers: { ...CSV_HEADERS, ...next } };
+    }
     const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
     const written = confirmed === false ? { ...body, confirmed } : body;
     return json(status, written, { ...JSON_HEADERS, ...etag });

@@ -1,12 +1,13 @@
 import type { LazyArchive } from "../../archive/archived-reads.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
+import type { CreditPackage } from "../../domain/credit-packages.ts";
 import type { Tiers } from "../../domain/limits.ts";
-import type { PriceTable } from "../../domain/prices.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
 import type { ArchiveLookUps } from "../../operations/credits/refunds.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
+import type { WebhookRules } from "../../operations/webhooks/webhook-rules.ts";
 import type { createLive } from "../live-figures.ts";
 
 /** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
@@ -20,19 +21,21 @@ export interface GatewayState {
 
 /** The needs of operations beside the store. OperationSettings are those in force when they are asked for. */
 export interface OperationSettings {
+  config(): Config;
   tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
-  packages(): Readonly<Record<string, number>>;
+  packages(): Readonly<Record<string, CreditPackage>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
   /** For records that Redis has forgotten. */
   lookUps: ArchiveLookUps;
+  /** @throws OperatorError `webhooks_off` */
+  webhooks(): Promise<WebhookRules>;
 }
 
 export interface Services extends OperationSettings {
   session: OperatorSession;
-  prices(): PriceTable;
   bounds(): Config["admin"]["bounds"];
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;

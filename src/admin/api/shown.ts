@@ -5,7 +5,10 @@ import type { AccountObject } from "../../operations/accounts/operator-accounts.
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import type { KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
-import { kindOf, type LedgerEntry, transactionId } from "../../records/ledger-entries.ts";
+import type { Delivery } from "../../operations/webhooks/deliveries.ts";
+import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
+import { detailsOf } from "../../records/entry-details.ts";
+import { kindOf, type LedgerEntry, shownType, transactionId } from "../../records/ledger-entries.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
 
@@ -30,6 +33,8 @@ export const accountShown = (account: AccountObject) => ({
   metadata: account.metadata,
   status: account.status,
   limits: limitsShown(account.limits),
+  ...(account.creditsBelow.length > 0 && { alerts: { credits_below: account.creditsBelow } }),
+  price_multiplier: Number(account.priceMultiplier),
   balance: account.balance,
   held: account.held,
   total_used: account.totalUsed,
@@ -54,20 +59,26 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
   ...(secret !== undefined && { key: secret }),
 });
 
+function detailsShown(entry: LedgerEntry) {
+  const { all: _, ...details } = detailsOf(entry);
+  return kindOf(entry) === "reversal" ? { ...details, reversed: -entry.amount } : details;
+}
+
 /** @param balance credits that can be spent, in the answer that makes it */
 export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   id: transactionId(entry),
-  type: entry.type,
+  type: shownType(entry),
   kind: kindOf(entry),
   amount: entry.amount,
   balance_after: entry.balanceAfter,
-  ...(entry.type === "consume" && entry.endpoint !== "" && { endpoint: entry.endpoint }),
+  ...(shownType(entry) === "consume" && entry.endpoint !== "" && { endpoint: entry.endpoint }),
   created_at: isoTime(entry.atMs),
   task_id: textOrNull(entry.taskId),
   request_id: textOrNull(entry.requestId),
   key_id: textOrNull(entry.keyId),
   reason: textOrNull(entry.note || entry.reason),
   reference: textOrNull(entry.reference),
+  ...detailsShown(entry),
   by: textOrNull(entry.by),
   ...(balance !== undefined && { balance }),
 });
@@ -116,4 +127,38 @@ export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) =>
   key_id: keyId,
   outcome,
   count,
+});
+
+/** @param secret in the answer that makes it */
+export const webhookShown = (endpoint: Endpoint, secret?: string) => ({
+  id: endpoint.endpointId,
+  account_id: endpoint.accountId,
+  url: endpoint.url,
+  events: endpoint.events,
+  label: endpoint.label ?? null,
+  status: endpoint.status,
+  disabled_reason: endpoint.disabledReason ?? null,
+  created_at: isoTime(endpoint.createdAtMs),
+  both_sign_until: isoTimeOrNull(endpoint.previousUntilMs),
+  failing_since: isoTimeOrNull(endpoint.failingSinceMs),
+  delivered_at: isoTimeOrNull(endpoint.deliveredAtMs),
+  waiting: endpoint.waiting,
+  dropped: endpoint.dropped,
+  dropped_at: isoTimeOrNull(endpoint.droppedAtMs),
+  ...(secret !== undefined && { secret }),
+});
+
+export const deliveryShown = (delivery: Delivery) => ({
+  id: delivery.eventId,
+  webhook_id: delivery.endpointId,
+  type: delivery.type,
+  event_at: isoTime(delivery.eventAtMs),
+  status: delivery.status,
+  attempts: delivery.leases,
+  next_attempt_at: isoTimeOrNull(delivery.status === "waiting" ? delivery.atMs : undefined),
+  last_attempt_at: isoTimeOrNull(delivery.triedAtMs),
+  ended_at: isoTimeOrNull(delivery.state === "waiting" ? undefined : delivery.atMs),
+  response_status: delivery.httpStatus ?? null,
+  response: textOrNull(delivery.answer),
+  response_ms: delivery.triedAtMs === undefined ? null : delivery.tookMs,
 });

@@ -75,7 +75,10 @@ const money = (of: string) =>
   described(of, {
     charged: count(),
     refunded: count(),
-    purchased: count(),
+    purchased: count("Of grants that were sold."),
+    trials: count("Of trial grants."),
+    goodwill: count("Of goodwill grants."),
+    reversed: count("Taken back from grants."),
     adjusted: count("Negative where more was taken away than given."),
     uncollected: count("Of tasks that were made and could not be charged."),
   });

@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { brotliCompress, gzip } from "node:zlib";
 import { dropOldest } from "../../domain/bounded.ts";
 import { CAPS, TIER_LIMITS } from "../../domain/limits.ts";
+import { WEBHOOK_EVENTS } from "../../domain/webhook-events.ts";
 
 const PAGE = join(import.meta.dirname, "page");
 /** A package's files lie beside the one that it names as its main. */
@@ -41,6 +42,12 @@ function limits(): string {
   return lists.join("");
 }
 
+/** Modules of the page that are made from declarations of the gateway. */
+const MADE: Readonly<Record<string, () => string>> = {
+  "limits.js": limits,
+  "webhook-events.js": () => `const WEBHOOK_EVENTS = ${JSON.stringify(WEBHOOK_EVENTS)};\n`,
+};
+
 /** Imports and exports between modules of the page, or with a package. */
 const LINK = /^(?:import|export) \{[^}]*\}(?: from "(\..+)")?;\n/gm;
 
@@ -53,7 +60,8 @@ async function script(): Promise<string> {
   async function from(file: string): Promise<string> {
     if (seen.has(file)) return "";
     seen.add(file);
-    if (basename(file) === "limits.js") return limits();
+    const made = MADE[basename(file)];
+    if (made) return made();
     const module = await read(file)();
     let before = "";
     for (const [, path] of module.matchAll(LINK))

@@ -19,7 +19,9 @@ CREATE TABLE tollgate.archive (
 );
 
 -- Every ledger entry that was ever copied. `fork`: how many forks its partition had had by then. `by` made it by hand; `note` is
--- why an operator refunded a task, and `reason` of an adjustment the operator's text.
+-- why an operator refunded a task, and `reason` of an adjustment the operator's text. `kind` is said by entries that nothing else
+-- tells apart: trial, goodwill, reversal. `details` is what else Redis has of it, JSON as it is there; the columns from `package` to
+-- `of_reference` are taken from it.
 CREATE TABLE tollgate.ledger_rows (
   partition integer NOT NULL,
   id text NOT NULL,
@@ -36,6 +38,14 @@ CREATE TABLE tollgate.ledger_rows (
   reference text,
   by text,
   note text,
+  kind text,
+  details text,
+  package text,
+  package_price numeric,
+  package_currency text,
+  amount_paid numeric,
+  currency text,
+  of_reference text,
   previous text,
   at timestamptz NOT NULL,
   copied_at timestamptz NOT NULL DEFAULT now(),
@@ -77,17 +87,18 @@ CREATE TABLE tollgate.ledger_gaps (
 );
 
 -- The ledger: the entries that count. `kind` is what one is to an accountant: a charge or a refund of a request, credits that were
--- bought, or a correction by hand.
+-- bought or given (purchase, trial, goodwill), what was taken back of such a grant (reversal), or a correction by hand.
 CREATE VIEW tollgate.ledger_entries AS
   SELECT partition, id, account_id, type, amount, balance_after, endpoint, reason, task_id, request_id, key_id, reference,
     at, previous, id_ms, id_number,
     CASE
+      WHEN row.kind IS NOT NULL THEN row.kind
       WHEN type = 'consume' AND (request_id IS NOT NULL OR task_id IS NOT NULL) THEN 'charge'
       WHEN request_id IS NOT NULL OR task_id IS NOT NULL THEN 'refund'
       WHEN type = 'recharge' AND reason IS NULL AND amount >= 0 THEN 'purchase'
       ELSE 'adjustment'
     END AS kind,
-    by, note
+    by, note, details, package, package_price, package_currency, amount_paid, currency, of_reference
   FROM tollgate.ledger_rows row
   WHERE NOT EXISTS (
     SELECT FROM tollgate.ledger_forks fork
@@ -243,17 +254,29 @@ CREATE VIEW tollgate.usage_daily AS
   ) facts
   GROUP BY account_id, key_id, endpoint, day;
 
--- By UTC month, for months with entries: opening + purchases - charges + refunds + adjustments = closing.
+-- By UTC month, for months with entries: opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals =
+-- closing. `amounts_paid` has a decimal by currency, as a text.
 CREATE VIEW tollgate.statements AS
-  SELECT account_id, month, (sum(total) OVER months - total)::bigint AS opening, purchases, charges, refunds, adjustments,
-    (sum(total) OVER months)::bigint AS closing
+  SELECT account_id, month, (sum(total) OVER months - total)::bigint AS opening, purchases, trials, goodwill, charges, refunds,
+    adjustments, reversals, (sum(total) OVER months)::bigint AS closing, amounts_paid
   FROM (
-    SELECT account_id, date_trunc('month', at AT TIME ZONE 'UTC')::date AS month, sum(amount) AS total,
-      coalesce(sum(amount) FILTER (WHERE kind = 'purchase'), 0)::bigint AS purchases,
-      coalesce(-sum(amount) FILTER (WHERE kind = 'charge'), 0)::bigint AS charges,
-      coalesce(sum(amount) FILTER (WHERE kind = 'refund'), 0)::bigint AS refunds,
-      coalesce(sum(amount) FILTER (WHERE kind = 'adjustment'), 0)::bigint AS adjustments
-    FROM tollgate.ledger_entries
+    SELECT account_id, month, sum(total) AS total, sum(purchases)::bigint AS purchases, sum(trials)::bigint AS trials,
+      sum(goodwill)::bigint AS goodwill, sum(charges)::bigint AS charges, sum(refunds)::bigint AS refunds,
+      sum(adjustments)::bigint AS adjustments, sum(reversals)::bigint AS reversals,
+      coalesce(jsonb_object_agg(currency, paid::text) FILTER (WHERE currency IS NOT NULL), '{}') AS amounts_paid
+    FROM (
+      SELECT account_id, date_trunc('month', at AT TIME ZONE 'UTC')::date AS month, currency, sum(amount) AS total,
+        coalesce(sum(amount) FILTER (WHERE kind = 'purchase'), 0) AS purchases,
+        coalesce(sum(amount) FILTER (WHERE kind = 'trial'), 0) AS trials,
+        coalesce(sum(amount) FILTER (WHERE kind = 'goodwill'), 0) AS goodwill,
+        coalesce(-sum(amount) FILTER (WHERE kind = 'charge'), 0) AS charges,
+        coalesce(sum(amount) FILTER (WHERE kind = 'refund'), 0) AS refunds,
+        coalesce(sum(amount) FILTER (WHERE kind = 'adjustment'), 0) AS adjustments,
+        coalesce(-sum(amount) FILTER (WHERE kind = 'reversal'), 0) AS reversals,
+        sum(amount_paid) AS paid
+      FROM tollgate.ledger_entries
+      GROUP BY 1, 2, 3
+    ) by_currency
     GROUP BY 1, 2
   ) monthly
   WINDOW months AS (PARTITION BY account_id ORDER BY month);

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import type { Config } from "../../config/config.ts";
+import { listInForce } from "../../config/price-lists.ts";
 import type { GenerationEndpoint } from "../../domain/endpoints.ts";
 import { validateGeneration } from "../../domain/generation-body.ts";
 import { priceOf } from "../../domain/prices.ts";
@@ -63,14 +64,19 @@ export interface GenerationRun {
 
 /** @param wanted one of `TRIED_ENDPOINTS` */
 export function testGeneration(
-  { prices, sourceVideoHost }: Config,
+  { priceLists, sourceVideoHost }: Config,
   wanted?: GenerationEndpoint,
 ): TestGeneration {
   const generations = (wanted === undefined ? ENDPOINTS : [wanted]).map((endpoint): TestGeneration => {
     const validation = validateGeneration(endpoint, BODIES[endpoint], sourceVideoHost);
     if (!validation.ok) throw new Error(`the body for ${endpoint} is not valid`);
     const { body, text } = validation;
-    return { endpoint, body: { ...body }, text, price: priceOf(prices, endpoint, body) };
+    return {
+      endpoint,
+      body: { ...body },
+      text,
+      price: priceOf(listInForce({ priceLists }).table, endpoint, body),
+    };
   });
   return generations.reduce((cheapest, one) => (one.price < cheapest.price ? one : cheapest));
 }

@@ -27,7 +27,6 @@ const TIMEOUTS = {
   keepAliveTimeoutMs: TIMEOUT_MS,
 };
 
-/** Whether the upstream can be reached, answers as its adapter expects, and accepts the gateway's credential. */
 export const upstreamCheck = (upstream: Config["upstream"]): Promise<Check> =>
   upstream.dialect.name === ENVELOPE_CHOICE.name ? envelopeCheck(upstream) : adapterCheck(upstream);
 

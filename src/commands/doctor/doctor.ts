@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
 import type { Config } from "../../config/config.ts";
+import { listInForce } from "../../config/price-lists.ts";
 import { processLimits } from "../../config/process-bounds.ts";
 import { visible, visibleLines } from "../../domain/visible-text.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -102,7 +103,7 @@ async function generate(
   );
   const { endpoint, text, price } = generation;
   show(
-    `\nMaking one real video at ${host}: ${endpoint} ${text}\nIts price is ${price} credits by ${shownPath(config.pricesFile)}. No customer's account is charged; the upstream may bill you.\n`,
+    `\nMaking one real video at ${host}: ${endpoint} ${text}\nIts price is ${price} credits by ${shownPath(listInForce(config).file)}. No customer's account is charged; the upstream may bill you.\n`,
   );
   const run = await runGeneration(config, generation, {
     timeoutMs: timeout,

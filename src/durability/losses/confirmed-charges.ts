@@ -5,7 +5,6 @@ import type { BindCall, Binding } from "../../scripts/bind.ts";
 import type { PrimaryView } from "./loss-report.ts";
 
 const KEPT_MS = 30_000;
-const SHARE_AFTER_CUT = 0.75;
 const READ_BATCH = 2000;
 
 /** A BIND with its store and deadline (store's clock). */
@@ -24,23 +23,34 @@ export interface SentCharge {
  * disk @param max about 1 KB each
  */
 export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>, max: number) {
-  let kept: SentCharge[] = [];
-  const resent = new WeakSet<SentCharge>();
+  const places: Place[] = [];
+  /** The place of the next charge: the oldest one's once there are as many as may be. */
+  let next = 0;
+  /** Of the last charge; the store's clock may have been put back. */
+  let latestMs = 0;
+  /** Request ids. */
+  const resent = new Set<string>();
+
+  const kept = (): SentCharge[] =>
+    [...places.slice(next), ...places.slice(0, next)]
+      .filter(({ atMs }) => atMs >= latestMs - KEPT_MS)
+      .map((place) => place.charge());
 
   return {
     add(charge: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
       if (outcome === "uncollected") charge.unpaid = true;
-      kept.push(charge);
-      if (kept.length < max && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
-      const since = charge.atMs - KEPT_MS;
-      kept = kept.slice(-SHARE_AFTER_CUT * max).filter(({ atMs }) => atMs >= since);
+      latestMs = charge.atMs;
+      const place = places[next];
+      if (place) place.put(charge);
+      else places.push(new Place(charge));
+      next = next + 1 === max ? 0 : next + 1;
     },
     async missingOn({ redis, has, within, nowMs }: PrimaryView, storeId: string): Promise<SentCharge[]> {
       const now = nowMs();
-      kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => now < untilMs);
-      const own = kept.filter(
-        ({ storeId: id, call }) => id === storeId && has(partitionNames(call.key.partition).ledger),
+      const own = kept().filter(
+        ({ storeId: id, call, atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) =>
+          id === storeId && now < untilMs && has(partitionNames(call.key.partition).ledger),
       );
       const missing: SentCharge[] = [];
       for (let at = 0; at < own.length; at += READ_BATCH) {
@@ -55,12 +65,88 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
     },
     /** Resolves once they are on disk: an operator may take hours to accept the store. */
     async sendAgain(charges: readonly SentCharge[]): Promise<void> {
-      const fresh = charges.filter((charge) => !resent.has(charge));
-      for (const charge of fresh) resent.add(charge);
+      const fresh = charges.filter(({ call }) => !resent.has(call.requestId));
+      for (const { call } of fresh) resent.add(call.requestId);
       await Promise.all(fresh.map(put));
     },
     forgetSentAgain(): void {
-      kept = kept.filter((charge) => !resent.has(charge));
+      if (resent.size === 0) return;
+      const others = places.filter(({ requestId }) => !resent.has(requestId));
+      places.splice(0, places.length, ...others);
+      next = places.length === max ? 0 : places.length;
+      resent.clear();
     },
   };
+}
+
+/** Holds one charge after the other without objects of its own, so that keeping a charge costs the garbage collector two texts. */
+class Place {
+  atMs!: number;
+  requestId!: string;
+  #storeId: string | undefined;
+  #settleWithinMs: number | undefined;
+  #untilMs: number | undefined;
+  #unpaid: boolean | undefined;
+  #key!: BindCall["key"];
+  #price!: number;
+  #endpoint!: string;
+  #retentionMs!: number;
+  #admittedAtMs: number | undefined;
+  #idempotency: BindCall["idempotency"];
+  #taskId!: string;
+  #data!: string;
+  #pollMs!: number;
+  #maxAgeMs!: number;
+  #upstream!: string;
+
+  constructor(charge: SentCharge) {
+    this.put(charge);
+  }
+
+  put({ storeId, atMs, settleWithinMs, untilMs, unpaid, call }: SentCharge): void {
+    const { task } = call;
+    this.atMs = atMs;
+    this.requestId = call.requestId;
+    this.#storeId = storeId;
+    this.#settleWithinMs = settleWithinMs;
+    this.#untilMs = untilMs;
+    this.#unpaid = unpaid;
+    this.#key = call.key;
+    this.#price = call.price;
+    this.#endpoint = call.endpoint;
+    this.#retentionMs = call.retentionMs;
+    this.#admittedAtMs = call.admittedAtMs;
+    this.#idempotency = call.idempotency;
+    this.#taskId = task.taskId;
+    this.#data = task.data;
+    this.#pollMs = task.pollMs;
+    this.#maxAgeMs = task.maxAgeMs;
+    this.#upstream = task.upstream;
+  }
+
+  charge(): SentCharge {
+    return {
+      storeId: this.#storeId,
+      atMs: this.atMs,
+      ...(this.#settleWithinMs !== undefined && { settleWithinMs: this.#settleWithinMs }),
+      ...(this.#untilMs !== undefined && { untilMs: this.#untilMs }),
+      ...(this.#unpaid && { unpaid: true }),
+      call: {
+        requestId: this.requestId,
+        key: this.#key,
+        price: this.#price,
+        endpoint: this.#endpoint,
+        retentionMs: this.#retentionMs,
+        admittedAtMs: this.#admittedAtMs,
+        idempotency: this.#idempotency,
+        task: {
+          taskId: this.#taskId,
+          data: this.#data,
+          pollMs: this.#pollMs,
+          maxAgeMs: this.#maxAgeMs,
+          upstream: this.#upstream,
+        },
+      },
+    };
+  }
 }

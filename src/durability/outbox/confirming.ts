@@ -28,7 +28,7 @@ export function createConfirming(
     isLooking = true;
     // What fails here is no outage: the next look tries again.
     for (const primary of connection.primaries())
-      if (!primary.breaker.isOpen()) await confirmWaiting(primary).catch(() => undefined);
+      if (!primary.breaker.isOpen) await confirmWaiting(primary).catch(() => undefined);
     isLooking = false;
   }
 

@@ -1,12 +1,6 @@
 import type { BindCall } from "../../scripts/bind.ts";
 import type { VoidCall } from "../../scripts/void.ts";
 
-/**
- * How long a settlement may be sent, ms: half of the retention. Of a request that the store has forgotten, BIND cannot tell whether
- * it was charged.
- */
-export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
-
 /** A settlement whose outcome in the store may be unknown. It can be sent again: scripts are idempotent. */
 interface Waiting {
   /** The store that admitted the request; no other is sent it. Missing where that store had no id. */

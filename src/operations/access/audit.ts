@@ -30,7 +30,7 @@ export interface AuditRecord {
 
 const NUMBERS = new Set<string>([
   ...LIMITS.map(({ name }) => name),
-  ...["credits", "amount", "balance", "refunded", "price"],
+  ...["credits", "amount", "balance", "refunded", "price", "requested"],
 ]);
 const TIMES = new Set(["expires_at", "revoked_at"]);
 const JSON_TEXTS = new Set(["metadata", "scopes", "accounts"]);

@@ -88,7 +88,7 @@ export async function createToken(
   const whose = reply.outcome === "family_full" ? " made with one token (admin.tokens_per_token)" : "";
   throw new OperatorError(
     `there are ${most} tokens${whose} that have not ended; revoke some of them`,
-    "conflict",
+    "too_many_tokens",
   );
 }
 

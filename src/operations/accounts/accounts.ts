@@ -9,7 +9,7 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { latestEntries } from "../credits/account-history.ts";
 
-export interface AccountRow {
+interface AccountRow {
   accountId: string;
   /** Without held credits. */
   balance: number;

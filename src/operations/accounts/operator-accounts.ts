@@ -1,5 +1,6 @@
 import { byLimit, type LimitChanges, type Limits, TIER_LIMITS } from "../../domain/limits.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
+import { MULTIPLIER_RULE, multiplierText } from "../../domain/price-multiplier.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
@@ -28,7 +29,11 @@ export interface AccountObject {
   label: string | null;
   metadata: Metadata | null;
   status: AccountStatus;
+  /** Credits below which it is told, the highest first. */
+  creditsBelow: number[];
   limits: AccountLimits;
+  /** A decimal; 1 by default. */
+  priceMultiplier: string;
   balance: number;
   held: number;
   totalUsed: number;
@@ -42,7 +47,9 @@ export interface AccountChanges {
   label?: string | null | undefined;
   metadata?: Metadata | null | undefined;
   status?: AccountStatus | undefined;
+  creditsBelow?: readonly number[] | undefined;
   limits?: Pick<LimitChanges, keyof Limits> | undefined;
+  priceMultiplier?: number | null | undefined;
 }
 
 export function accountObject(accountId: string, record: AccountRecord): AccountObject {
@@ -51,7 +58,9 @@ export function accountObject(accountId: string, record: AccountRecord): Account
     label: record.label ?? null,
     metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
     status: statusOf(record.status),
+    creditsBelow: record.alerts === undefined ? [] : record.alerts.split(" ").map(Number),
     limits: byLimit(TIER_LIMITS, ({ name }) => (record[name] === undefined ? null : Number(record[name]))),
+    priceMultiplier: record.price_multiplier ?? "1",
     createdAtMs: Number(record.created_at ?? 0),
     revision: Number(record.revision ?? 0),
   };
@@ -71,7 +80,7 @@ export async function createAccount(
   const call = { partition, accountId, action: "account.create", actor, fields } as const;
   const reply = await scriptsOf(nodes.of(partition)).run(account, call);
   if (reply.outcome === "created") return accountObject(accountId, reply.record);
-  throw new OperatorError(`there is an account ${accountId} already`, "conflict", "account_id");
+  throw new OperatorError(`there is an account ${accountId} already`, "account_exists", "account_id");
 }
 
 export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
@@ -144,8 +153,15 @@ async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> 
     await gatherAll(scriptsOf(nodes.of(partition)).run, { partition, accountId, keyIds });
 }
 
+export const ALERTS_MAX = 10;
+
+/** As the record has them; null for none. */
+const alertsOf = (creditsBelow: readonly number[]): string | null =>
+  [...new Set(creditsBelow)].sort((a, b) => b - a).join(" ") || null;
+
 /** Null removes. @throws OperatorError */
-function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
+function fieldsOf(changes: AccountChanges) {
+  const { label, metadata, status, creditsBelow, limits = {}, priceMultiplier } = changes;
   requireLabel(label ?? undefined);
   const problem = metadata ? metadataProblem(metadata) : undefined;
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
@@ -153,10 +169,16 @@ function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
     throw new OperatorError(`status is one of ${ACCOUNT_STATUSES.join(", ")}`, "invalid", "status");
   }
   requireLimits(limits);
+  const multiplier = priceMultiplier == null ? priceMultiplier : multiplierText(priceMultiplier);
+  if (priceMultiplier != null && multiplier === undefined)
+    throw new OperatorError(MULTIPLIER_RULE, "invalid", "price_multiplier");
   const fields = {
     label,
     metadata: metadata ? JSON.stringify(metadata) : metadata,
     status: status === "active" ? null : status,
+    alerts: creditsBelow && alertsOf(creditsBelow),
+    // Nothing is stored for 1, so that it costs nothing.
+    price_multiplier: multiplier === "1" ? null : multiplier,
     ...byLimit(TIER_LIMITS, ({ name }) => limits[name]),
   };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);

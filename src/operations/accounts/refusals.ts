@@ -62,7 +62,7 @@ async function addToDay(
 
 /** Counts of an unavailable partition are dropped. */
 async function addToHours(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
-  const { partitions } = connection.facts() ?? {};
+  const { partitions } = connection.known.facts ?? {};
   if (partitions === undefined) return;
   const placed = counts.map((count) => ({
     ...count,

@@ -11,7 +11,6 @@ import { requireAccountId } from "../access/operator-values.ts";
 import {
   entryOfReference,
   oncePerReference,
-  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -65,18 +64,16 @@ export async function adjustCredits(
           readArchived,
         ),
       };
-    case "mismatch":
-      throw otherUse(reference);
     case "too_low":
       throw new OperatorError(
         `the account can spend ${adjusted.balance} credits, so ${-amount} cannot be taken; nothing is changed`,
-        "conflict",
+        "insufficient_balance",
         "amount",
       );
     case "too_large":
       throw new OperatorError(
         "the balance would be too large to be exact; nothing is changed",
-        "conflict",
+        "balance_too_large",
         "amount",
       );
     case "unknown_account":

@@ -1,7 +1,12 @@
+import type { CreditPackage } from "../../domain/credit-packages.ts";
+import { readMoney } from "../../domain/money.ts";
+import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
+import { shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";
-import type { LedgerEntry } from "../../records/ledger-entries.ts";
+import { detailsOf, detailsText, type EntryDetails } from "../../records/entry-details.ts";
+import { type GrantKind, grantText, type LedgerEntry } from "../../records/ledger-entries.ts";
 import { partitionOf } from "../../records/names.ts";
-import { OperatorError } from "../../records/operator-error.ts";
+import { accountClosed, OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -16,16 +21,93 @@ import {
   requireReference,
 } from "./references.ts";
 
-export interface Grant {
+interface Grant {
   outcome: "recharged" | "duplicate";
   balance: number;
   /** Undefined where many more were made since. */
   entry?: LedgerEntry | undefined;
 }
 
+/** What is granted, as operators say it. */
+interface GrantTerms {
+  credits?: number | undefined;
+  package?: string | undefined;
+  kind?: GrantKind | undefined;
+  amount_paid?: string | undefined;
+  currency?: string | undefined;
+  metadata?: Metadata | undefined;
+}
+
+/** What a grant is to an accountant. */
+interface GrantNotes {
+  kind: GrantKind;
+  details: EntryDetails;
+}
+
+const PLAIN: GrantNotes = { kind: "purchase", details: {} };
+
+/**
+ * Credits and notes of a grant. A purchase of a package was paid at its price unless an amount is given. @throws OperatorError
+ * `invalid`, `unknown_package`, `invalid_money`
+ */
+export function readGrant(
+  packages: Readonly<Record<string, CreditPackage>>,
+  terms: GrantTerms,
+): GrantNotes & { amount: number } {
+  const { kind = "purchase", metadata } = terms;
+  const bought = packageOf(packages, terms);
+  const problem = metadata ? metadataProblem(metadata) : undefined;
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
+  const details: EntryDetails = {
+    ...(terms.package !== undefined && { package: terms.package }),
+    ...(bought?.price !== undefined && { package_price: bought.price, package_currency: bought.currency }),
+    ...paidFor(kind, terms, bought),
+    ...(metadata && { metadata }),
+  };
+  return { amount: bought?.credits ?? terms.credits!, kind, details };
+}
+
+function packageOf(
+  packages: Readonly<Record<string, CreditPackage>>,
+  { credits, package: name }: GrantTerms,
+): CreditPackage | undefined {
+  if (credits !== undefined && name === undefined) return undefined;
+  if (credits !== undefined || name === undefined) {
+    const rule =
+      name === undefined
+        ? "say how many credits, or name a package"
+        : "give either credits or a package, not both";
+    throw new OperatorError(rule, "invalid", "");
+  }
+  if (Object.hasOwn(packages, name)) return packages[name];
+  const names = Object.keys(packages).join(", ");
+  throw new OperatorError(
+    `the config has no package ${shown(name)}; it has ${names}`,
+    "unknown_package",
+    "package",
+  );
+}
+
+function paidFor(
+  kind: GrantKind,
+  { amount_paid: amount, currency }: GrantTerms,
+  bought: CreditPackage | undefined,
+): Pick<EntryDetails, "amount_paid" | "currency"> {
+  const refused = (message: string, path: string) => new OperatorError(message, "invalid_money", path);
+  if (amount === undefined) {
+    if (currency !== undefined) throw refused("a currency belongs to an amount_paid", "currency");
+    if (kind !== "purchase" || bought?.price === undefined) return {};
+    return { amount_paid: bought.price, currency: bought.currency };
+  }
+  if (kind !== "purchase") throw refused(`nothing is paid for a grant of kind ${kind}`, "amount_paid");
+  const money = readMoney(amount, currency ?? bought?.currency ?? "USD");
+  if ("problem" in money) throw refused(money.problem, "amount_paid");
+  return { amount_paid: money.amount, currency: money.currency };
+}
+
 /**
  * Once per reference. @param readArchived without it, accounts with forgotten references are refused @throws
- * OperatorError for an unknown account, a reference of another amount, and if the archive is needed and unavailable
+ * OperatorError for an unknown or closed account, a reference of other values, and if the archive is needed and unavailable
  */
 export async function grantCredits(
   nodes: RedisNodes,
@@ -34,6 +116,7 @@ export async function grantCredits(
   reference: string,
   actor: Actor,
   readArchived?: ReadArchived,
+  { kind, details }: GrantNotes = PLAIN,
 ): Promise<Grant> {
   requireAccountId(accountId);
   requireCredits(amount);
@@ -42,30 +125,47 @@ export async function grantCredits(
   nodes.requireWritable?.([nodes.of(partition)]);
   const redis = nodes.of(partition);
   const granted = await oncePerReference(
-    { nodes, accountId, reference, standsFor: String(amount), readArchived },
+    { nodes, accountId, reference, standsFor: grantText(kind, amount), readArchived },
     (lookedUp) =>
-      scriptsOf(redis).run(recharge, { partition, accountId, amount, reference, lookedUp, actor }),
+      scriptsOf(redis).run(recharge, {
+        ...{ partition, accountId, amount, reference, kind, details: detailsText(details), lookedUp, actor },
+      }),
   );
-  const grant = grantOf(granted, accountId, reference);
-  return {
-    ...grant,
-    entry: await entryOfReference(nodes, { partition, accountId, reference, booked: granted }, readArchived),
-  };
+  const grant = grantOf(granted, accountId);
+  const place = { partition, accountId, reference, booked: granted };
+  const entry = await entryOfReference(nodes, place, readArchived);
+  if (grant.outcome === "duplicate" && entry) requireSameSale(reference, detailsOf(entry), details);
+  return { ...grant, entry };
 }
 
-function grantOf(granted: AfterLookUp<Recharged>, accountId: string, reference: string): Grant {
+/** A repeat says the same about package and money; the price of a package may have changed since. */
+function requireSameSale(reference: string, earlier: EntryDetails, wanted: EntryDetails): void {
+  const isSamePackage = earlier.package === wanted.package;
+  const isSamePaid = earlier.amount_paid === wanted.amount_paid && earlier.currency === wanted.currency;
+  const isListPrice = (one: EntryDetails): boolean =>
+    one.package !== undefined &&
+    one.amount_paid === one.package_price &&
+    one.currency === one.package_currency;
+  if (isSamePackage && (isSamePaid || (isListPrice(earlier) && isListPrice(wanted)))) return;
+  throw new OperatorError(
+    `the reference ${reference} was used for a grant with another package or amount paid; nothing is changed`,
+    "reference_mismatch",
+    "reference",
+  );
+}
+
+function grantOf(granted: AfterLookUp<Recharged>, accountId: string): Grant {
   switch (granted.outcome) {
     case "recharged":
     case "duplicate":
       return { outcome: granted.outcome, balance: granted.balance };
-    case "mismatch":
-      throw new OperatorError(
-        `the reference ${reference} has credited another amount before, or stands for something else; nothing is changed`,
-        "conflict",
-        "reference",
-      );
     case "too_large":
-      throw new OperatorError("the balance would be too large to be exact; nothing is changed", "conflict");
+      throw new OperatorError(
+        "the balance would be too large to be exact; nothing is changed",
+        "balance_too_large",
+      );
+    case "closed":
+      throw accountClosed(accountId);
     case "unknown_account":
       throw unknownAccount(accountId);
   }

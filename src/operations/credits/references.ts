@@ -1,9 +1,10 @@
 import type { Redis } from "ioredis";
 import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-entries.ts";
-import { accountNames, partitionNames } from "../../records/names.ts";
+import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
 import { history } from "../../scripts/history.ts";
 import { entryIdOf } from "./reference-index.ts";
 
@@ -37,19 +38,28 @@ export function requireReason(reason: string): string {
   throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
 }
 
-export const otherUse = (reference: string): OperatorError =>
-  new OperatorError(
-    `the reference ${reference} stands for something else; nothing is changed`,
-    "conflict",
+/** What a reference was used for, by what it stands for; credits without a word are those of a purchase. */
+const useOf = (text: string): string => /^(adjustment|refund|reversal) /.exec(text)?.[1] ?? "grant";
+
+/** @param earlier what it stands for; undefined if that was forgotten meanwhile */
+function otherUse(reference: string, earlier: string | undefined, wanted: string): OperatorError {
+  const isSame = earlier !== undefined && useOf(earlier) === useOf(wanted);
+  return new OperatorError(
+    isSame
+      ? `the reference ${reference} was used for another ${useOf(wanted)} before (${earlier}); nothing is changed`
+      : `the reference ${reference} stands for something else; nothing is changed`,
+    isSame ? "reference_mismatch" : "reference_used",
     "reference",
   );
+}
 
 type WithReference = { outcome: string };
 type Forgotten = { outcome: "forgotten"; balance: number; references: number };
-export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
+type Mismatch = { outcome: "mismatch"; balance: number };
+export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" | "mismatch" }>;
 
 interface FoundInArchive {
-  outcome: "duplicate" | "mismatch";
+  outcome: "duplicate";
   balance: number;
   entry: LedgerEntry;
 }
@@ -57,8 +67,8 @@ interface FoundInArchive {
 /**
  * Runs a script that acts once per reference. For an account with forgotten references, the archive is asked first.
  * @param what.readArchived without it, such an account is refused @param run `lookedUp`: how many references were
- * forgotten when the archive did not have this one @throws OperatorError `unavailable` if the archive is needed and
- * unavailable
+ * forgotten when the archive did not have this one @throws OperatorError `reference_mismatch` and `reference_used` for a
+ * reference that stands for other values or for something else; `unavailable` if the archive is needed and unavailable
  */
 export async function oncePerReference<Reply extends WithReference>(
   what: {
@@ -68,19 +78,32 @@ export async function oncePerReference<Reply extends WithReference>(
     standsFor: string;
     readArchived: ReadArchived | undefined;
   },
-  run: (lookedUp: number) => Promise<Reply | Forgotten>,
+  run: (lookedUp: number) => Promise<Reply | Forgotten | Mismatch>,
 ): Promise<AfterLookUp<Reply> | FoundInArchive> {
   for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
     const reply = await run(lookedUp);
+    if (reply.outcome === "mismatch") throw otherUse(what.reference, await useInRedis(what), what.standsFor);
     if (!isForgotten(reply)) return reply as AfterLookUp<Reply>;
     const archived = await lookUp(what);
     if (archived !== undefined) {
-      const outcome = standsFor(archived) === what.standsFor ? "duplicate" : "mismatch";
-      return { outcome, balance: reply.balance, entry: archived };
+      const earlier = standsFor(archived);
+      if (earlier !== what.standsFor) throw otherUse(what.reference, earlier, what.standsFor);
+      return { outcome: "duplicate", balance: reply.balance, entry: archived };
     }
     lookedUp = reply.references;
   }
   throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
+}
+
+async function useInRedis(what: {
+  nodes: RedisNodes;
+  accountId: string;
+  reference: string;
+}): Promise<string | undefined> {
+  const { nodes, accountId, reference } = what;
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const found = await nodes.of(partition).hget(accountNames(partition, accountId).references, reference);
+  return found ?? undefined;
 }
 
 const isForgotten = (reply: WithReference): reply is Forgotten => reply.outcome === "forgotten";

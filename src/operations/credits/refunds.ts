@@ -20,7 +20,6 @@ import type { FindArchivedEntry } from "./named-entries.ts";
 import {
   entryOfReference,
   oncePerReference,
-  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -48,7 +47,7 @@ export interface ArchiveLookUps {
   findEntry?: FindArchivedEntry | undefined;
 }
 
-export interface Refund {
+interface Refund {
   outcome: "refunded" | "duplicate";
   accountId: string;
   requestId: string;
@@ -92,7 +91,7 @@ export async function refundTask(
     reply = await run(found.charge);
   }
   const { outcome } = reply;
-  if (outcome !== "refunded" && outcome !== "duplicate") throw refusalOf(outcome, id, reference, accountId);
+  if (outcome !== "refunded" && outcome !== "duplicate") throw refusalOf(outcome, id, accountId);
   const entry = await entryOfReference(
     nodes,
     { partition, accountId, reference, booked: reply },
@@ -105,31 +104,29 @@ export async function refundTask(
 const chargeOf = (found: FoundCharge): ChargeEntry | undefined =>
   found.isRefunded ? undefined : found.charge;
 
-type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotten">;
+type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotten" | "mismatch">;
 
-function refusalOf(outcome: Refusal, id: string, reference: string, accountId: string): OperatorError {
+function refusalOf(outcome: Refusal, id: string, accountId: string): OperatorError {
   switch (outcome) {
-    case "mismatch":
-      return otherUse(reference);
     case "refunded_before":
     case "search":
       return refundedBefore(id);
     case "unfinished":
       return new OperatorError(
         `${id} has not finished, and nothing is changed; release it, which refunds it`,
-        "conflict",
+        "task_running",
         undefined,
         `\`tollgate tasks release ${id}\` does`,
       );
     case "uncharged":
-      return new OperatorError(`${id} was not charged, so there is nothing to refund`, "conflict");
+      return new OperatorError(`${id} was not charged, so there is nothing to refund`, "not_charged");
     case "unknown_account":
       return noAccount(accountId);
   }
 }
 
 const refundedBefore = (id: string): OperatorError =>
-  new OperatorError(`${id} was refunded before; nothing is changed`, "conflict");
+  new OperatorError(`${id} was refunded before; nothing is changed`, "already_refunded");
 
 interface FoundCharge {
   charge: ChargeEntry;

@@ -1,5 +1,5 @@
 import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
-import { ENTRY_KINDS, type EntryKind } from "../../records/ledger-entries.ts";
+import { ENTRY_KINDS, type EntryKind, RECLAIM } from "../../records/ledger-entries.ts";
 import { partitionOf } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -9,10 +9,11 @@ import { type ArchivedHistory, type HistoryPage, isWanted, readHistory } from ".
 import { transactionOfAccount, transactionOfReference } from "./named-entries.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 
-const TYPES = ["consume", "recharge"] as const;
+/** Types that are asked for, and those that are stored. */
+const TYPES = { consume: ["consume", RECLAIM], recharge: ["recharge"] } as const;
 
 export interface TransactionQuery {
-  type?: (typeof TYPES)[number] | undefined;
+  type?: keyof typeof TYPES | undefined;
   kind?: EntryKind | undefined;
   /** Unix ms, inclusive. */
   fromMs?: number | undefined;
@@ -72,7 +73,7 @@ export async function namedTransactions(
 
 function wantedOf(type: TransactionQuery["type"], kind: TransactionQuery["kind"]): string[] | undefined {
   if (type === undefined && kind === undefined) return undefined;
-  const types = type === undefined ? TYPES : [type];
+  const types = type === undefined ? Object.values(TYPES).flat() : TYPES[type];
   const kinds = kind === undefined ? ENTRY_KINDS : [kind];
   return types.flatMap((one) => kinds.map((other) => `${one}/${other}`));
 }

@@ -15,7 +15,7 @@ import {
 import type { KeyRecord } from "./keys.ts";
 
 /** Null resets a limit to the tier's, or removes a cap, label or expiry. */
-export interface KeyChanges {
+interface KeyChanges {
   tier?: string | undefined;
   label?: string | null | undefined;
   limits?: LimitChanges | undefined;
@@ -95,7 +95,7 @@ export function requireUnrevoked(key: KeyRecord): void {
 const alreadyRevoked = (key: KeyRecord): OperatorError =>
   new OperatorError(
     `key ${key.keyId} is revoked for good; create a new one`,
-    "conflict",
+    "key_revoked",
     undefined,
     "`tollgate keys create` does",
   );

@@ -5,8 +5,9 @@ import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { nearest } from "../../domain/suggest.ts";
 import type { Actor } from "../../records/actor.ts";
+import type { GrantKind } from "../../records/ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountClosed, noAccount, OperatorError } from "../../records/operator-error.ts";
 import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -32,7 +33,7 @@ export class KnownKeyError extends OperatorError {
   readonly accountId: string;
 
   constructor(keyId: string, accountId: string) {
-    super(`this key is known already: ${keyId} of account ${accountId}`, "conflict");
+    super(`this key is known already: ${keyId} of account ${accountId}`, "key_exists");
     this.keyId = keyId;
     this.accountId = accountId;
   }
@@ -44,6 +45,8 @@ export interface KeyOptions {
   tier?: string;
   /** Granted in the same step with the reference `key:<key id>`. */
   credits?: number | undefined;
+  /** `trial` by default. */
+  creditsKind?: GrantKind | undefined;
   limits?: OwnLimits;
   expiresAtMs?: number | undefined;
   label?: string | undefined;
@@ -109,19 +112,21 @@ export async function issueKey(
     keysMax: options.keysMax,
     credits,
     reference: `key:${keyId}`,
+    kind: options.creditsKind ?? "trial",
     actor,
   });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
-  if (outcome === "too_large" || outcome === "too_many_keys") {
+  if (outcome === "too_large" || outcome === "too_many_keys" || outcome === "closed") {
     const name = indexName(digest);
     await nodes.ofName(name).del(name);
     if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
-    throw new OperatorError("the balance would be too large to be exact", "conflict");
+    if (outcome === "closed") throw accountClosed(accountId);
+    throw new OperatorError("the balance would be too large to be exact", "balance_too_large");
   }
   return { key, keyId, accountId };
 }
 
-interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
+interface OnceOptions extends Omit<KeyOptions, "token" | "credits" | "creditsKind"> {
   accountId: string;
   /** A repeat has the same. */
   idempotencyKey: string;
@@ -156,7 +161,7 @@ export async function issueKeyOnce(
     if (earlier === fingerprint) return { keyId, accountId };
     throw new OperatorError(
       `this Idempotency-Key has made key ${keyId} from another request`,
-      "conflict",
+      "idempotency_mismatch",
       "Idempotency-Key",
     );
   };
@@ -184,6 +189,7 @@ export async function issueKeyOnce(
   if (outcome === "issued") return { keyId, accountId, key };
   await nodes.ofName(index).del(index);
   if (outcome === "unknown_account") throw noAccount(accountId);
+  if (outcome === "closed") throw accountClosed(accountId);
   if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
   return repeated(await redis.hget(record, "fingerprint"));
 }
@@ -191,7 +197,7 @@ export async function issueKeyOnce(
 const tooManyKeys = (accountId: string, { keysMax }: KeyOptions): OperatorError =>
   new OperatorError(
     `account ${accountId} has ${keysMax} keys, as many as admin.keys_per_account lets it have; revoked keys count`,
-    "conflict",
+    "too_many_keys",
   );
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
@@ -243,7 +249,7 @@ async function ownIndex(
   if (namedAccount !== undefined && namedAccount !== accountId) {
     throw new OperatorError(
       `this key was begun for account ${accountId}; give --account ${accountId}`,
-      "conflict",
+      "key_exists",
     );
   }
   return { keyId: earlierId, accountId };

@@ -23,7 +23,7 @@ export interface KeyUse {
 }
 
 /** `complete` is false if there are more keys than are read. */
-export interface TopKeys {
+interface TopKeys {
   keys: KeyUse[];
   keysLookedAt: number;
   complete: boolean;

@@ -30,7 +30,7 @@ export async function rotateKey(
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
     throw new OperatorError(
       `key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`,
-      "conflict",
+      "key_expired",
     );
   }
   // After a crash in between there are two valid keys, not none.
@@ -72,7 +72,7 @@ function rotatedBefore({ keyId, revokedAtMs }: KeyRecord, newKeyId: string): Ope
       : undefined;
   return new OperatorError(
     `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}`,
-    "conflict",
+    "key_rotated",
     undefined,
     end,
   );

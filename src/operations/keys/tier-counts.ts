@@ -30,7 +30,7 @@ export function createTierCounter(connection: Connection) {
   const watch = createWriteWatch();
 
   async function readPartitions(): Promise<void> {
-    const { partitions = 0 } = connection.facts() ?? {};
+    const { partitions = 0 } = connection.known.facts ?? {};
     const all = Array.from({ length: partitions }, (_, partition) => partition);
     for (const primary of connection.primaries()) {
       const own = all.filter((partition) => connection.of(partition) === primary);
@@ -52,7 +52,7 @@ export function createTierCounter(connection: Connection) {
     turn: (intervalMs: number) => takeTurn(connection, TURN, intervalMs),
     /** Unread partitions count with their latest figures. */
     async sum(): Promise<TierCounts> {
-      const { partitions = 0 } = connection.facts() ?? {};
+      const { partitions = 0 } = connection.known.facts ?? {};
       await readPartitions();
       return summed(known, partitions);
     },

@@ -27,7 +27,7 @@ interface OpenView {
   status: string;
 }
 
-export interface OpenRequests {
+interface OpenRequests {
   requests: OpenView[];
   old: number;
   open: number;

@@ -83,7 +83,7 @@ export function createSurveys(connection: Connection) {
     },
     /** Skips unavailable primaries and frozen partitions. @throws if all are unavailable */
     async take(): Promise<Survey> {
-      const { partitions = 0 } = connection.facts() ?? {};
+      const { partitions = 0 } = connection.known.facts ?? {};
       const lists = listsOfOpenRequests(partitions);
       const parts: OpenRequests[] = [];
       const read = new Set<number>();

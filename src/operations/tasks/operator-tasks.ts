@@ -1,5 +1,4 @@
 import { failedTaskJson } from "../../domain/task-states.ts";
-import { tasksOf } from "../../durability/tasks.ts";
 import type { Actor } from "../../records/actor.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -10,6 +9,7 @@ import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-r
 import { manyByNode } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
+import { observe } from "../../scripts/observe.ts";
 import { voidHold } from "../../scripts/void.ts";
 
 /** A request changes at most twice: held, bound, finished. */
@@ -93,7 +93,7 @@ export async function releaseTask(nodes: RedisNodes, id: string, actor: Actor): 
   }
   throw new OperatorError(
     "it changes while it is being released; read it again",
-    "conflict",
+    "task_changing",
     undefined,
     "`tollgate tasks show` shows it",
   );
@@ -114,8 +114,7 @@ async function release(
 async function endTask(nodes: RedisNodes, view: FoundRequest, actor: Actor): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";
-  const tasks = await tasksOf(nodes);
-  const reply = await tasks.observe({
+  const reply = await scriptsOf(nodes.of(partition)).run(observe, {
     task: { taskId, requestId, creatorKeyId: record.key_id ?? "" },
     accountId: record.account_id ?? "",
     partition,

@@ -180,10 +180,12 @@ interface Charge {
 /** Refunds of failed tasks come before their charges; the unmatched ones stay in `refunds`. */
 function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charge[] {
   const charges: Charge[] = [];
+  const takenBack = new Set<string>();
   for (const entry of entries) {
     const digest = createHash("sha256").update(entry.requestId).digest("base64url").slice(0, REFUND_DIGEST);
     if (kindOf(entry) === "refund") {
-      if (entry.reference === "") refunds.add(digest);
+      if (entry.amount < 0) takenBack.add(digest);
+      else if (!takenBack.delete(digest) && entry.reference === "") refunds.add(digest);
     } else charges.push({ entry, hasFailed: refunds.delete(digest) });
   }
   return charges;

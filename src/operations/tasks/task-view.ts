@@ -36,7 +36,7 @@ export function taskView(requestId: string, record: RequestRecord = {}): TaskVie
     createdAtMs: time(record.admitted_at ?? record.bound_at),
     boundAtMs: time(record.bound_at),
     finishedAtMs: time(isVoid ? record.void_at : record.finished_at),
-    refunded: record.refunded === "1",
+    refunded: record.refunded === "1" && record.charged_again === undefined,
   };
 }
 

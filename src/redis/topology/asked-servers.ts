@@ -18,7 +18,7 @@ export interface Failure {
 }
 
 /** What servers answered to one question. */
-export interface Answers<Answer> {
+interface Answers<Answer> {
   answers: Answer[];
   failures: Failure[];
 }

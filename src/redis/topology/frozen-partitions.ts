@@ -34,12 +34,16 @@ export function createFrozenPartitions(options: {
   /** With the time at which Redis refused them, monotonic ms. */
   const refused = new Map<number, number>();
 
+  function changed(): void {
+    frozen.isEmpty = listed.size === 0 && refused.size === 0;
+  }
+
   const has = (partition: number): boolean => listed.has(partition) || refused.has(partition);
 
   function report(next: ReadonlySet<number>): void {
-    const frozen = [...next.difference(listed)];
+    const added = [...next.difference(listed)];
     const thawed = [...listed.difference(next)];
-    if (frozen.length > 0) log.warn({ partitions: frozen }, "partitions are frozen; their accounts get 503");
+    if (added.length > 0) log.warn({ partitions: added }, "partitions are frozen; their accounts get 503");
     if (thawed.length > 0) log.info({ partitions: thawed }, "partitions are not frozen any more");
     metrics.partitionsFrozen.set(next.size);
     // Until it is known where they are now.
@@ -51,6 +55,7 @@ export function createFrozenPartitions(options: {
     const next = new Set(await list());
     report(next);
     listed = next;
+    changed();
   }
 
   async function lookRegularly(): Promise<void> {
@@ -58,18 +63,20 @@ export function createFrozenPartitions(options: {
     const before = new Set([...listed, ...refused.keys()]);
     const sinceMs = performance.now() - LOOK_EVERY_MS;
     for (const [partition, atMs] of refused) if (atMs < sinceMs) refused.delete(partition);
+    changed();
     await look().catch(() => undefined);
     if (listed.size > 0 || refused.size > 0) findPrimaries();
     if ([...before].some((partition) => !has(partition))) released();
   }
   const looking = setInterval(() => void lookRegularly(), LOOK_EVERY_MS).unref();
 
-  return {
+  const frozen = {
+    /** No partition is left alone. A field, since each call reads it. */
+    isEmpty: true,
     /** Whether a partition is left alone. */
     has,
     /** The same for the partition of a name. */
     hasName(name: string): boolean {
-      if (listed.size === 0 && refused.size === 0) return false;
       const partition = partitionOfName(name);
       return partition !== undefined && has(partition);
     },
@@ -82,10 +89,12 @@ export function createFrozenPartitions(options: {
       const partition = isRefusal(error) ? partitionOfName(name) : undefined;
       if (partition === undefined) return false;
       refused.set(partition, performance.now());
+      changed();
       return true;
     },
     stop: (): void => clearInterval(looking),
   };
+  return frozen as Omit<typeof frozen, "isEmpty"> & { readonly isEmpty: boolean };
 }
 
 /** What the customers of a partition that is left alone are answered. */

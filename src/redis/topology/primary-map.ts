@@ -1,4 +1,4 @@
-import { partitionNames } from "../../records/names.ts";
+import { META, partitionNames } from "../../records/names.ts";
 import type { Primary } from "../primary.ts";
 import type { Placement } from "./placement.ts";
 import { SLOTS, slotOf } from "./slots.ts";
@@ -20,6 +20,31 @@ export interface PrimaryMap {
    * the primary has none of these.
    */
   partitionOn(primary: Primary): number;
+}
+
+/** The primaries that requests use now: those of the map in force. */
+export class PrimariesInUse {
+  map: PrimaryMap;
+
+  constructor(map: PrimaryMap) {
+    this.map = map;
+  }
+
+  readonly of = (partition: number): Primary => this.map.of(partition);
+
+  readonly ofName = (name: string): Primary => this.map.ofName(name);
+
+  /** Whether some accounts can be served. */
+  readonly isUsable = (): boolean => this.map.all.some(({ breaker }) => !breaker.isOpen);
+
+  /**
+   * @throws GatewayError `store_unavailable` while the primary of this partition is away, or the partition frozen; without
+   * a partition, while all primaries are away
+   */
+  readonly requireUsable = (partition?: number): void => {
+    if (partition !== undefined) this.map.of(partition).requireUsable(partition);
+    else if (!this.isUsable()) this.map.ofName(META).requireUsable();
+  };
 }
 
 /** The map of one server. */

@@ -20,7 +20,7 @@ export interface SentinelAnswer {
 }
 
 /** Asks Sentinels where their primary is. Connections are kept between questions. */
-export interface Sentinels {
+interface Sentinels {
   /** The primary that the answer of the highest epoch names. @throws StoreError if none of them names one */
   find(): Promise<PlacedPrimary>;
   /** How many of them did not answer the last question. */

@@ -1,15 +1,15 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { send } from "./answer.ts";
 import { answering, type Behaviour, DEFAULT_BEHAVIOUR } from "./behaviour.ts";
 import { createCallbacks } from "./callbacks.ts";
 import { selfSignedCertificate } from "./certificate.ts";
-import { DIALECTS } from "./dialect.ts";
-import { createRequestRecorder, type RequestLog } from "./requests.ts";
-import { generate, poll, serve, upload } from "./routes.ts";
+import { send } from "./generator-answer.ts";
+import { DIALECTS } from "./generator-dialect.ts";
+import { generate, poll, serve, upload } from "./generator-routes.ts";
+import { createTaskStore } from "./generator-tasks.ts";
+import { createRequestRecorder, type RequestLog } from "./request-log.ts";
 import { type GeneratorOptions, type State, steer } from "./state.ts";
-import { createTaskStore } from "./tasks.ts";
 import { createUploadStore } from "./uploads.ts";
 
 export interface Generator {

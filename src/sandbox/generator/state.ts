@@ -1,8 +1,8 @@
 import { type Behaviour, DEFAULT_BEHAVIOUR } from "./behaviour.ts";
 import type { Callbacks } from "./callbacks.ts";
-import type { Dialect, DialectName } from "./dialect.ts";
-import type { RequestRecorder } from "./requests.ts";
-import type { TaskStore } from "./tasks.ts";
+import type { Dialect, DialectName } from "./generator-dialect.ts";
+import type { TaskStore } from "./generator-tasks.ts";
+import type { RequestRecorder } from "./request-log.ts";
 import type { UploadStore } from "./uploads.ts";
 
 export interface GeneratorOptions {

@@ -71,6 +71,9 @@ export interface KeyState {
   atMs: number;
 }
 
+/** The store's clock as a script that serves requests answers it, Unix ms. */
+export const clockOf = (reply: Reply): number => Number(reply[1]);
+
 /** How many values `reply` in lua/include/reply.lua writes; those of the script itself come after them. */
 export const KEY_STATE_LENGTH = 8;
 
@@ -83,7 +86,7 @@ export function keyStateOf(reply: Reply): KeyState {
     active: Number(reply[6]),
   };
   const tier = String(reply[7]);
-  const atMs = Number(reply[1]);
+  const atMs = clockOf(reply);
   if (!tier.includes(" ")) return { state, tier, terms: undefined, atMs };
   const [name = "", expiresAtMs, cap, spent] = tier.split(" ");
   const terms = {

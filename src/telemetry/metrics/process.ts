@@ -1,4 +1,4 @@
-import { dropped } from "../line-writer.ts";
+import { dropped } from "../log.ts";
 import { REVISION, VERSION } from "../version.ts";
 import type { MetricFactory } from "./factory.ts";
 

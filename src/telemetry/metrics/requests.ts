@@ -10,6 +10,7 @@ export const OVERLOADS = [
   "pipelined_requests",
   "unread_answers",
   "write_timeout",
+  "callbacks",
 ] as const;
 
 /** Why the admin port refuses a request before the rights of whoever sent it count. */
@@ -22,9 +23,6 @@ export const SIGN_IN_REFUSALS = [
   "no_admin_token",
 ] as const;
 export type SignInRefusal = (typeof SIGN_IN_REFUSALS)[number];
-
-/** An admission that leaves less than this share of the window is near the limit. */
-const NEAR_LIMIT_SHARE = 0.2;
 
 /** Requests of clients, from the connection to admission. */
 export function requestMetrics({ counter, gauge, histogram, ...define }: MetricFactory) {
@@ -76,7 +74,11 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       "Admissions that a limit in shadow mode would have refused, by tier and limit.",
       ["tier", "limit"],
     ),
-    nearLimit: nearLimitMetric(counter),
+    nearLimit: counter(
+      "tollgate_admissions_near_limit_total",
+      "Admissions that left less than 20 % of the window, or took the last slot, by tier and limit.",
+      ["tier", "limit"],
+    ),
     degraded: counter(
       "tollgate_degraded_requests_total",
       "Requests passed through unmetered and uncharged while the store was unavailable (fallback strategy allow).",
@@ -131,28 +133,4 @@ function admissionsMetric(counter: MetricFactory["counter"]) {
   // There from the start, so that the first increase counts.
   for (const outcome of ["admitted", "rate_limited"]) admissions.inc({ tier: "other", outcome }, 0);
   return admissions;
-}
-
-/** @returns `admitted` takes the state that ADMIT returned */
-function nearLimitMetric(counter: MetricFactory["counter"]) {
-  const nearLimit = counter(
-    "tollgate_admissions_near_limit_total",
-    "Admissions that left less than 20 % of the window, or took the last slot, by tier and limit.",
-    ["tier", "limit"],
-  );
-  const tiers = new Set<string>();
-  return {
-    admitted(
-      tier: string,
-      left: { limit: number; remaining: number; concurrentLimit: number; active: number },
-    ): void {
-      const isFirst = !tiers.has(tier);
-      if (isFirst) tiers.add(tier);
-      const isNearWindow = left.remaining < left.limit * NEAR_LIMIT_SHARE;
-      const isNearSlots = left.active >= left.concurrentLimit;
-      // Both series of a tier exist from its first admission on.
-      if (isFirst || isNearWindow) nearLimit.inc({ tier, limit: "window" }, isNearWindow ? 1 : 0);
-      if (isFirst || isNearSlots) nearLimit.inc({ tier, limit: "slots" }, isNearSlots ? 1 : 0);
-    },
-  };
 }

@@ -15,7 +15,7 @@ export const STORE_FAILURES = [
 /** Where an answered charge was kept besides the primary. */
 export const KEPT_IN = ["replicas", "journal", "memory"] as const;
 
-/** What BIND answers to a charge that is sent again. */
+/** Outcomes of BIND for a charge that is sent again. */
 export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "forgotten"] as const;
 
 const REPLAYED_CHARGES = [
@@ -116,7 +116,7 @@ const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gau
   ),
 });
 
-/** What one process of each gateway reads of each Redis primary. */
+/** Figures of each Redis primary, read by one process of each gateway. */
 export function redisMetrics({ gauge }: MetricFactory) {
   const perPrimary = { labelNames: ["primary"], aggregator: "max" } as const;
   return {

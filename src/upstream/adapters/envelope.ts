@@ -23,6 +23,7 @@ export const ENVELOPE: Adapter = {
   polled,
   upload: () => ({ path: `${API_PREFIX}upload` }),
   uploaded,
+  callback: ({ json }) => taskIdIn(json),
 };
 
 /** The id of a task of any form, also where the answer as a whole cannot be read. */
@@ -98,10 +99,10 @@ function image(data: unknown): Uploaded {
 
 /** Codes that reject the gateway itself, whatever it requested. */
 const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
-/** What a 403 says of a prompt or an image that the upstream does not want. */
+/** Words of a 403 about a prompt or an image that the upstream does not want. */
 const ABOUT_CONTENT =
   /\b(?:prompts?|nsfw|moderat(?:ed|ion)|content[ _-](?:policy|policies|filters?|safety|violations?)|safety[ _-](?:system|filters?|policy|policies)|inappropriate|sexual|violence)\b/i;
-/** What a 403 says of us. */
+/** Words of a 403 about us. */
 const ABOUT_GATEWAY =
   /\b(?:api[ _-]?keys?|credentials?|unauthori[sz]ed|permissions?|subscription|your[ _-]account|this[ _-]account)\b/i;
 

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import pg from "pg";
-import { type LedgerEntry, readLedger } from "../../../src/records/ledger-entries.ts";
+import { isStoredKind, type LedgerEntry, readLedger } from "../../../src/records/ledger-entries.ts";
 import { META, partitionNames } from "../../../src/records/names.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { type PostgresServer, startPostgres } from "../../support/postgres-server.ts";
@@ -224,6 +224,8 @@ const entryOf = (row: Record<string, string | null>): LedgerEntry => ({
   reference: row.reference ?? "",
   by: row.by ?? "",
   note: row.note ?? "",
+  kind: isStoredKind(row.kind ?? "") ? row.kind! : "",
+  details: row.details ?? "",
   previous: row.previous ?? "",
   atMs: Number(row.at_ms),
 });

@@ -1,10 +1,11 @@
 import { createSettlements } from "../../../src/durability/deferred-settlements.ts";
-import { createTasks } from "../../../src/durability/tasks.ts";
+import { createTaskIds } from "../../../src/durability/task-ids.ts";
 import { digestOf, type KeyRef } from "../../../src/records/names.ts";
 import { type Connection, createConnection } from "../../../src/redis/connection.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
+import { itemOf } from "../../../src/redis/script-runner.ts";
 import type { Generation } from "../../../src/scripts/admit.ts";
-import { itemOf, type Run } from "../../../src/scripts/script-definition.ts";
+import type { Run } from "../../../src/scripts/script-definition.ts";
 import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
 import { createStore, type Store } from "../../../src/settlement/store.ts";
 import { createSweeps } from "../../../src/settlement/sweeps.ts";
@@ -159,7 +160,7 @@ async function collectAll(world: World, connection: Connection, nowMs: number): 
 
 /** A journal whose gateway lost the replies of these BINDs comes back. */
 async function sendAgain(connection: Connection, charged: readonly Generation[]): Promise<void> {
-  const tasks = createTasks(connection);
+  const tasks = createTaskIds(connection);
   for (const generation of charged) await tasks.bind({ ...generation, task: newTask(generation) });
 }
 

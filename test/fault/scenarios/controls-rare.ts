@@ -246,7 +246,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "log lines are dropped and not counted",
     patches: [
       {
-        file: "src/telemetry/line-writer.ts",
+        file: "src/telemetry/log.ts",
         from: "if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);",
         to: "if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) return;",
       },

@@ -9,7 +9,11 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
   {
     name: "a Redis that answers with an error is away",
     patches: [
-      { file: "src/redis/outage.ts", from: 'isUnreachable(failure) ? "away" : "refusing"', to: '"away"' },
+      {
+        file: "src/redis/away-verdict.ts",
+        from: 'isUnreachable(failure) ? "away" : "refusing"',
+        to: '"away"',
+      },
     ],
     run,
     caughtBy,

@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import pg from "pg";
-import { connectArchive } from "../../../src/archive/connection.ts";
+import { connectArchive } from "../../../src/archive/archive-connection.ts";
 import { identifyOrClaim } from "../../../src/archive/identity.ts";
 import { migrate } from "../../../src/archive/migrations.ts";
 import { trimLedger } from "../../../src/archive/trim-ledger.ts";

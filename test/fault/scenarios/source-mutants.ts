@@ -43,7 +43,82 @@ const ALERTS = {
   test: "promtool finds no fault in the rules",
 } as const;
 
+const PUBLIC_ADDRESS = {
+  file: "src/webhooks/public-address.ts",
+  project: "unit",
+  testFile: "webhooks/address-guard.test.ts",
+} as const;
+const GUARDED_AGENT = {
+  file: "src/webhooks/guarded-agent.ts",
+  project: "unit",
+  testFile: "webhooks/guarded-agent.test.ts",
+} as const;
+const SENDER = {
+  file: "src/webhooks/sender.ts",
+  project: "unit",
+  testFile: "webhooks/sender.test.ts",
+} as const;
+
 export const SOURCE_MUTANTS: readonly SourceMutant[] = [
+  {
+    ...PUBLIC_ADDRESS,
+    name: "webhooks go to the metadata addresses of a cloud",
+    from: " || METADATA.has(parsed.toString())",
+    to: "",
+    test: "no setting opens the metadata addresses of a cloud",
+  },
+  {
+    ...PUBLIC_ADDRESS,
+    name: "webhooks go to IPv4 addresses inside IPv6 ones that no range has",
+    from: "address.match(GLOBAL_UNICAST) && ",
+    to: "",
+    test: "no form of an inner address or name passes",
+  },
+  {
+    ...GUARDED_AGENT,
+    name: "of the addresses of a webhook's name only the first is judged",
+    from: "for (const address of addresses) check(address);",
+    to: "check(addresses[0]);",
+    test: "is not connected to",
+  },
+  {
+    ...GUARDED_AGENT,
+    name: "the peer of a webhook is not judged",
+    from: "check(socket.remoteAddress);",
+    to: "",
+    test: "a connection that ends up at an inner peer",
+  },
+  {
+    ...GUARDED_AGENT,
+    name: "a webhook's name is resolved again to connect",
+    from: "lookup: pinned(addresses),",
+    to: "",
+    test: "a name in an allowed network",
+  },
+  {
+    ...SENDER,
+    name: "a webhook's answer is read to its end",
+    from: "if (this.#bytes >= ANSWER_BYTES_MAX) this",
+    to: "if (this.#bytes >= 1e9) this",
+    test: "of an endless answer 4 KiB are read",
+  },
+  {
+    ...SENDER,
+    name: "connections for webhooks outlive the policy that allowed them",
+    from: "if (current?.settings === inForce) return current.agent;",
+    to: "if (current) return current.agent;",
+    testFile: "webhooks/guarded-agent.test.ts",
+    test: "connections that a policy has allowed",
+  },
+  {
+    name: "after a rotation only the new secret signs",
+    file: "src/webhooks/signature.ts",
+    from: "secrets.map((secret)",
+    to: "secrets.slice(0, 1).map((secret)",
+    project: "unit",
+    testFile: "webhooks/signature.test.ts",
+    test: "accepts either secret after a rotation",
+  },
   {
     ...TASK_DATA,
     name: "progress such as 45% is passed on as it came",

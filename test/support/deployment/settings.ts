@@ -2,8 +2,9 @@ import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
-import { type Config, loadConfig } from "../../../src/config/config.ts";
+import type { Config } from "../../../src/config/config.ts";
 import { durationMs } from "../../../src/config/setting-types.ts";
+import { loadConfig } from "../load-config.ts";
 
 /** The text of a file of the repository; undefined when there is none. A folder reads as empty. */
 export type Read = (path: string) => string | undefined;
@@ -73,7 +74,7 @@ export const isAdminPath = (path: string): boolean =>
     readFileSync(join(ROUTES, file), "utf8").includes(`"${path}"`),
   );
 
-const RUNBOOKS = ["gateway", "redis", "ledger", "upstream"].map(
+const RUNBOOKS = ["gateway", "redis", "ledger", "webhooks", "upstream"].map(
   (subject) => `docs/operations/alerts-${subject}.md`,
 );
 

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { type GuardedChild, startChild } from "../../../src/sandbox/child.ts";
-import { portIfFree, redisBinary } from "../../../src/sandbox/redis.ts";
+import { portIfFree } from "../../../src/sandbox/redis.ts";
+import { redisBinary } from "../redis-binary.ts";
 
 const run = promisify(execFile);
 const SHIPPED = resolve(import.meta.dirname, "../../../deploy/redis");

@@ -13,7 +13,14 @@ const gold = { rate_limit: 7, max_concurrent: 10, daily_limit: 1000 };
 let counts: object = {};
 const admin = createServer((_request, response) => {
   const running = { ...settings, tiers: { ...settings.tiers, gold } };
-  response.end(JSON.stringify({ settings: running, prices: config.prices, from_environment: {}, ...counts }));
+  response.end(
+    JSON.stringify({
+      settings: running,
+      prices: config.priceLists[0]!.table,
+      from_environment: {},
+      ...counts,
+    }),
+  );
 });
 beforeAll(() => once(admin.listen(0, "127.0.0.1"), "listening"));
 afterAll(() => admin.close());

@@ -21,7 +21,14 @@ test("a body costs what the gateway would charge for it, defaults written out", 
   const most = await price([`/api/v1/${PRO}`, dearest, "--json"]);
   const words = await price([PRO, file]);
   const prices_file = path.resolve("config/prices/reference.yaml");
-  expect(JSON.parse(least.stdout)).toEqual({ ok: true, endpoint: PRO, price: 150, prices_file });
+  expect(JSON.parse(least.stdout)).toEqual({
+    ok: true,
+    endpoint: PRO,
+    price: 150,
+    list_price: 150,
+    multiplier: 1,
+    prices_file,
+  });
   expect(JSON.parse(most.stdout)).toMatchObject({ price: 630 });
   expect(words).toEqual({
     code: 0,

@@ -2,8 +2,11 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
-import { ConfigSchema, configPath, loadConfig, redact } from "../../../src/config/config.ts";
+import { configPath, redact } from "../../../src/config/config.ts";
 import { processBounds, processLimits } from "../../../src/config/process-bounds.ts";
+import { ConfigSchema } from "../../../src/config/schema.ts";
+import { CREDIT_PACKAGES } from "../../../src/domain/credit-packages.ts";
+import { loadConfig } from "../../support/load-config.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
 
 const SHIPPED = path.resolve("config/tollgate.yaml");
@@ -23,14 +26,15 @@ test("config/tollgate.yaml shows every setting", () => {
 });
 
 test("the defaults are those of the design", () => {
-  const { prices, pricesFile, tiers, packages, ...rest } = configOf("{}");
-  expect({ ...packages }).toEqual({ basic: 100, standard: 200, premium: 500, enterprise: 1000 });
+  const { priceLists, tiers, packages, ...rest } = configOf("{}");
+  expect({ ...packages }).toEqual(CREDIT_PACKAGES);
   expect({ ...tiers }).toEqual({
     standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
     enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
   });
-  expect(pricesFile).toBe(path.resolve("config/prices/reference.yaml"));
-  expect(prices["gen2/text-to-video"]).toBe(10);
+  expect(priceLists).toHaveLength(1);
+  expect(priceLists[0]!.file).toBe(path.resolve("config/prices/reference.yaml"));
+  expect(priceLists[0]!.table["gen2/text-to-video"]).toBe(10);
   expect(rest).toEqual({
     server: {
       host: "0.0.0.0",
@@ -115,6 +119,24 @@ test("the defaults are those of the design", () => {
       unknownOutcomesMax: 20,
       retentionMs: 604_800_000,
     },
+    webhooks: {
+      secretKey: undefined,
+      previousSecretKey: undefined,
+      publicUrl: undefined,
+      relay: "requested",
+      callbacks: "storyboard",
+      anyOrigin: false,
+      proxyUrl: undefined,
+      allowNetworks: [],
+      allowPorts: [],
+      timeoutMs: 15_000,
+      retriesMs: [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400].map((s) => s * 1000),
+      disableAfterMs: 432_000_000,
+      keepMs: 604_800_000,
+      endpointsPerAccount: 10,
+      inFlight: 256,
+      inFlightPerEndpoint: 4,
+    },
     log: { level: "info", slowRequestMs: 0 },
     tracing: { endpoint: undefined, sampleRatio: 1, queue: 2048, exportTimeoutMs: 10_000 },
     confirmedPrices: {},
@@ -157,11 +179,11 @@ test("the configuration is frozen to the bottom", () => {
     config.server,
     config.server.trustProxy,
     config.tiers.standard,
-    config.prices,
+    config.priceLists,
   ]) {
     expect(Object.isFrozen(part)).toBe(true);
   }
-  expect(Object.isFrozen(config.prices["gen2-pro/storyboard"])).toBe(true);
+  expect(Object.isFrozen(config.priceLists[0]!.table["gen2-pro/storyboard"])).toBe(true);
 });
 
 test("a tier named like a part of every JavaScript object does not exist", () => {
@@ -179,9 +201,54 @@ test("a named price file is relative to the config file, and never replaced by t
   ].join("\n");
   const file = givenFiles({ "tollgate.yaml": "prices: own.yaml", "own.yaml": flat });
   const config = loadConfig({ env: {}, file });
-  expect(config.pricesFile).toBe(path.join(path.dirname(file), "own.yaml"));
-  expect(config.prices["gen2-pro/storyboard"]).toBe(6);
+  expect(config.priceLists[0]!.file).toBe(path.join(path.dirname(file), "own.yaml"));
+  expect(config.priceLists[0]!.table["gen2-pro/storyboard"]).toBe(6);
   expect(errorOf(() => configOf("prices: prices/reference.yaml")).message).toContain("no such price file");
+});
+
+test("prices may be a list of files that begin at a time, each later than the one before", () => {
+  const flat = (credits: number) =>
+    ["gen2/text-to-video", "gen2/image-to-video", "gen2-pro/text-to-video", "gen2-pro/image-to-video"]
+      .concat("gen2/watermark-remove", "gen2-pro/storyboard")
+      .map((endpoint) => `${endpoint}: ${credits}`)
+      .join("\n");
+  const files = {
+    "one.yaml": flat(1),
+    "two.yaml": flat(2),
+    "three.yaml": flat(3),
+    "bad.yaml": "gen2/text-to-video: 0",
+  };
+  const listed = (prices: string) => {
+    const file = givenFiles({ "tollgate.yaml": `prices: ${prices}`, ...files });
+    return loadConfig({ env: {}, file }).priceLists;
+  };
+  const from = (time: string, file: string) => `{ from: "${time}", file: ${file} }`;
+  const [december, january] = ["2026-12-01T00:00:00.001Z", "2027-01-01T01:00:00+01:00"];
+  const lists = listed(`[{ file: one.yaml }, ${from(december, "two.yaml")}, ${from(january, "three.yaml")}]`);
+  expect(lists.map(({ fromMs, name, table }) => [fromMs, name, table["gen2/text-to-video"]])).toEqual([
+    [0, "one.yaml", 1],
+    [Date.parse("2026-12-01T00:00:00.001Z"), "two.yaml", 2],
+    [Date.parse("2027-01-01T00:00:00Z"), "three.yaml", 3],
+  ]);
+  const wrong = {
+    "[]": "prices",
+    "[{ from: 2026-12-01, file: one.yaml }]": "prices.0.from",
+    '[{ from: "2026-12-01T00:00:00", file: one.yaml }]': "prices.0.from",
+    '[{ from: "2026-02-30T00:00:00Z", file: one.yaml }]': "prices.0.from",
+    "[{ file: one.yaml }, { file: two.yaml }]": "prices.1.from",
+    [`[${from(january, "one.yaml")}, ${from(december, "two.yaml")}]`]: "prices.1.from",
+    [`[${from(december, "one.yaml")}, ${from(december, "two.yaml")}]`]: "prices.1.from",
+    "[{ file: none.yaml }]": "prices.0.file",
+    "[{ file: bad.yaml }]": "gen2/text-to-video",
+    "[{ file: one.yaml, to: 5 }]": "prices.0.to",
+  };
+  for (const [prices, where] of Object.entries(wrong)) {
+    const { problems } = errorOf(() => listed(prices));
+    expect(
+      problems.map(({ path: place }) => place),
+      prices,
+    ).toContain(where);
+  }
 });
 
 test("TOLLGATE_CONFIG names the file, `file` goes before it, and the default is the shipped one", () => {
@@ -247,10 +314,23 @@ test("redact leaves no secret in what is printed", () => {
 
 test("packages replace the defaults, and only names and whole credits are packages", () => {
   const config = configOf("packages: { starter: 50, big-2: 5000 }");
-  expect({ ...config.packages }).toEqual({ starter: 50, "big-2": 5000 });
+  expect({ ...config.packages }).toEqual({ starter: { credits: 50 }, "big-2": { credits: 5000 } });
+  const priced = configOf(
+    'packages: { a: { credits: 5, price: "9.9" }, b: { credits: 6, price: "900", currency: JPY } }',
+  );
+  expect({ ...priced.packages }).toEqual({
+    a: { credits: 5, price: "9.90", currency: "USD" },
+    b: { credits: 6, price: "900", currency: "JPY" },
+  });
   expect(config.packages.constructor).toBeUndefined();
   expect({ ...configOf("packages: {}").packages }).toEqual({});
   const wrong = ["{ starter: 0 }", "{ starter: 1.5 }", "{ Starter: 5 }", "{ starter: many }", "[]"];
+  wrong.push(
+    "{ a: { price: '9.90' } }",
+    "{ a: { credits: 5, price: 9.90 } }",
+    "{ a: { credits: 5, price: '9.901' } }",
+  );
+  wrong.push("{ a: { credits: 5, price: '-1' } }", "{ a: { credits: 5, price: '1', currency: usd } }");
   for (const packages of wrong) {
     const { problems } = errorOf(() => configOf(`packages: ${packages}`));
     expect(

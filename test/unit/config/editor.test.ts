@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ConfigSchema } from "../../../src/config/config.ts";
+import { ConfigSchema } from "../../../src/config/schema.ts";
 import { startLanguageServer } from "../../support/language-server.ts";
 
 // The real YAML language server, as an editor runs it, on the schemas beside the files.

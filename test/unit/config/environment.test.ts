@@ -46,8 +46,45 @@ test.each([
 });
 
 test("an empty variable counts as unset", () => {
-  const empty = Object.fromEntries(Object.keys(ENV).map((name) => [name, ""]));
-  expect(configOf(FILE, empty)).toEqual(configOf(FILE));
+  const { ADMIN_TOKEN: _, ...others } = ENV;
+  const empty = Object.fromEntries(Object.keys(others).map((name) => [name, ""]));
+  expect(configOf(FILE, { ...empty, WEBHOOK_SECRET_KEY_PREVIOUS: "" })).toEqual(configOf(FILE));
+});
+
+// Guarantee: a secret that was meant to be set never starts a gateway that does without it.
+test.each([
+  ["ADMIN_TOKEN", ""],
+  ["ADMIN_TOKEN", " \t"],
+  ["ADMIN_TOKEN", "\n"],
+  ["WEBHOOK_SECRET_KEY", ""],
+  ["WEBHOOK_SECRET_KEY", "  "],
+  ["WEBHOOK_SECRET_KEY", "\n"],
+  ["WEBHOOK_SECRET_KEY_PREVIOUS", " "],
+])("%s=%j is refused, and the message says what to do", (name, value) => {
+  const { problems } = errorOf(() => configOf("{}", { [name]: value }));
+  expect(problems).toEqual([
+    {
+      file: "environment",
+      path: name,
+      message: expect.stringMatching(
+        /^is set but empty; unset it, or set .*`openssl rand -base64 \d+` makes$/,
+      ),
+    },
+  ]);
+});
+
+test("a key for secrets has 32 characters or more", () => {
+  const key = "0123456789abcdef0123456789abcdef";
+  expect(
+    configOf("{}", { WEBHOOK_SECRET_KEY: key, WEBHOOK_SECRET_KEY_PREVIOUS: `${key}/=+` }).webhooks,
+  ).toMatchObject({
+    secretKey: key,
+    previousSecretKey: `${key}/=+`,
+  });
+  const { problems } = errorOf(() => configOf("{}", { WEBHOOK_SECRET_KEY: key.slice(1) }));
+  expect(problems.map(({ message }) => message)).toEqual([
+    expect.stringContaining("32 to 256 visible ASCII"),
+  ]);
 });
 
 const UNREPLACED = `has a \${VARIABLE}, which is not replaced here; write the value itself`;
@@ -108,6 +145,8 @@ test.each([
   ["UPSTREAM_PREVIOUS_API_KEY", "hunter2 "],
   ["UPSTREAM_PREVIOUS_URL", "https://user:hunter2@generator.example.com"],
   ["ADMIN_TOKEN", "hunter2"],
+  ["WEBHOOK_SECRET_KEY", "hunter2"],
+  ["WEBHOOK_SECRET_KEY_PREVIOUS", "hunter2"],
   ["ARCHIVE_URL", "postgres://tollgate:hunter2@/tollgate"],
   ["ARCHIVE_URL", "postgres://tollgate:hunter2@db"],
   ["ARCHIVE_URL", "mysql://tollgate:hunter2@db/tollgate"],

@@ -115,11 +115,11 @@ const tier = (name: string, most: number, read: Setting["read"]): Setting => {
 };
 const SETTINGS: Setting[] = [
   {
-    name: "packages.small",
+    name: "packages.small.credits",
     least: 1,
     most: 1e12,
-    yaml: (text) => `packages:\n  small: ${text}\n`,
-    read: ({ packages }) => packages.small,
+    yaml: (text) => `packages:\n  small:\n    credits: ${text}\n`,
+    read: ({ packages }) => packages.small?.credits,
   },
   {
     name: "confirm_price_changes.gen2/text-to-video",

@@ -2,10 +2,10 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { ConfigSchema, readConfig, redact, requireLoaded } from "../../../src/config/config.ts";
+import { readConfig, redact, requireLoaded } from "../../../src/config/config.ts";
 import { type ChangeHooks, createLiveConfig } from "../../../src/config/live.ts";
 import { memoizeByConfigPart } from "../../../src/config/memoize.ts";
-import { NEEDS_RESTART } from "../../../src/config/schema.ts";
+import { ConfigSchema, NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { watchFiles } from "../../../src/config/watch.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
@@ -30,7 +30,7 @@ function givenLive(file: string, env: Record<string, string> = {}) {
     live,
     lines,
     rateLimit: () => live.config().tiers.standard?.rate_limit,
-    credits: () => live.config().prices["gen2/text-to-video"],
+    credits: () => live.config().priceLists[0]!.table["gen2/text-to-video"],
     async metric(name: string): Promise<string | undefined> {
       const page = await metrics.registry.metrics();
       return page.split("\n").find((line) => line.startsWith(name));
@@ -70,7 +70,9 @@ describe("a change of the files takes effect", () => {
     writeFileSync(path.join(folder, "prices.yaml"), priced(11));
     await soon(() => expect([rateLimit(), credits()]).toEqual([6, 11]));
     // Whoever holds the old snapshot goes on with it.
-    expect([before.tiers.standard?.rate_limit, before.prices["gen2/text-to-video"]]).toEqual([5, 10]);
+    expect([before.tiers.standard?.rate_limit, before.priceLists[0]!.table["gen2/text-to-video"]]).toEqual([
+      5, 10,
+    ]);
   });
 
   test("after a pipe stood in the file's place: it is refused, and never waited for", async () => {

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { Settings } from "typebox/system";
 import { expect, test } from "vitest";
-import { loadConfig } from "../../../src/config/config.ts";
+import { loadConfig } from "../../support/load-config.ts";
 import { configOf, errorOf } from "./support.ts";
 
 const FOLDER = path.join(import.meta.dirname, "fixtures");

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
-import { loadConfig } from "../../../src/config/config.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../../../src/config/price-changes.ts";
+import { loadConfig } from "../../support/load-config.ts";
 
-const reference = loadConfig({ env: {}, file: "config/tollgate.yaml" }).prices;
+const reference = loadConfig({ env: {}, file: "config/tollgate.yaml" }).priceLists[0]!.table;
 
 test("a price by duration, quality or frames is compared and named by itself", () => {
   const storyboard = { by_n_frames: { "10": 1501, "15": 2700, "25": 270 } } as const;

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { onTestFinished } from "vitest";
-import { type Config, ConfigError, loadConfig } from "../../../src/config/config.ts";
+import { type Config, ConfigError } from "../../../src/config/config.ts";
+import { loadConfig } from "../../support/load-config.ts";
 
 /** Writes files into a folder of its own, which goes with the test. Answers the path of the first one. */
 export function givenFiles(files: Readonly<Record<string, string>>): string {

@@ -1,7 +1,8 @@
 import { generateKeyPairSync } from "node:crypto";
 import { expect, test } from "vitest";
-import { loadConfig, redact } from "../../../src/config/config.ts";
+import { redact } from "../../../src/config/config.ts";
 import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { loadConfig } from "../../support/load-config.ts";
 import { errorOf, givenFiles } from "./support.ts";
 
 const PAIR = selfSignedCertificate();

@@ -3,7 +3,7 @@ import { Socket } from "node:net";
 import { expect, test } from "vitest";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { parseJson, parseObject } from "../../../src/domain/json.ts";
-import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/request-sizes.ts";
+import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/limits.ts";
 import { nearest } from "../../../src/domain/suggest.ts";
 import { TASK_ID } from "../../../src/domain/task-states.ts";
 import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.ts";
@@ -14,14 +14,14 @@ import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange
 import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/request-lifecycle.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
-import { readGeneration } from "../../../src/upstream/generation-answer.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
 import { withoutSecret } from "../../../src/upstream/redact-credential.ts";
-import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-ids.ts";
+import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";
 import { endpointOf } from "../../../src/upstream/task-route.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
 import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
 import { formBoundary } from "../../../src/upstream/upload-head.ts";
+import { readGeneration } from "../../../src/upstream/upstream.ts";
 
 /** A request with one header line, as node:http hands it over. */
 function withHeader(name: string, value: string): IncomingMessage {

@@ -1,16 +1,16 @@
 import path from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { loadConfig } from "../../../src/config/config.ts";
 import type { GenerationEndpoint } from "../../../src/domain/endpoints.ts";
 import { GENERATION_ENDPOINTS } from "../../../src/domain/endpoints.ts";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { type PriceTable, priceOf } from "../../../src/domain/prices.ts";
 import { BODIES } from "../../../src/domain/schemas.ts";
+import { loadConfig } from "../../support/load-config.ts";
 import { configOf } from "../config/support.ts";
 
 const HOST = "https://videos.example.com";
-const REFERENCE = loadConfig({ env: {} }).prices;
+const REFERENCE = loadConfig({ env: {} }).priceLists[0]!.table;
 const IMAGE = "https://a.example/x.png";
 
 function price(table: PriceTable, endpoint: GenerationEndpoint, body: Record<string, unknown>): number {
@@ -54,7 +54,7 @@ describe("the reference prices, the default", () => {
 });
 
 test("the overview prices are flat: 100, 200, 50, and the storyboard as in the reference", () => {
-  const overview = configOf(`prices: ${path.resolve("config/prices/overview.yaml")}`).prices;
+  const overview = configOf(`prices: ${path.resolve("config/prices/overview.yaml")}`).priceLists[0]!.table;
   expect(price(overview, "gen2/text-to-video", { prompt: "a" })).toBe(100);
   expect(price(overview, "gen2/image-to-video", { imageUrl: IMAGE })).toBe(100);
   for (const duration of [10, 15])

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { nextPollMs, TASK_ID } from "../../../src/domain/task-states.ts";
+import { TASK_ID } from "../../../src/domain/task-states.ts";
+import { nextPollMs } from "../../../src/scripts/bind.ts";
 
 test.each([
   ["young", 10_000, 0, 7_200_000, 10_000],

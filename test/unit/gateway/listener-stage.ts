@@ -23,13 +23,19 @@ export async function givenListener(
 ) {
   const ended: string[] = [];
   const connections = new ClientConnections({
-    limits: () => ({
-      maxConnections: 1000,
-      maxConnectionsPerAddress: 1000,
-      maxRequestsInFlight: 10_000,
-      maxUnreadBytes: 1e9,
-      ...limits,
-    }),
+    live: {
+      snapshot: {
+        config: {
+          server: {
+            maxConnections: 1000,
+            maxConnectionsPerAddress: 1000,
+            maxRequestsInFlight: 10_000,
+            maxUnreadBytes: 1e9,
+            ...limits,
+          },
+        },
+      },
+    },
     peer,
     ended: (by) => void ended.push(by),
   });

@@ -71,9 +71,9 @@ test.each([
 });
 
 test("the templates are a closed set, whatever the path", () => {
-  const templates = ["/x", "/api/v1/x", "/api/v1/tasks/secret", "/api/v1/upload"].map(
+  const templates = ["/x", "/api/v1/x", "/api/v1/tasks/secret", "/api/v1/upload", "/callbacks/secret"].map(
     (path) => route("GET", path).template,
   );
   for (const template of templates) expect(ROUTE_TEMPLATES).toContain(template);
-  expect(ROUTE_TEMPLATES).toHaveLength(11);
+  expect(ROUTE_TEMPLATES).toHaveLength(12);
 });

@@ -10,6 +10,8 @@ import {
   accountNames,
   archiveNames,
   claimName,
+  endpointNames,
+  eventName,
   frozenName,
   idempotencyName,
   indexName,
@@ -27,6 +29,8 @@ import {
   tokenNames,
   totalsName,
   usageName,
+  webhookNames,
+  webhooksName,
 } from "../../../src/records/names.ts";
 import { VARIABLES } from "../../../src/sandbox/start-env.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
@@ -161,8 +165,12 @@ describe("README and the tables that it leads to", () => {
       "UPSTREAM_PREVIOUS_API_KEY",
       "ADMIN_TOKEN",
       "ARCHIVE_URL",
+      "WEBHOOK_SECRET_KEY",
+      "WEBHOOK_SECRET_KEY_PREVIOUS",
     ]);
-    expect(others.filter(([name]) => !source.includes(`variable(env, "${name}")`))).toEqual([]);
+    const isRead = (name = ""): boolean =>
+      [`variable(env, "${name}")`, `env.${name},`].some((read) => source.includes(read));
+    expect(others.filter(([name]) => !isRead(name))).toEqual([]);
   });
 
   test("npm scripts that it names exist", () => {
@@ -247,6 +255,10 @@ describe("ARCHITECTURE", () => {
       replayedName(7),
       termName(7),
       ...Object.values(tokenNames("<token id>")),
+      ...Object.values(webhookNames(7)),
+      ...Object.values(endpointNames(7, "<endpoint id>")),
+      webhooksName(7, "<account id>"),
+      eventName(7, "<event id>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync(

@@ -33,6 +33,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   operations: ["domain", "telemetry", "records", "scripts", "redis", "durability"],
   ledger: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations"],
   archive: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations", "ledger"],
+  webhooks: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations"],
   admin: [
     "domain",
     "telemetry",
@@ -46,6 +47,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "operations",
     "ledger",
     "archive",
+    "webhooks",
   ],
   commands: [
     "domain",
@@ -74,6 +76,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "operations",
     "ledger",
     "archive",
+    "webhooks",
     "admin",
   ],
   process: [
@@ -91,6 +94,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "operations",
     "ledger",
     "archive",
+    "webhooks",
     "admin",
     "jobs",
   ],
@@ -184,7 +188,11 @@ describe("import rules", () => {
       "commands",
       "sandbox",
     ]);
-    expect(FOLDERS.filter((folder) => !isRefused(folder, "undici"))).toEqual(["upstream", "commands"]);
+    expect(FOLDERS.filter((folder) => !isRefused(folder, "undici"))).toEqual([
+      "upstream",
+      "webhooks",
+      "commands",
+    ]);
     expect(isRefused("domain", "files")).toBe(true);
   });
 

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { STATUS_WORDS, TASK_STATUSES } from "../../../src/domain/task-states.ts";
+import { TASK_STATUSES } from "../../../src/domain/task-states.ts";
+import { STATUS_WORDS } from "../../../src/upstream/task-data.ts";
 
 test("docs/configuration.md lists the words for task states that are known", () => {
   const page = readFileSync(join(import.meta.dirname, "../../../docs/configuration.md"), "utf8");

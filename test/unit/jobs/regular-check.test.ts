@@ -47,7 +47,7 @@ function givenCheck(
   };
 }
 
-const credits = { recharged: 70, consumed: 30, refunded: 10, adjusted: 0 };
+const credits = { recharged: 70, consumed: 30, refunded: 10, adjusted: 0, reversed: 0 };
 const broken = { invariant: "chain", account_id: "acc_1", message: "5 after 3 and 1" } as const;
 
 test("a violation is counted and logged as an error with its account", async () => {

@@ -25,7 +25,7 @@ function givenBatcher(
       calls.push(call);
       return answer(call);
     },
-    isApart: () => options.clustered ?? false,
+    form: { checksFrozen: options.clustered ?? false, crossesSlots: false },
   });
   const ask = (name: string, item: Item): Promise<Reply> =>
     batched(scripts[name]!, undefined, item, async (_script, _call, _item, cause) => {

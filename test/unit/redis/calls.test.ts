@@ -14,12 +14,12 @@ async function givenFull(waitMaxMs = 60_000) {
   const { queue, run, rejectWaiting } = createCalls({
     redis: {} as Parameters<typeof createCalls>[0]["redis"],
     scripts: { run: () => Promise.reject(), send: () => new Promise((resolve) => pending.push(resolve)) },
-    breaker: { isOpen: () => false, trip: () => undefined },
+    breaker: { isOpen: false, trip: () => undefined },
     deadlines: createDeadlines(waitMaxMs),
     clock: createStoreClock(),
-    isApart: () => false,
+    form: { checksFrozen: false, crossesSlots: false },
     ownerNow: () => Promise.reject(),
-    frozen: { hasName: () => false, refuses: () => false },
+    frozen: { isEmpty: true, has: () => false, hasName: () => false, refuses: () => false },
     log: createLogger("fatal"),
     metrics,
   });

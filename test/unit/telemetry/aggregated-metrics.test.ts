@@ -22,7 +22,7 @@ test("on one page of two processes counters add up, and what is true of the stor
   for (const metrics of [first, second]) {
     metrics.requests.inc({ route: "/api/v1/credits", status: 200, outcome: "ok" });
     metrics.inFlight.set(2);
-    metrics.nearLimit.admitted("standard", { limit: 10, remaining: 1, concurrentLimit: 3, active: 3 });
+    metrics.nearLimit.inc({ tier: "standard", limit: "slots" });
     metrics.ledgerCheckInterval.set(3600);
   }
   first.storeUp.set(1);
@@ -60,7 +60,7 @@ test("what ended processes had counted stays on the page, what they were does no
     const second = createMetrics();
     second.requests.inc({ route: "/api/v1/credits", status: 200, outcome: "ok" });
     second.requestSeconds.observe({ route: "/api/v1/credits", class: "2xx" }, 0.2);
-    second.nearLimit.admitted("standard", { limit: 10, remaining: 1, concurrentLimit: 3, active: 3 });
+    second.nearLimit.inc({ tier: "standard", limit: "slots" });
     second.inFlight.set(2);
     second.storeUp.set(0);
     await told(page, id, second);

@@ -11,8 +11,7 @@ const TELEMETRY = join(import.meta.dirname, "../../../src/telemetry");
 function startLogging(script: string, { stdout = "pipe" as "pipe" | number, shared = false } = {}) {
   const source = `
     import fs from "node:fs";
-    import { createLogger, standardOutput } from "${TELEMETRY}/log.ts";
-    import { dropped } from "${TELEMETRY}/line-writer.ts";
+    import { createLogger, dropped, standardOutput } from "${TELEMETRY}/log.ts";
     const log = createLogger("info", standardOutput({ shared: ${shared} }));
     const say = (what) => fs.writeSync(2, JSON.stringify(what) + "\\n");
     const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -116,8 +115,7 @@ test("several writers and a slow reader: every line is whole, also one that is l
   const source = `
     import { spawn } from "node:child_process";
     const script = ${JSON.stringify(`
-      import { createAudit, createLogger, standardOutput } from "${TELEMETRY}/log.ts";
-      import { dropped } from "${TELEMETRY}/line-writer.ts";
+      import { createAudit, createLogger, dropped, standardOutput } from "${TELEMETRY}/log.ts";
       const log = createLogger("info", standardOutput({ shared: true }));
       const audit = createAudit(log);
       for (let turn = 0; turn < 300; turn++) {

@@ -1,12 +1,10 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Adapter } from "../../../src/upstream/adapter.ts";
-import { checkForm, checkRequest } from "../../../src/upstream/adapter-request.ts";
 import type { Answer } from "../../../src/upstream/answer.ts";
-import { Dialect } from "../../../src/upstream/dialect.ts";
-import { readGeneration } from "../../../src/upstream/generation-answer.ts";
+import { checkForm, checkRequest, Dialect } from "../../../src/upstream/dialect.ts";
 import { readPoll, readResult } from "../../../src/upstream/poll-answer.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
-import { createRequest } from "../../../src/upstream/upstream.ts";
+import { createRequest, readGeneration } from "../../../src/upstream/upstream.ts";
 
 const BASE: Adapter = {
   name: "own",

@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
-import { JSON_BODY_BYTES_MAX } from "../../../src/domain/request-sizes.ts";
+import { JSON_BODY_BYTES_MAX } from "../../../src/domain/limits.ts";
 import { createJsonClient } from "../../../src/upstream/json-client.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "../../../src/upstream/large-answers.ts";
 import type { SpacedWork } from "../../../src/upstream/spaced-work.ts";

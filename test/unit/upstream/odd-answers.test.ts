@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Answer } from "../../../src/upstream/answer.ts";
-import { readGeneration } from "../../../src/upstream/generation-answer.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
+import { readGeneration } from "../../../src/upstream/upstream.ts";
 
 const answered = (status: number, body: string): Answer => ({ status, retryAfter: undefined, body });
 

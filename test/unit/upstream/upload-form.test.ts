@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Refusal } from "../../../src/domain/errors.ts";
 import type { ImageType } from "../../../src/domain/images.ts";
-import { FILE_BYTES_MAX } from "../../../src/domain/request-sizes.ts";
+import { FILE_BYTES_MAX } from "../../../src/domain/limits.ts";
 import { ImageForm } from "../../../src/upstream/upload-form.ts";
 import { formBoundary } from "../../../src/upstream/upload-head.ts";
 import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-refusals.ts";

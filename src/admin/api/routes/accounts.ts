@@ -90,9 +90,11 @@ export const changeOfAccount = operation("PATCH /accounts/{account}", {
   ends: isRestriction,
   answers: { 200: { description: "The account as it is now.", schema: Account } },
   refusals: [404, 412],
-  operate(nodes, { params, body, ifRevisions, grantee, actor }) {
+  operate(nodes, { params, body: { alerts, ...body }, ifRevisions, grantee, actor }) {
     const mayReinstate = grantee.scopes.includes("accounts:reinstate");
-    return patchAccount(nodes, params.account!, body, actor, { ifRevisions, mayReinstate });
+    const { price_multiplier: priceMultiplier, ...changes } = body;
+    const wanted = { ...changes, priceMultiplier, creditsBelow: alerts?.credits_below };
+    return patchAccount(nodes, params.account!, wanted, actor, { ifRevisions, mayReinstate });
   },
   answer: (account) => answer(account),
 });

@@ -1,8 +1,10 @@
 import { Type } from "typebox";
+import { listInForce } from "../../../config/price-lists.ts";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
 import { object, textOrNull } from "../field-schemas.ts";
+import { Package } from "../money-schemas.ts";
 import { page, route } from "../route.ts";
-import { Package, Price, Tiers } from "../schemas.ts";
+import { Price, Tiers } from "../schemas.ts";
 
 const MISSING_SHOWN_MAX = 100;
 
@@ -19,7 +21,11 @@ export const catalogRoutes = [
     description: "Names for `package` of a grant.",
     answers: { 200: { description: "Packages.", schema: listOf(Package) } },
     run: async (_call, { packages }) =>
-      page(Object.entries(packages()).map(([name, credits]) => ({ package: name, credits }))),
+      page(
+        Object.entries(packages()).map(([name, { credits, price = null, currency = null }]) => ({
+          ...{ package: name, credits, price, currency },
+        })),
+      ),
   }),
   route("GET /prices", {
     tag: "Configuration",
@@ -28,8 +34,8 @@ export const catalogRoutes = [
     summary: "List prices",
     description: "What a generation costs, by endpoint.",
     answers: { 200: { description: "Prices.", schema: listOf(Price) } },
-    run: async (_call, { prices }) =>
-      page(Object.entries(prices()).map(([endpoint, price]) => ({ endpoint, price }))),
+    run: async (_call, { config }) =>
+      page(Object.entries(listInForce(config()).table).map(([endpoint, price]) => ({ endpoint, price }))),
   }),
   route("GET /tiers", {
     tag: "Configuration",

@@ -1,11 +1,11 @@
-import type { Static, TSchema } from "typebox";
-import { shown } from "../../../domain/problems.ts";
+import type { TSchema } from "typebox";
 import { adjustCredits } from "../../../operations/credits/adjustments.ts";
-import { grantCredits } from "../../../operations/credits/grants.ts";
+import { grantCredits, readGrant } from "../../../operations/credits/grants.ts";
+import { reverseGrant } from "../../../operations/credits/reversals.ts";
 import type { LedgerEntry } from "../../../records/ledger-entries.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
+import { NewAdjustment, NewGrant, NewReversal, Transaction } from "../money-schemas.ts";
 import { type Answer, type ApiCall, operation } from "../route.ts";
-import { NewAdjustment, NewGrant, Transaction } from "../schemas.ts";
 import type { OperationSettings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
 
@@ -30,7 +30,7 @@ export function bookingAnswer(
         )
       : new OperatorError(
           "an earlier call has made this; its transaction is too old to be shown here, see the account's transactions",
-          "conflict",
+          "transaction_gone",
           "reference",
         );
   }
@@ -42,40 +42,23 @@ export const bookingAnswers = (what: string, schema: TSchema = Transaction) => (
   201: { description: what, schema },
 });
 
-/** @throws OperatorError unless either credits or the name of a package is given */
-function creditsOf(
-  { packages }: OperationSettings,
-  { credits, package: name }: Static<typeof NewGrant>,
-): number {
-  if (credits !== undefined && name === undefined) return credits;
-  if (credits !== undefined || name === undefined) {
-    const rule =
-      name === undefined
-        ? "say how many credits, or name a package"
-        : "give either credits or a package, not both";
-    throw new OperatorError(rule, "invalid", "");
-  }
-  const known = packages();
-  if (Object.hasOwn(known, name)) return known[name]!;
-  const names = Object.keys(known).join(", ");
-  throw new OperatorError(`the config has no package ${shown(name)}; it has ${names}`, "invalid", "package");
-}
-
 export const grantOfCredits = operation("POST /accounts/{account}/grants", {
   scope: "credits:write",
   name: "grantCredits",
   summary: "Grant credits",
-  description: "By package or by number, once per reference. The same reference with another amount is 409.",
+  description:
+    "By package or by number, once per reference; the same reference with other values is 409. A `purchase` counts as sold: a package is paid at its price unless `amount_paid` says otherwise. `trial` and `goodwill` are given.",
   body: NewGrant,
   answers: bookingAnswers("The transaction, with the balance."),
   refusals: [404, 409],
   async operate(nodes, { params, body, actor }, settings) {
-    const { reference } = body;
-    const amount = creditsOf(settings, body);
+    const { reference, ...terms } = body;
+    const { amount, ...notes } = readGrant(settings.packages(), terms);
     const { readArchived } = settings.lookUps;
+    const account = params.account!;
     return {
       amount,
-      ...(await grantCredits(nodes, params.account!, amount, reference, actor, readArchived)),
+      ...(await grantCredits(nodes, account, amount, reference, actor, readArchived, notes)),
     };
   },
   answer: bookingAnswer,
@@ -95,4 +78,18 @@ export const adjustmentOfCredits = operation("POST /accounts/{account}/adjustmen
   answer: bookingAnswer,
 });
 
-export const creditRoutes = [grantOfCredits, adjustmentOfCredits];
+export const reversalOfGrant = operation("POST /accounts/{account}/reversals", {
+  scope: "credits:write",
+  name: "reverseGrant",
+  summary: "Reverse a grant",
+  description:
+    "Takes back what is left of a grant, once per reference: at most `amount`, what was not reversed of it before, and what the account can spend. What is held stays. Customers see a `consume` with the reason.",
+  body: NewReversal,
+  answers: bookingAnswers("The transaction, with `requested` and `reversed`."),
+  refusals: [404, 409],
+  operate: (nodes, { params, body, actor }, { lookUps }) =>
+    reverseGrant(nodes, params.account!, body, actor, lookUps.readArchived),
+  answer: bookingAnswer,
+});
+
+export const creditRoutes = [grantOfCredits, adjustmentOfCredits, reversalOfGrant];

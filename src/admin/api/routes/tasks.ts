@@ -10,9 +10,10 @@ import { listTasks } from "../../../operations/tasks/task-lists.ts";
 import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
+import { NewRefund } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
-import { NewRefund, Release, Task } from "../schemas.ts";
+import { Release, Task } from "../schemas.ts";
 import { reachShown, taskShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 

@@ -1,9 +1,9 @@
 import { Type } from "typebox";
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
+import { Transaction, TransactionKind } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
-import { Transaction, TransactionKind } from "../schemas.ts";
 import { reachShown, transactionShown } from "../shown.ts";
 
 const Query = object({

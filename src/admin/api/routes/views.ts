@@ -87,6 +87,9 @@ const moneyShown = (numbers: UsageNumbers) => ({
   charged: numbers.charged,
   refunded: numbers.refunded,
   purchased: numbers.purchased,
+  trials: numbers.trials,
+  goodwill: numbers.goodwill,
+  reversed: numbers.reversed,
   adjusted: numbers.adjusted,
   uncollected: numbers.uncollected_credits,
 });

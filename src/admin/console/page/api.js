@@ -1,7 +1,7 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, RefusalsOfDay, Release, Scope, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Whoami
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Key, List, Live, OpenRequests, Overview,
+ *   Package, Price, RefusalsOfDay, Release, Scope, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Webhook, Whoami
  * } from "./objects.d.ts"
  */
 export const STORED = "tollgate-admin-token";
@@ -165,6 +165,28 @@ export const patchKey = (key, changes, etag) => patch(partsOf(key), changes, eta
 export const rotateKey = (key, body) => post([...partsOf(key), "rotate"], body);
 /** @type {(key: Key) => Promise<Key>} */
 export const revokeKey = (key) => post([...partsOf(key), "revoke"]);
+
+/** @type {(account: string) => Promise<List<Webhook>>} */
+export const listWebhooks = (account) => get(["accounts", account, "webhooks"]);
+/** @type {(account: string, id: string) => Promise<Tagged<Webhook>>} */
+export const readWebhook = (account, id) => getTagged(["accounts", account, "webhooks", id]);
+/** @type {(account: string, body: Body) => Promise<Webhook>} */
+export const createWebhook = (account, body) => post(["accounts", account, "webhooks"], body);
+/** @param {Webhook} endpoint */
+const partsOfWebhook = ({ account_id, id }) => ["accounts", account_id, "webhooks", id];
+/** @type {(endpoint: Webhook, changes: Body, etag: Etag) => Promise<Webhook>} */
+export const patchWebhook = (endpoint, changes, etag) => patch(partsOfWebhook(endpoint), changes, etag);
+/** @type {(endpoint: Webhook) => Promise<unknown>} */
+export const deleteWebhook = (endpoint) => request(pathOf(partsOfWebhook(endpoint)), { method: "DELETE" });
+/** @type {(endpoint: Webhook, body: Body) => Promise<Webhook>} */
+export const rotateWebhookSecret = (endpoint, body) =>
+  post([...partsOfWebhook(endpoint), "rotate-secret"], body);
+/** @type {(endpoint: Webhook) => Promise<Delivery>} */
+export const testWebhook = (endpoint) => post([...partsOfWebhook(endpoint), "test"]);
+/** @type {(endpoint: Webhook, query: Query) => Promise<List<Delivery>>} */
+export const listDeliveries = (endpoint, query) => get([...partsOfWebhook(endpoint), "deliveries"], query);
+/** @type {(endpoint: Webhook, id: string) => Promise<Delivery>} */
+export const redeliver = (endpoint, id) => post([...partsOfWebhook(endpoint), "deliveries", id, "redeliver"]);
 
 /** By its own id or its request's. @type {(id: string) => Promise<Task>} */
 export const readTask = (id) => get(["tasks", id]);

@@ -81,8 +81,8 @@ export function taskLink(id) {
 export const code = (text) => html`<code>${text}</code>`;
 
 const BADGES = {
-  good: ["active", "completed", "in use", "ready", "good"],
-  bad: ["closed", "revoked", "failed", "expired", "not ready", "mend"],
+  good: ["active", "completed", "delivered", "enabled", "in use", "ready", "good"],
+  bad: ["closed", "revoked", "failed", "disabled", "expired", "not ready", "mend"],
   warn: ["suspended", "held", "uncollected", "look"],
 };
 

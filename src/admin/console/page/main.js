@@ -14,6 +14,7 @@ import { showOverview } from "./views/overview.js";
 import { isSecret, SECRET_SEARCHED, showSearch } from "./views/search.js";
 import { showOpenTasks, showTask } from "./views/tasks.js";
 import { showTokens } from "./views/tokens.js";
+import { showWebhook } from "./views/webhooks.js";
 
 /**
  * @typedef {object} Context
@@ -37,6 +38,7 @@ const VIEWS = {
   accounts: { title: "Accounts", scope: "accounts:read", show: showAccounts },
   account: { title: "Account", under: "accounts", show: showAccount },
   key: { title: "Key", under: "accounts", show: showKey },
+  webhook: { title: "Endpoint", under: "accounts", show: showWebhook },
   tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: showOpenTasks },
   task: { title: "Task", under: "accounts", show: showTask },
   keys: { title: "Keys today", scope: "keys:read", ofAll: true, show: showKeys },

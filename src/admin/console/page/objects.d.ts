@@ -1,6 +1,7 @@
 import type { Static, TSchema } from "typebox";
 import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
+import type * as webhooks from "../../api/webhook-schemas.ts";
 
 // Answers of the management API, from the schemas that validate and describe it.
 
@@ -24,6 +25,8 @@ export type Transaction = Answer<typeof objects.Transaction>;
 export type Task = Answer<typeof objects.Task>;
 export type Release = Answer<typeof objects.Release>;
 export type Token = Answer<typeof objects.Token>;
+export type Webhook = Answer<typeof webhooks.Webhook>;
+export type Delivery = Answer<typeof webhooks.Delivery>;
 export type AuditRecord = Static<typeof objects.AuditRecord>;
 export type Whoami = Static<typeof objects.WhoAmI>;
 export type UsageRow = Static<typeof objects.UsageRow>;

@@ -157,6 +157,16 @@ export async function askGrant(id) {
         type: "number",
         check: (value, values) => (values?.package ? undefined : credits(value)),
       },
+      {
+        name: "kind",
+        label: "Kind",
+        type: "select",
+        options: [
+          ["purchase", "purchase: sold"],
+          ["trial", "trial: given to try it out"],
+          ["goodwill", "goodwill: given for a customer's trouble"],
+        ],
+      },
       referenceField,
     ],
     verb: "Grant",
@@ -164,7 +174,11 @@ export async function askGrant(id) {
     doubt: (values) => doubtAbout(account, amountOf(values)),
     async run(values) {
       const what = values.package ? { package: values.package } : { credits: Number(values.credits) };
-      const booked = await grantCredits(account.account_id, { ...what, reference: values.reference });
+      const booked = await grantCredits(account.account_id, {
+        ...what,
+        kind: /** @type {"purchase" | "trial" | "goodwill"} */ (values.kind),
+        reference: values.reference,
+      });
       return bookedFor(account, booked, values.reference);
     },
   });

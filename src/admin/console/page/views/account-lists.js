@@ -18,7 +18,10 @@ const TRANSACTION_KINDS = /** @type {const} */ ([
   ["charge", "charges"],
   ["refund", "refunds"],
   ["purchase", "purchases"],
+  ["trial", "trials"],
+  ["goodwill", "goodwill"],
   ["adjustment", "adjustments"],
+  ["reversal", "reversals"],
 ]);
 
 const TRANSACTION_FILTERS = [

@@ -30,6 +30,7 @@ import { filtered, paging, table } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
+import { showWebhooks } from "./webhooks.js";
 
 const ACCOUNT_STATUSES = /** @type {const} */ ([
   ["", "any"],
@@ -87,6 +88,7 @@ const PARTS = {
   transactions: { title: "Transactions", scope: "credits:read", show: showTransactions },
   tasks: { title: "Tasks", scope: "tasks:read", show: showAccountTasks },
   refusals: { title: "Refusals", scope: "usage:read", show: showAccountRefusals },
+  webhooks: { title: "Webhooks", scope: "webhooks:write", show: showWebhooks },
 };
 
 /** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */

@@ -35,6 +35,7 @@ export async function showConfiguration({ again }) {
       [
         { title: "Package", header: true, of: (one) => one.package },
         { title: "Credits", numeric: true, of: (one) => one.credits, as: count },
+        { title: "Price", of: (one) => (one.price === null ? "" : `${one.price} ${one.currency}`) },
       ],
       packages.data,
       "There are none.",

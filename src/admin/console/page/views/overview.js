@@ -82,7 +82,9 @@ const LATENCY = {
 
 /** @param {Overview} overview */
 function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiting: waiting }) {
-  const sums = (/** @type {"charged" | "refunded" | "purchased" | "uncollected"} */ name) =>
+  const sums = (
+    /** @type {"charged" | "refunded" | "purchased" | "trials" | "goodwill" | "reversed" | "uncollected"} */ name,
+  ) =>
     /** @type {[string, string[]]} */ ([count(today[name]), ["today", `${count(month[name])} this month`]]);
   const word = ledger.right ? "right" : `${count(ledger.violations)} wrong`;
   const checked = ledger.checked_at ? `checked ${momentText(ledger.checked_at)}` : "not checked yet";
@@ -92,6 +94,9 @@ function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiti
       tile("Charged", ...sums("charged")),
       tile("Refunded", ...sums("refunded")),
       tile("Purchased", ...sums("purchased")),
+      tile("Trials", ...sums("trials")),
+      tile("Goodwill", ...sums("goodwill")),
+      tile("Reversed", ...sums("reversed")),
       tile("Adjusted", signed(today.adjusted), ["today", `${signed(month.adjusted)} this month`]),
       tile("Uncollected", ...sums("uncollected"), month.uncollected > 0),
       tile("Ledger", ledger.right === null ? "unknown" : word, checked, ledger.right === false),

@@ -1,0 +1,120 @@
+--@include numbers
+-- Deliveries of webhooks. An event is a hash: `event` has what happened, and a field for each endpoint its delivery. A delivery
+-- waits in `first-tries` or `retries` of its endpoint by when it is due; while it is sent, that is when its lease ends. An endpoint
+-- is in `webhooks-first` and `webhooks-retry` of its partition by when it has something to do for. Decision 0074.
+-- An endpoint whose latest try failed or took seconds (`is_slow`) sends first tries from the budget of retries, too: it takes no
+-- place of endpoints that answer.
+
+-- The deliveries of an endpoint that are kept once they have ended.
+local FINISHED_MAX = 1000
+-- What an event takes beside its data, about.
+local EVENT_BYTES = 500
+
+local function name_in(tag, kind, id)
+  return tag .. ":" .. kind .. ":" .. id
+end
+
+-- A delivery as a table: state (waiting, delivered or failed), tries of its schedule, how often it was leased, when it is due
+-- or has ended (ms), whether it is sent once more after this try, when its latest try ended (ms), how long that took (ms), the HTTP
+-- status (0: none) and the text of the answer or of what went wrong. nil if the endpoint does not get the event.
+local function read_delivery(event, endpoint_id)
+  local text = call("HGET", event, endpoint_id)
+  if not text then return nil end
+  local state, tries, leases, at, again, tried_at, took_ms, status, answer =
+    string.match(text, "^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)$")
+  return {
+    state = state,
+    tries = tonumber(tries),
+    leases = tonumber(leases),
+    at = at,
+    again = again,
+    tried_at = tried_at,
+    took_ms = took_ms,
+    status = status,
+    answer = answer,
+  }
+end
+
+local function write_delivery(event, endpoint_id, one)
+  call("HSET", event, endpoint_id, table.concat({ one.state, int(one.tries), int(one.leases), one.at, one.again, one.tried_at,
+    one.took_ms, one.status, one.answer }, " "))
+end
+
+local function new_delivery(now)
+  return { state = "waiting", tries = 0, leases = 0, at = int(now), again = "0", tried_at = "0", took_ms = "0", status = "0",
+    answer = "" }
+end
+
+-- Adds an endpoint to a lane of its partition, or brings it forward.
+local function bring_forward(tag, endpoint_id, lane, at)
+  call("ZADD", tag .. ":webhooks-" .. lane, "LT", int(at), endpoint_id)
+end
+
+-- When the first of a sorted set is due (ms); nil if it is empty.
+local function first_score(name)
+  return tonumber(call("ZRANGE", name, 0, 0, "WITHSCORES")[2])
+end
+
+-- Puts an endpoint where it belongs in the lanes of its partition: at the end of what is due, so that all have their turn.
+-- `has_room` is false while as many of its deliveries are under way as may be.
+local function schedule_endpoint(tag, endpoint_id, now, is_enabled, is_slow, has_room)
+  local first = is_enabled and first_score(name_in(tag, "first-tries", endpoint_id))
+  local retry = is_enabled and first_score(name_in(tag, "retries", endpoint_id))
+  if is_slow then
+    retry = first and math.min(first, retry or first) or retry
+    first = nil
+  end
+  local earliest = has_room and now or first_score(name_in(tag, "sending", endpoint_id)) or now
+  for lane, at in pairs({ first = first or false, retry = retry or false }) do
+    if at then
+      call("ZADD", tag .. ":webhooks-" .. lane, int(math.max(at, earliest)), endpoint_id)
+    else
+      call("ZREM", tag .. ":webhooks-" .. lane, endpoint_id)
+    end
+  end
+end
+
+-- Adds to what the events of an account, and of its partition, take (bytes).
+local function count_bytes(totals, account_id, bytes)
+  call("HINCRBY", totals, " bytes", int(bytes))
+  if call("HINCRBY", totals, account_id, int(bytes)) <= 0 then call("HDEL", totals, account_id) end
+end
+
+-- Queues a delivery for its first try.
+local function queue_delivery(tag, endpoint_id, event_id, now, is_slow)
+  call("ZADD", name_in(tag, "first-tries", endpoint_id), int(now), event_id)
+  call("HINCRBY", tag .. ":webhook-totals", " waiting", 1)
+  bring_forward(tag, endpoint_id, is_slow and "retry" or "first", now)
+end
+
+-- Takes a delivery out of the queue, if it is in it.
+local function unqueue_delivery(tag, endpoint_id, event_id)
+  local removed = call("ZREM", name_in(tag, "first-tries", endpoint_id), event_id)
+    + call("ZREM", name_in(tag, "retries", endpoint_id), event_id)
+  if removed > 0 then call("HINCRBY", tag .. ":webhook-totals", " waiting", -1) end
+end
+
+-- Forgets a delivery, and its event once no other endpoint has it.
+local function remove_delivery(tag, endpoint_id, event_id)
+  unqueue_delivery(tag, endpoint_id, event_id)
+  for _, list in ipairs({ "deliveries", "sending", "finished-deliveries" }) do
+    call("ZREM", name_in(tag, list, endpoint_id), event_id)
+  end
+  local event = name_in(tag, "event", event_id)
+  if call("HDEL", event, endpoint_id) == 0 then return end
+  local stored = call("HMGET", event, "event", "url")
+  if call("HLEN", event) > (stored[2] and 2 or 1) then return end
+  local account_id = string.match(stored[1], "^%S+ %S+ (%S+)")
+  count_bytes(tag .. ":webhook-totals", account_id, -(#stored[1] + EVENT_BYTES))
+  call("DEL", event)
+end
+
+-- Notes that a delivery has ended, and forgets those that ended first.
+local function finish_delivery(tag, endpoint_id, event_id, now)
+  unqueue_delivery(tag, endpoint_id, event_id)
+  local finished = name_in(tag, "finished-deliveries", endpoint_id)
+  call("ZADD", finished, int(now), event_id)
+  for _ = 1, math.min(2, call("ZCARD", finished) - FINISHED_MAX) do
+    remove_delivery(tag, endpoint_id, call("ZRANGE", finished, 0, 0)[1])
+  end
+end

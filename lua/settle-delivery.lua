@@ -1,0 +1,74 @@
+#!lua flags=allow-oom
+-- SETTLE-DELIVERY: what came of a try. A result without the number of the latest lease is ignored: another gateway has taken the
+-- delivery over. An endpoint that answers 410, or has only failed for days, is disabled; the audit says so.
+-- The fields of its records stand in src/records/records.ts.
+--
+-- BOUND  300  one delivery
+-- `lease` is its number. `result` is delivered, failed or gone. `retry_ms`: when the next try comes, from now; empty after the last one.
+-- `status` is that of HTTP (0: none), `response` the text of the answer or of what went wrong, `took_ms` how long it took; beyond `slow_ms` the
+-- endpoint is slow. One that has failed `failures_min` times, and for `disable_ms`, is disabled.
+-- RETURNS outcome, now, whether more of the endpoint is due (1 or 0)
+--   delivered  it succeeded
+--   again      it succeeded, or failed for the last time, and is sent once more, as an operator wished meanwhile
+--   retried    it failed, and another try follows
+--   failed     it failed for the last time
+--   disabled   it failed, and the endpoint is disabled from now on
+--   fenced     another lease has it, or it has ended; nothing happens
+--@keys endpoint event
+--@args now endpoint_id event_id per_endpoint lease result retry_ms status response took_ms slow_ms failures_min disable_ms
+--@include deliveries
+--@include endpoints
+--@include numbers
+--@unless_frozen endpoint
+local tag = string.match(endpoint, "^tg:{p%d+}")
+local one = read_delivery(event, endpoint_id)
+if not one or one.state ~= "waiting" or int(one.leases) ~= lease then return { "fenced", now, 0 } end
+
+local record = call("HMGET", endpoint, "account_id", "status", "is_slow", "failing_since", "failures")
+local sending = name_in(tag, "sending", endpoint_id)
+call("ZREM", sending, event_id)
+one.tried_at, one.took_ms, one.status, one.answer = int(now), took_ms, status, response
+local is_again = one.again == "1"
+one.again = "0"
+
+local outcome = result == "delivered" and "delivered" or "failed"
+if result == "failed" and retry_ms ~= "" and not is_again then outcome = "retried" end
+if is_again then outcome = "again" end
+if outcome == "retried" then
+  one.tries = one.tries + 1
+  one.at = int(now + tonumber(retry_ms))
+  call("ZREM", name_in(tag, "first-tries", endpoint_id), event_id)
+  call("ZADD", name_in(tag, "retries", endpoint_id), one.at, event_id)
+elseif is_again then
+  one.tries, one.at = 0, int(now)
+  call("ZREM", name_in(tag, "retries", endpoint_id), event_id)
+  call("ZADD", name_in(tag, "first-tries", endpoint_id), one.at, event_id)
+else
+  one.tries = one.tries + 1
+  one.state, one.at = outcome, int(now)
+end
+write_delivery(event, endpoint_id, one)
+if one.state ~= "waiting" then finish_delivery(tag, endpoint_id, event_id, now) end
+
+local is_slow = result ~= "delivered" or tonumber(took_ms) > tonumber(slow_ms)
+if is_slow ~= (record[3] ~= false) then
+  if is_slow then call("HSET", endpoint, "is_slow", "1") else call("HDEL", endpoint, "is_slow") end
+end
+local is_enabled = record[2] == "enabled" or not record[1]
+if result == "delivered" then
+  if record[4] then call("HDEL", endpoint, "failing_since", "failures") end
+  if record[1] then call("HSET", endpoint, "delivered_at", int(now)) end
+elseif record[1] then
+  local failing_since = record[4] or int(now)
+  local failures = tonumber(record[5] or 0) + 1
+  call("HSET", endpoint, "failing_since", failing_since, "failures", int(failures))
+  local has_failed_long = failures >= tonumber(failures_min) and now - tonumber(failing_since) >= tonumber(disable_ms)
+  if record[2] == "enabled" and (result == "gone" or has_failed_long) then
+    is_enabled = false
+    outcome = "disabled"
+    disable_endpoint(endpoint, endpoint_id, record[1], now, result == "gone" and "gone" or "failing", " system")
+  end
+end
+schedule_endpoint(tag, endpoint_id, now, is_enabled, is_slow, call("ZCARD", sending) < tonumber(per_endpoint))
+local due = first_score(name_in(tag, "first-tries", endpoint_id)) or first_score(name_in(tag, "retries", endpoint_id))
+return { outcome, now, is_enabled and due and due <= now and 1 or 0 }

@@ -1,0 +1,42 @@
+import { momentMs } from "../../../domain/moments.ts";
+import { correctCharges } from "../../../ledger/corrections.ts";
+import { OperatorError } from "../../../records/operator-error.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { Correction, NewCorrection } from "../money-schemas.ts";
+import { operation } from "../route.ts";
+import { isoTime } from "../shown.ts";
+
+function requireTime(name: string, text: string): number {
+  const atMs = /T/.test(text) ? momentMs(text) : undefined;
+  if (atMs !== undefined) return atMs;
+  const message = `${name} must be a time with its zone such as 2026-11-01T10:00:00Z`;
+  throw new OperatorError(message, "invalid", name);
+}
+
+export const correctionOfCharges = operation("POST /corrections", {
+  scope: "credits:write",
+  name: "correctCharges",
+  summary: "Correct charges by a wrong price",
+  description:
+    "Gives back what was charged too much while a wrong price was in force, to all accounts, once per charge: as an adjustment of the difference under the reference, a space, and the request id. A corrected charge is not refunded any more. Begin with `dry_run`. Charges whose tasks run are left out: repeat the call later, with the same reference.",
+  body: NewCorrection,
+  answers: { 200: { description: "What was found and done.", schema: Correction } },
+  refusals: [409],
+  operate(nodes, { body, grantee, actor }, { lookUps }) {
+    requireAllAccounts(grantee);
+    const { from, to, price_list: priceList, dry_run: isDryRun = false, ...terms } = body;
+    const period = { fromMs: requireTime("from", from), toMs: requireTime("to", to) };
+    return correctCharges(nodes, { ...terms, ...period, priceList, isDryRun }, actor, lookUps.readArchived);
+  },
+  answer: ({ shown, next, ...numbers }) => ({
+    status: 200,
+    body: {
+      ...numbers,
+      data: shown.map(({ entry, credits }) => ({
+        ...{ account_id: entry.accountId, request_id: entry.requestId, endpoint: entry.endpoint },
+        ...{ charged: -entry.amount, credits, at: isoTime(entry.atMs) },
+      })),
+      next_cursor: next ?? null,
+    },
+  }),
+});

@@ -1,0 +1,224 @@
+import { Type } from "typebox";
+import { durationMs } from "../../../config/setting-types.ts";
+import { listDeliveries, redeliver, testEndpoint } from "../../../operations/webhooks/deliveries.ts";
+import {
+  deleteEndpoint,
+  type Endpoint,
+  listEndpoints,
+  patchEndpoint,
+  readEndpoint,
+  registerEndpoint,
+  rotateSecret,
+} from "../../../operations/webhooks/endpoints.ts";
+import { resealSecrets } from "../../../operations/webhooks/reseal.ts";
+import type { RedisNodes } from "../../../redis/nodes.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
+import { type Answer, type ApiCall, operation, page } from "../route.ts";
+import { deliveryShown, webhookShown } from "../shown.ts";
+import {
+  DeletedWebhook,
+  Delivery,
+  deliveryStatus,
+  NewWebhook,
+  Reseal,
+  SecretRotation,
+  Webhook,
+  WebhookChanges,
+} from "../webhook-schemas.ts";
+
+const OVERLAP_DEFAULT = "24h";
+
+const endpointOf = (nodes: RedisNodes, { params }: Pick<ApiCall, "params">): Promise<Endpoint> =>
+  readEndpoint(nodes, params.account!, params.webhook!);
+
+interface Shown {
+  endpoint: Endpoint;
+  secret?: string;
+}
+
+const answer =
+  (status: Answer["status"]) =>
+  ({ endpoint, secret }: Shown): Answer => ({
+    status,
+    body: webhookShown(endpoint, secret),
+    revision: endpoint.revision,
+  });
+
+export const registrationOfWebhook = operation("POST /accounts/{account}/webhooks", {
+  scope: "webhooks:write",
+  name: "createWebhook",
+  summary: "Register an endpoint",
+  description:
+    "Its messages are signed as [Standard Webhooks](https://www.standardwebhooks.com) has it, with the secret, which is in the answer once. " +
+    "The address must be https and public. Of a closed account, and without `WEBHOOK_SECRET_KEY`, it is 409.",
+  body: NewWebhook,
+  answers: { 201: { description: "The endpoint, with its secret.", schema: Webhook } },
+  refusals: [404, 409],
+  operate: async (nodes, { params, body, actor }, { webhooks }) =>
+    registerEndpoint(nodes, params.account!, body, actor, await webhooks()),
+  answer: answer(201),
+});
+
+export const listOfWebhooks = operation("GET /accounts/{account}/webhooks", {
+  scope: "webhooks:write",
+  name: "listWebhooks",
+  summary: "List the endpoints of an account",
+  description: "In the order of their registration, all on one page.",
+  answers: { 200: { description: "Endpoints, without their secrets.", schema: pageOf(Webhook) } },
+  refusals: [404, 409],
+  async operate(nodes, { params }, { webhooks }) {
+    await webhooks();
+    return listEndpoints(nodes, params.account!);
+  },
+  answer: (endpoints) => page(endpoints.map((endpoint) => webhookShown(endpoint))),
+});
+
+export const readingOfWebhook = operation("GET /accounts/{account}/webhooks/{webhook}", {
+  scope: "webhooks:write",
+  name: "readWebhook",
+  summary: "Read an endpoint",
+  description: "With how many deliveries wait, and how many were dropped since too many waited.",
+  answers: { 200: { description: "The endpoint.", schema: Webhook } },
+  refusals: [404, 409],
+  async operate(nodes, call, { webhooks }) {
+    await webhooks();
+    return { endpoint: await endpointOf(nodes, call) };
+  },
+  answer: answer(200),
+});
+
+export const changeOfWebhook = operation("PATCH /accounts/{account}/webhooks/{webhook}", {
+  scope: "webhooks:write",
+  name: "changeWebhook",
+  summary: "Change, disable or enable an endpoint",
+  description:
+    "What is left out stays. Nothing is sent to a disabled endpoint, and no new events are kept for it; what waits goes out once it is " +
+    "enabled again.",
+  body: WebhookChanges,
+  takesIfMatch: true,
+  answers: { 200: { description: "The endpoint as it is now.", schema: Webhook } },
+  refusals: [404, 409, 412],
+  async operate(nodes, call, { webhooks }) {
+    const { body, actor, ifRevisions } = call;
+    const rules = await webhooks();
+    await patchEndpoint(nodes, await endpointOf(nodes, call), body, actor, { rules, ifRevisions });
+    return { endpoint: await endpointOf(nodes, call) };
+  },
+  answer: answer(200),
+});
+
+export const deletionOfWebhook = operation("DELETE /accounts/{account}/webhooks/{webhook}", {
+  scope: "webhooks:write",
+  name: "deleteWebhook",
+  ends: () => true,
+  summary: "Delete an endpoint",
+  description: "At once, with its deliveries, also those that wait.",
+  answers: { 200: { description: "Which one is gone.", schema: DeletedWebhook } },
+  refusals: [404, 409],
+  async operate(nodes, call, { webhooks }) {
+    await webhooks();
+    const endpoint = await endpointOf(nodes, call);
+    await deleteEndpoint(nodes, endpoint, call.actor);
+    return endpoint;
+  },
+  answer: ({ endpointId }) => ({ status: 200, body: { id: endpointId, deleted: true } }),
+});
+
+export const rotationOfSecret = operation("POST /accounts/{account}/webhooks/{webhook}/rotate-secret", {
+  scope: "webhooks:write",
+  name: "rotateWebhookSecret",
+  summary: "Replace the secret of an endpoint",
+  description:
+    "The new one is in the answer once. Both sign each message for `overlap` (24h unless you say). Of two rotations within that time, " +
+    "the first secret ends at the second one.",
+  body: SecretRotation,
+  answers: { 200: { description: "The endpoint, with its new secret.", schema: Webhook } },
+  refusals: [404, 409],
+  async operate(nodes, call, { webhooks }) {
+    const rules = await webhooks();
+    const overlapMs = durationMs(call.body.overlap ?? OVERLAP_DEFAULT) ?? 0;
+    const secret = await rotateSecret(nodes, await endpointOf(nodes, call), overlapMs, call.actor, rules);
+    return { endpoint: await endpointOf(nodes, call), secret };
+  },
+  answer: answer(200),
+});
+
+export const testOfWebhook = operation("POST /accounts/{account}/webhooks/{webhook}/test", {
+  scope: "webhooks:write",
+  name: "testWebhook",
+  summary: "Send a test message",
+  description:
+    "Of type `webhook.test`, whatever events the endpoint gets. Its delivery tells what came of it, and is retried as any other.",
+  answers: { 201: { description: "The delivery, which is due at once.", schema: Delivery } },
+  refusals: [404, 409],
+  async operate(nodes, call, { webhooks }) {
+    await webhooks();
+    return testEndpoint(nodes, await endpointOf(nodes, call), call.actor);
+  },
+  answer: (delivery) => ({ status: 201, body: deliveryShown(delivery) }),
+});
+
+export const listOfDeliveries = operation("GET /accounts/{account}/webhooks/{webhook}/deliveries", {
+  scope: "webhooks:write",
+  name: "listDeliveries",
+  summary: "List what an endpoint got",
+  description:
+    "Newest event first. Kept for 7 days: those that wait, and the last 1,000 that ended. With `status` a page may have fewer rows.",
+  query: object({ status: Type.Optional(deliveryStatus), ...paging }),
+  answers: { 200: { description: "Deliveries.", schema: pageOf(Delivery) } },
+  refusals: [404, 409],
+  async operate(nodes, call, { webhooks }) {
+    await webhooks();
+    const { status, cursor, limit = LIMIT_DEFAULT } = call.query;
+    return listDeliveries(nodes, await endpointOf(nodes, call), { status, cursor, limit });
+  },
+  answer: ({ deliveries, next }) => page(deliveries.map(deliveryShown), next),
+});
+
+export const redeliveryOf = operation(
+  "POST /accounts/{account}/webhooks/{webhook}/deliveries/{delivery}/redeliver",
+  {
+    scope: "webhooks:write",
+    name: "redeliver",
+    summary: "Deliver again",
+    description:
+      "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards.",
+    answers: { 200: { description: "The delivery as it is now.", schema: Delivery } },
+    refusals: [404, 409],
+    async operate(nodes, call, { webhooks }) {
+      await webhooks();
+      return redeliver(nodes, await endpointOf(nodes, call), call.params.delivery!, call.actor);
+    },
+    answer: (delivery) => ({ status: 200, body: deliveryShown(delivery) }),
+  },
+);
+
+export const resealingOfSecrets = operation("POST /webhooks/reseal", {
+  scope: "webhooks:write",
+  name: "resealWebhookSecrets",
+  summary: "Seal all secrets with the present key",
+  description:
+    "After `WEBHOOK_SECRET_KEY` was changed and the one before was set as `WEBHOOK_SECRET_KEY_PREVIOUS`. Afterwards that is needed no " +
+    "more, unless `failed` names endpoints. For a token of all accounts. May be repeated.",
+  answers: { 200: { description: "What was done.", schema: Reseal } },
+  refusals: [409],
+  async operate(nodes, { grantee, actor }, { webhooks }) {
+    requireAllAccounts(grantee);
+    return resealSecrets(nodes, actor, await webhooks());
+  },
+  answer: (resealed) => ({ status: 200, body: resealed }),
+});
+
+export const webhookRoutes = [
+  registrationOfWebhook,
+  listOfWebhooks,
+  readingOfWebhook,
+  changeOfWebhook,
+  deletionOfWebhook,
+  rotationOfSecret,
+  testOfWebhook,
+  listOfDeliveries,
+  redeliveryOf,
+  resealingOfSecrets,
+];

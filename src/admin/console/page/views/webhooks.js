@@ -1,0 +1,175 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
+/** @import { Account, Delivery, Webhook } from "../objects.d.ts" */
+import { listDeliveries, listWebhooks, readWebhook } from "../api.js";
+import {
+  accountLink,
+  actions,
+  asking,
+  badge,
+  button,
+  code,
+  factList,
+  heading,
+  html,
+  link,
+  moment,
+  note,
+  tile,
+  tiles,
+} from "../dom.js";
+import { count, momentText } from "../format.js";
+import { hrefTo, pageOf } from "../location.js";
+import { filtered, paging, table } from "../table.js";
+import {
+  askDeleteWebhook,
+  askEditWebhook,
+  askRedeliver,
+  askRegister,
+  askRotateSecret,
+  askTestMessage,
+  askWebhookStatus,
+} from "./webhook-actions.js";
+
+const SHOWN_URL_CHARS = 80;
+const SHOWN_ANSWER_CHARS = 120;
+
+const DELIVERY_STATUSES = /** @type {const} */ ([
+  ["", "all"],
+  ["waiting", "waiting"],
+  ["delivered", "delivered"],
+  ["failed", "failed"],
+]);
+
+/** The endpoints of an account; what can be done to one is on its own page. @param {Account} account @param {Context} context @returns {Promise<Content>} */
+export async function showWebhooks({ account_id: id }, { again }) {
+  const { data } = await listWebhooks(id);
+  return [
+    actions(asking("Register endpoint …", () => askRegister(id), again)),
+    table(
+      "Webhook endpoints",
+      [
+        { title: "Address", header: true, wrap: true, cell: webhookLink },
+        { title: "Label", wrap: true, of: (one) => one.label },
+        { title: "Events", wrap: true, cell: (one) => one.events.join(", ") },
+        { title: "State", of: (one) => one.status, as: badge },
+        { title: "Delivered", of: (one) => one.delivered_at, as: moment },
+        { title: "Failing since", of: (one) => one.failing_since, as: moment },
+        { title: "Waiting", numeric: true, of: (one) => one.waiting, as: count },
+        { title: "Dropped", numeric: true, of: (one) => one.dropped, as: count },
+      ],
+      data,
+      "It has none.",
+    ),
+  ];
+}
+
+/** @param {Webhook} endpoint */
+function webhookLink({ account_id, id, url }) {
+  const shown = url.length > SHOWN_URL_CHARS ? `${url.slice(0, SHOWN_URL_CHARS)}…` : url;
+  return link(hrefTo(["webhook", account_id, id]), shown);
+}
+
+/** One endpoint, with what it got. @param {Context} context @returns {Promise<Content>} */
+export async function showWebhook({ place: { args, query }, again }) {
+  const [account = "", id = ""] = args;
+  const { value: endpoint, etag } = await readWebhook(account, id);
+  return [
+    heading(["Endpoint ", code(endpoint.id)], again, badge(endpoint.status)),
+    endpoint.label && html`<p class="subtitle">${endpoint.label}</p>`,
+    troubleNote(endpoint),
+    endpointTiles(endpoint),
+    endpointActions(endpoint, etag, again),
+    factList([
+      ["Account", accountLink(endpoint.account_id)],
+      ["Address", code(endpoint.url)],
+      ["Events", endpoint.events.join(", ")],
+      ["Created", moment(endpoint.created_at)],
+      ["Delivered", endpoint.delivered_at && moment(endpoint.delivered_at)],
+      ["Old secret signs until", endpoint.both_sign_until && moment(endpoint.both_sign_until)],
+    ]),
+    await filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], () =>
+      deliveriesPage(endpoint, query, again),
+    ),
+  ];
+}
+
+const DISABLED_WORDS = {
+  gone: "It is disabled: it answered 410, which asks for no more messages.",
+  failing: "It is disabled: all its tries of the last days have failed.",
+  operator: "It is disabled by an operator.",
+};
+
+/** @param {Webhook} endpoint */
+function troubleNote({ disabled_reason: reason, failing_since: since }) {
+  if (reason) return note(DISABLED_WORDS[/** @type {keyof typeof DISABLED_WORDS} */ (reason)] ?? reason);
+  return since && note(["All tries have failed since ", moment(since), "."]);
+}
+
+/** @param {Webhook} endpoint */
+const endpointTiles = ({ waiting, dropped, dropped_at }) =>
+  tiles(
+    tile("Waiting", count(waiting), "for a try"),
+    tile(
+      "Dropped",
+      count(dropped),
+      dropped_at ? `the last one ${momentText(dropped_at)}` : "ever",
+      dropped > 0,
+    ),
+  );
+
+/** @param {Webhook} endpoint @param {string | null} etag @param {() => void} again */
+function endpointActions(endpoint, etag, again) {
+  const isEnabled = endpoint.status === "enabled";
+  const leave = () => {
+    location.hash = hrefTo(["account", endpoint.account_id, "webhooks"]);
+  };
+  return actions(
+    isEnabled && asking("Send test …", () => askTestMessage(endpoint), again, "primary"),
+    asking("Edit …", () => askEditWebhook(endpoint, etag), again),
+    asking("Rotate secret …", () => askRotateSecret(endpoint), again),
+    isEnabled
+      ? asking("Disable …", () => askWebhookStatus(endpoint, etag, "disabled"), again)
+      : asking("Enable …", () => askWebhookStatus(endpoint, etag, "enabled"), again, "primary"),
+    asking("Delete …", () => askDeleteWebhook(endpoint), leave, "quiet-danger"),
+  );
+}
+
+/** @param {Webhook} endpoint @param {URLSearchParams} query @param {() => void} again */
+async function deliveriesPage(endpoint, query, again) {
+  const page = await listDeliveries(endpoint, pageOf(query, ["status"]));
+  const redeliverCell = (/** @type {Delivery} */ delivery) => {
+    const press = () => void askRedeliver(endpoint, delivery).then((done) => done && again());
+    return endpoint.status === "enabled"
+      ? button("Redeliver …", press, { "aria-label": `Redeliver ${delivery.id}` })
+      : "";
+  };
+  return [
+    table(
+      "Deliveries (UTC)",
+      [
+        { title: "Event", header: true, of: (one) => one.event_at, as: moment },
+        { title: "Type", of: (one) => one.type },
+        { title: "Status", of: (one) => one.status, as: badge },
+        { title: "Attempts", numeric: true, of: (one) => one.attempts, as: count },
+        { title: "Last attempt", of: (one) => one.last_attempt_at, as: moment },
+        { title: "Next", of: (one) => one.next_attempt_at, as: moment },
+        { title: "Answer", wrap: true, wide: true, cell: answerCell },
+        { title: "webhook-id", wrap: true, of: (one) => one.id, as: code },
+        { title: "Action", cell: redeliverCell },
+      ],
+      page.data,
+      page.next_cursor ? "None among those looked at so far; go on to the next page." : "There are none.",
+    ),
+    paging(page, "Latest event first. Kept for 7 days."),
+  ];
+}
+
+/** A long answer is folded. @param {Delivery} delivery */
+function answerCell({ response_status: status, response, response_ms: tookMs }) {
+  const said = [status ? String(status) : "", response ?? ""].filter(Boolean).join(": ");
+  if (!said && tookMs === null) return "–";
+  const whole = html`<details><summary>${said.slice(0, SHOWN_ANSWER_CHARS)}…</summary>${said}</details>`;
+  const shown = said.length > SHOWN_ANSWER_CHARS ? whole : said;
+  return [shown, tookMs !== null && html`<div class="hint">after ${count(tookMs)} ms</div>`];
+}

@@ -1,0 +1,75 @@
+import type { Redis } from "ioredis";
+import { accountNames, endpointNames, webhookNames, webhooksName } from "../records/names.ts";
+import type { EndpointRecord } from "../records/records.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { many, manyByNode } from "../redis/pipelines.ts";
+
+/** Where the settings of an archived account have its webhook endpoints: JSON, records by id. */
+export const ENDPOINTS_SETTING = "webhook_endpoints";
+
+/** What a restored endpoint goes on with; its deliveries are gone, and so is what came of them. */
+const ARCHIVED_FIELDS: readonly (keyof EndpointRecord)[] = [
+  ...(["account_id", "url", "events", "label", "status", "disabled_reason"] as const),
+  ...(["secret", "previous_secret", "previous_until", "created_at", "revision"] as const),
+];
+
+/** The webhook endpoints of these accounts as JSON, with their sealed secrets; undefined for an account without one. */
+export async function endpointsToArchive(
+  redis: Redis,
+  partition: number,
+  accountIds: readonly string[],
+): Promise<(string | undefined)[]> {
+  const lists = await many<string[], string>(redis, accountIds, (pipe, accountId) =>
+    pipe.zrange(webhooksName(partition, accountId), "0", "-1"),
+  );
+  const ids = lists.flat();
+  const records = await many<EndpointRecord, string>(redis, ids, (pipe, id) =>
+    pipe.hgetall(endpointNames(partition, id).endpoint),
+  );
+  const byId = new Map(ids.map((id, at) => [id, archived(records[at]!)]));
+  return lists.map((own) =>
+    own.length === 0 ? undefined : JSON.stringify(Object.fromEntries(own.map((id) => [id, byId.get(id)]))),
+  );
+}
+
+const archived = (record: EndpointRecord): EndpointRecord =>
+  Object.fromEntries(ARCHIVED_FIELDS.flatMap((field) => (field in record ? [[field, record[field]]] : [])));
+
+interface ArchivedAccount {
+  partition: number;
+  accountId: string;
+  /** JSON of `endpointsToArchive`. */
+  endpoints: string;
+}
+
+/** As lua/webhook.lua writes them. */
+export async function restoreEndpoints(
+  nodes: RedisNodes,
+  accounts: readonly ArchivedAccount[],
+): Promise<void> {
+  const of = ({ partition }: { partition: number }) => nodes.of(partition);
+  const found = accounts.map(({ endpoints, ...account }) => ({
+    ...account,
+    records: Object.entries(JSON.parse(endpoints) as Record<string, EndpointRecord>),
+  }));
+  const all = found.flatMap(({ records, ...account }) =>
+    records.map(([id, record]) => ({ ...account, id, record })),
+  );
+  await manyByNode(all, of, (pipe, { partition, id, record }) =>
+    pipe.hset(endpointNames(partition, id).endpoint, record),
+  );
+  await manyByNode(all, of, (pipe, { partition, accountId, id, record }) =>
+    pipe.zadd(webhooksName(partition, accountId), Number(record.created_at), id),
+  );
+  await manyByNode(all, of, (pipe, { partition, id, record }) =>
+    pipe.zadd(webhookNames(partition).endpoints, Number(record.created_at), id),
+  );
+  const told = found.flatMap(({ records, ...account }) => {
+    const enabled = records.filter(([, { status }]) => status === "enabled");
+    const webhooks = enabled.map(([id, { events }]) => `${id}:${events}`).join(" ");
+    return webhooks === "" ? [] : [{ ...account, webhooks }];
+  });
+  await manyByNode(told, of, (pipe, { partition, accountId, webhooks }) =>
+    pipe.hset(accountNames(partition, accountId).account, "webhooks", webhooks),
+  );
+}

@@ -1,0 +1,91 @@
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
+import {
+  monthBounds,
+  numbersOf,
+  USAGE_COLUMNS,
+  USAGE_COUNTS,
+  type UsageRow,
+  type UsageSelection,
+} from "../ledger/usage.ts";
+import type { ArchiveQuery } from "./tables.ts";
+
+export async function archivedUsage(
+  query: ArchiveQuery,
+  { accountId, from, to, by }: UsageSelection,
+): Promise<UsageRow[]> {
+  const columns = by.map((name) => USAGE_COLUMNS[name]);
+  const shown = columns.map((name) =>
+    name === "day" ? "day::text AS day" : `coalesce(${name}, '') AS ${name}`,
+  );
+  // Byte order, as in Redis.
+  const order = columns.map((name) => (name === "day" ? "usage.day" : `coalesce(${name}, '') COLLATE "C"`));
+  const groups = columns.map((name) => (name === "day" ? "usage.day" : name));
+  const rows = await query<Record<string, string | null>>(
+    `SELECT ${[...shown, ...SUMS].join(", ")} FROM tollgate.usage_daily usage
+     WHERE ($1::text IS NULL OR account_id = $1) AND ($2::date IS NULL OR usage.day >= $2) AND ($3::date IS NULL OR usage.day <= $3)
+     ${columns.length === 0 ? "HAVING count(*) > 0" : `GROUP BY ${groups.join(", ")} ORDER BY ${order.join(", ")}`}`,
+    [accountId ?? null, from ?? null, to ?? null],
+  );
+  return rows.map((row) => ({
+    ...Object.fromEntries(columns.map((name) => [name, row[name] ?? ""])),
+    ...numbersOf(USAGE_COUNTS, row),
+  }));
+}
+
+const SUMS = USAGE_COUNTS.map((name) => `sum(${name}) AS ${name}`);
+
+type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {
+  account_id: string;
+  amounts_paid: Record<string, string>;
+  is_this: boolean;
+};
+
+/** By account, of those that had entries by then. */
+export async function archivedStatements(
+  query: ArchiveQuery,
+  accountIds: readonly string[],
+  month: string,
+): Promise<Map<string, Statement>> {
+  const rows = await query<StatementRow>(
+    `SELECT DISTINCT ON (account_id) *, month = $2::date AS is_this FROM tollgate.statements
+     WHERE account_id = ANY ($1::text[]) AND month <= $2::date ORDER BY account_id, month DESC`,
+    [accountIds, monthBounds(month).first],
+  );
+  return new Map(rows.map((row) => [row.account_id, statementOf(row)]));
+}
+
+function statementOf(row: StatementRow): Statement {
+  if (!row.is_this) return emptyStatement(Number(row.closing));
+  return { ...numbersOf(STATEMENT_NUMBERS, row), amounts_paid: row.amounts_paid };
+}
+
+export async function hasAccount(query: ArchiveQuery, accountId: string): Promise<boolean> {
+  const [found] = await query<{ is_known: boolean }>(
+    `SELECT EXISTS (SELECT FROM tollgate.account_versions WHERE account_id = $1)
+       OR EXISTS (SELECT FROM tollgate.ledger_rows WHERE account_id = $1) AS is_known`,
+    [accountId],
+  );
+  return found?.is_known ?? false;
+}
+
+const PARTITION = `
+  SELECT partition FROM tollgate.account_versions WHERE account_id = $1
+  UNION ALL SELECT partition FROM tollgate.ledger_rows WHERE account_id = $1 LIMIT 1`;
+
+/** Newest entry, Unix ms, of an account's partition or of all; undefined if there is none. */
+export async function newestEntryMs(query: ArchiveQuery, accountId?: string): Promise<number | undefined> {
+  if (accountId !== undefined) {
+    const [place] = await query<{ partition: number }>(PARTITION, [accountId]);
+    return place && copiedUntilMs(query, place.partition);
+  }
+  const [row] = await query<{ at: Date | null }>("SELECT max(at) AS at FROM tollgate.ledger_rows");
+  return row?.at?.getTime();
+}
+
+export async function copiedUntilMs(query: ArchiveQuery, partition: number): Promise<number | undefined> {
+  const [row] = await query<{ at: Date }>(
+    `SELECT at FROM tollgate.ledger_entries WHERE partition = $1 ORDER BY id_ms DESC, id_number DESC LIMIT 1`,
+    [partition],
+  );
+  return row?.at.getTime();
+}

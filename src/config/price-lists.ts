@@ -1,0 +1,96 @@
+import { existsSync } from "node:fs";
+import path from "node:path";
+import { isObject } from "../domain/json.ts";
+import { momentMs } from "../domain/moments.ts";
+import { type PriceList, type PriceTable, priceListAt } from "../domain/prices.ts";
+import { loadPrices } from "./prices.ts";
+import { ConfigError, type ConfigProblem } from "./problems.ts";
+import { type FileReader, placed, type YamlFile } from "./yaml-file.ts";
+
+interface ReadLists {
+  /** Oldest first; undefined if there are problems. */
+  lists: readonly PriceList[] | undefined;
+  problems: readonly ConfigProblem[];
+}
+
+/**
+ * Only the default comes from the package: another file's prices must not replace missing ones.
+ * @param defaultFile where the settings name none
+ */
+export function readPriceLists(
+  settings: unknown,
+  { configFile, defaultFile }: { configFile: string; defaultFile: string },
+  yaml: YamlFile,
+  read: FileReader,
+): ReadLists {
+  const named = isObject(settings) ? settings.prices : undefined;
+  const resolved = (name: string): string => path.resolve(path.dirname(configFile), name);
+  if (!Array.isArray(named)) {
+    const file = typeof named === "string" ? resolved(named) : defaultFile;
+    return tableOf(file, { from: undefined, keys: ["prices"] }, yaml, read);
+  }
+  // What is no list has its problem from the schema.
+  const given = named.filter((one) => isObject(one) && typeof one.file === "string") as {
+    from?: string;
+    file: string;
+  }[];
+  const parts = given.map(({ from, file }, at) =>
+    tableOf(resolved(file), { from, keys: ["prices", String(at), "file"] }, yaml, read),
+  );
+  const lists = parts.flatMap((part) => part.lists ?? []);
+  const problems = [...parts.flatMap((part) => part.problems), ...orderProblems(given, yaml)];
+  return { lists: problems.length > 0 || lists.length === 0 ? undefined : lists, problems };
+}
+
+function tableOf(
+  file: string,
+  { from, keys }: { from: string | undefined; keys: string[] },
+  yaml: YamlFile,
+  read: FileReader,
+): ReadLists {
+  const fromMs = from === undefined ? 0 : (momentMs(from) ?? 0);
+  try {
+    const name = encodeURIComponent(path.basename(file));
+    return { lists: [{ fromMs, name, file, table: loadPrices(file, read) }], problems: [] };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const message = "there is no such price file; a relative path begins at the config file's folder";
+    const problem = placed({ keys, message }, yaml);
+    return { lists: undefined, problems: existsSync(file) ? error.problems : [problem] };
+  }
+}
+
+/** Each but the first needs a time, later than the one before; a name stands for one file in the ledger. */
+function orderProblems(given: readonly { from?: string; file: string }[], yaml: YamlFile): ConfigProblem[] {
+  return given.flatMap(({ from, file }, at) => {
+    const refused = (name: string, message: string) => [
+      placed({ keys: ["prices", String(at), name], message }, yaml),
+    ];
+    const others = given.slice(0, at);
+    const isTaken = others.some(
+      (other) =>
+        path.basename(other.file) === path.basename(file) &&
+        path.normalize(other.file) !== path.normalize(file),
+    );
+    if (isTaken)
+      return refused("file", "has the name of another price file: ledger entries could not be told apart");
+    if (at === 0) return [];
+    if (from === undefined) return refused("from", "is missing: only the first list may begin at no time");
+    const previous = others.at(-1)?.from;
+    if (previous === undefined || (momentMs(from) ?? 0) > (momentMs(previous) ?? 0)) return [];
+    return refused("from", `must be later than that of the list before, ${previous}: two lists overlap`);
+  });
+}
+
+/** All prices as they are compared and shown: of a single list its table, else each under its name and time. */
+export function writtenPrices(lists: readonly PriceList[]): PriceTable {
+  const [first] = lists;
+  if (lists.length === 1) return first!.table;
+  return Object.fromEntries(
+    lists.map(({ fromMs, name, table }) => [`${name} from ${new Date(fromMs).toISOString()}`, table]),
+  ) as unknown as PriceTable;
+}
+
+/** The list in force by this machine's clock: for what is shown. Charges follow the clock of Redis. */
+export const listInForce = ({ priceLists }: { priceLists: readonly PriceList[] }): PriceList =>
+  priceListAt(priceLists, Date.now());

@@ -1,0 +1,33 @@
+import type { GenerationEndpoint } from "../domain/endpoints.ts";
+import type { Problem } from "../domain/errors.ts";
+import { validateGeneration } from "../domain/generation-body.ts";
+import { multipliedPrice } from "../domain/price-multiplier.ts";
+import { type PriceList, priceListAt, priceOf } from "../domain/prices.ts";
+import { Dialect } from "../upstream/dialect.ts";
+import { createRequest } from "../upstream/upstream.ts";
+import type { Config } from "./runtime-config.ts";
+
+interface Quote {
+  /** What a generation costs: the list price times the multiplier, rounded up. */
+  price: number;
+  listPrice: number;
+  list: PriceList;
+}
+
+/** Validates a body as the public port does, and prices what would be sent. @param multiplier a decimal */
+export function quote(
+  { priceLists, sourceVideoHost, upstream }: Pick<Config, "priceLists" | "sourceVideoHost" | "upstream">,
+  endpoint: GenerationEndpoint,
+  body: unknown,
+  { atMs, multiplier }: { atMs: number; multiplier: string },
+): Quote | { problems: readonly Problem[] } {
+  const validation = validateGeneration(endpoint, body, sourceVideoHost);
+  if (!validation.ok) return { problems: validation.problems };
+  const { text } = validation;
+  const request = createRequest(new Dialect(upstream.dialect), { endpoint, body: validation.body, text });
+  if ("unsupported" in request) return { problems: request.unsupported };
+  if ("outcome" in request) return { problems: [{ path: "", message: request.detail }] };
+  const list = priceListAt(priceLists, atMs);
+  const listPrice = priceOf(list.table, endpoint, validation.body);
+  return { price: multipliedPrice(listPrice, multiplier), listPrice, list };
+}

@@ -1,0 +1,49 @@
+import { claimName, META } from "../records/names.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import { isCluster, partitionsOf } from "../redis/store-facts.ts";
+import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
+import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
+import { createClaims, type TaskStore } from "./claims.ts";
+
+type Tasks = ReturnType<typeof createTaskIds>;
+
+/** Scripts of tasks and their claims, on one server or on a cluster. */
+export function createTaskIds(store: TaskStore) {
+  const isClustered = (): boolean => store.known.facts?.cluster ?? false;
+  const claims = createClaims(store);
+
+  return {
+    /**
+     * If another request owns the task id, nothing is charged, and that request's task is disputed. @param isRepeat
+     * the store has answered it before @throws ClaimError
+     */
+    bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
+      isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
+
+    /** Releases the task id. @throws ClaimError */
+    async collect(call: CollectCall): Promise<Collected> {
+      const { taskId } = call;
+      if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });
+      const claim = taskId === undefined ? undefined : claimName(taskId);
+      return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
+    },
+
+    async isBound(taskId: string): Promise<boolean> {
+      const name = claimName(taskId);
+      return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
+    },
+  };
+}
+
+export async function taskIdsOf(nodes: RedisNodes): Promise<Tasks> {
+  const facts = {
+    partitions: await partitionsOf(nodes),
+    cluster: await isCluster(nodes.ofName(META)),
+  };
+  return createTaskIds({
+    of: (place) => scriptsOf(nodes.of(place)),
+    ofName: (name) => ({ command: (work) => work(nodes.ofName(name)) }),
+    known: { facts },
+  });
+}

@@ -1,0 +1,191 @@
+import type { Config } from "../config/config.ts";
+import { memoizeByConfigPart } from "../config/memoize.ts";
+import { dropOldest } from "../domain/bounded.ts";
+import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { parseObject } from "../domain/json.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
+import type { KeyRef } from "../records/names.ts";
+import type { CallbackTasks } from "../settlement/callback-tasks.ts";
+import type { CALLBACK_REFUSALS } from "../telemetry/metrics/callbacks.ts";
+import { readBytes } from "./body.ts";
+import {
+  type CallbackAddresses,
+  type CallbackTarget,
+  createCallbackAddresses,
+} from "./callback-addresses.ts";
+import { continueReading, type Exchange, type Gateway } from "./http-exchange.ts";
+import type { RequestHead } from "./protocol.ts";
+
+/** Callbacks of one process that are worked on at a time. */
+const IN_FLIGHT_MAX = 128;
+/** Callbacks of one request: so many at once, then one in so many ms. */
+const BURST = 5;
+const EVERY_MS = 2000;
+/** Unknown tokens from one client address in a minute; then they are refused as too many. */
+const FORGED_PER_MINUTE = 100;
+const MINUTE_MS = 60_000;
+/** Requests and addresses that are remembered. */
+const REMEMBERED_MAX = 20_000;
+
+/** What the rooms behind this one know of customers' addresses. */
+interface CallbackGuard {
+  /** @returns the address as it is called, or why it must not be, in words that follow its name */
+  check(text: string, policy: Config["webhooks"]): { ok: true; url: string } | { ok: false; reason: string };
+  /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
+  hasOrigin(key: KeyRef, origin: string): Promise<boolean>;
+}
+
+/** The relay of `callBackUrl` on the public port. Decision 0076. */
+export interface Callbacks {
+  /** Of a configuration that relays. */
+  addresses(config: Config): CallbackAddresses;
+  guard: CallbackGuard;
+  tasks: Pick<CallbackTasks, "settle">;
+  /** Bounds of this process. */
+  limits: CallbackLimits;
+}
+
+export function createCallbacks(parts: Pick<Callbacks, "guard" | "tasks">): Callbacks {
+  const addresses = memoizeByConfigPart(
+    ({ webhooks }) => [webhooks.secretKey, webhooks.previousSecretKey],
+    ({ webhooks: { secretKey, previousSecretKey } }) =>
+      createCallbackAddresses(
+        previousSecretKey === undefined ? [secretKey ?? ""] : [secretKey ?? "", previousSecretKey],
+      ),
+  );
+  return { ...parts, addresses, limits: new CallbackLimits() };
+}
+
+/**
+ * A callback of the upstream. Its token is checked before a byte of its body is read, and the body is read only if the request has no
+ * task so far. 200 says that the task was asked for; where a callback is the only word of a task, 503 asks for it once more.
+ */
+export async function receiveCallback(
+  gateway: Gateway,
+  exchange: Exchange,
+  head: RequestHead,
+  token: string,
+): Promise<ApiAnswer> {
+  const { callbacks, metrics } = gateway;
+  const { config } = gateway.live.snapshot;
+  const refused = (refused: Refusal, outcome?: (typeof CALLBACK_REFUSALS)[number]): ApiAnswer => {
+    if (outcome !== undefined) metrics.callbacks.inc({ outcome });
+    exchange.leavesBody = true;
+    return refusal(refused, exchange.shownId);
+  };
+  const target = callbacks?.addresses(config).read(token);
+  if (!callbacks || !target) {
+    const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+    const waitMs = callbacks?.limits.forged(address) ?? 0;
+    const tooMany = refuse("too_many_unknown_keys", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
+    return refused(waitMs > 0 ? tooMany : refuse("path_not_found"), "forged");
+  }
+  if (exchange.req.method !== "POST") return refused(refuse("method_not_allowed", { allow: "POST" }));
+  const waitMs = callbacks.limits.begin(target);
+  if (waitMs !== undefined) {
+    if (waitMs === 0) metrics.overloads.inc({ bound: "callbacks" });
+    const busy = refuse("overloaded", { retryAfterSeconds: 1, detail: "too many callbacks at a time" });
+    if (waitMs === 0) return refused(busy, "overloaded");
+    return refused(refuse("slow_down", { retryAfterSeconds: Math.ceil(waitMs / 1000) }), "limited");
+  }
+  try {
+    return await settle(gateway, callbacks, exchange, head, target);
+  } finally {
+    callbacks.limits.end();
+  }
+}
+
+async function settle(
+  gateway: Gateway,
+  { tasks }: Callbacks,
+  exchange: Exchange,
+  head: RequestHead,
+  target: CallbackTarget,
+): Promise<ApiAnswer> {
+  const { config, upstream } = gateway.live.snapshot;
+  let unreadable: Refusal | undefined;
+  const outcome = await tasks.settle(target, async () => {
+    const body = await readBody(gateway, exchange, head, config.server.bodyTimeoutMs);
+    if (typeof body !== "string") {
+      unreadable = body;
+      return undefined;
+    }
+    const { headers } = exchange.req;
+    return upstream.taskOfCallback({ headers, body, json: parseObject(body) });
+  });
+  gateway.metrics.callbacks.inc({ outcome });
+  if (outcome === "no_task" && unreadable) return refusal(unreadable, exchange.shownId);
+  if (outcome !== "unanswered") return success("{}");
+  const again = { retryAfterSeconds: 5, detail: "the upstream does not answer about the task" };
+  return refusal(refuse("overloaded", again), exchange.shownId);
+}
+
+/** @returns the body as UTF-8, or why it cannot be read */
+async function readBody(
+  gateway: Gateway,
+  exchange: Exchange,
+  head: RequestHead,
+  timeoutMs: number,
+): Promise<string | Refusal> {
+  if ((head.contentLength ?? 0) > JSON_BODY_BYTES_MAX) return refuse("payload_too_large");
+  if (!head.hasBody) return "";
+  continueReading(exchange);
+  const owner = { budget: gateway.bodies, keyId: "callbacks", onRead: gateway.bodyRead };
+  const read = await readBytes(exchange.req, head.contentLength, timeoutMs, owner);
+  if (read.outcome === "read") return read.bytes.toString();
+  return read.outcome === "refused" ? read.refusal : refuse("request_timeout");
+}
+
+interface Count {
+  left: number;
+  atMs: number;
+}
+
+/** How often a request is called back about, how often an address guesses, and how many callbacks are worked on at a time. */
+class CallbackLimits {
+  readonly #requests = new Map<string, Count>();
+  readonly #addresses = new Map<string, Count>();
+  readonly #nowMs: () => number;
+  #inFlight = 0;
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs;
+  }
+
+  /** @returns undefined if it may begin, and then `end` must follow; else how long to wait (ms; 0: too many at a time) */
+  begin({ requestId }: CallbackTarget): number | undefined {
+    if (this.#inFlight >= IN_FLIGHT_MAX) return 0;
+    const waitMs = take(this.#requests, requestId, BURST, EVERY_MS, this.#nowMs());
+    if (waitMs > 0) return waitMs;
+    this.#inFlight++;
+    return undefined;
+  }
+
+  end(): void {
+    this.#inFlight--;
+  }
+
+  /** Counts an unknown token. @returns how long its address must wait if it has sent too many, ms */
+  forged(address: string): number {
+    return take(this.#addresses, address, FORGED_PER_MINUTE, MINUTE_MS / FORGED_PER_MINUTE, this.#nowMs());
+  }
+}
+
+/** Takes one of what refills at `everyMs`, up to `most`. @returns 0, or how long until there is one, ms */
+function take(
+  counts: Map<string, Count>,
+  name: string,
+  most: number,
+  everyMs: number,
+  nowMs: number,
+): number {
+  const count = counts.get(name) ?? { left: most, atMs: nowMs };
+  if (!counts.has(name)) dropOldest(counts, REMEMBERED_MAX);
+  count.left = Math.min(most, count.left + (nowMs - count.atMs) / everyMs);
+  count.atMs = nowMs;
+  counts.set(name, count);
+  if (count.left < 1) return Math.max(1, (1 - count.left) * everyMs);
+  count.left--;
+  return 0;
+}

@@ -1,0 +1,211 @@
+import { API_PREFIX, endpointOf } from "../domain/endpoints.ts";
+import { shown } from "../domain/problems.ts";
+import { requireOrder } from "../operations/access/operator-values.ts";
+import {
+  oncePerReference,
+  type ReadArchived,
+  requireReason,
+  requireReference,
+} from "../operations/credits/references.ts";
+import type { Actor } from "../records/actor.ts";
+import { cursorOf, positionOf } from "../records/cursors.ts";
+import { detailsOf } from "../records/entry-details.ts";
+import { kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
+import { accountNames } from "../records/names.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { correct } from "../scripts/correct.ts";
+import { completeSinceMs } from "./export.ts";
+
+/** A reference of each charge follows from that of the call. */
+const REFERENCE_CHARS_MAX = 150;
+/** Then the answer names where the next call goes on. */
+const CHARGES_MAX = 5000;
+const SHOWN_MAX = 100;
+/** Ids follow the server's clock, which may have been put back. */
+const CLOCK_SLACK_MS = 60_000;
+
+/** A price that was in force by mistake: what was charged, and what should have been. */
+interface WrongPrice {
+  endpoint: string;
+  charged: number;
+  correct: number;
+}
+
+export interface CorrectionTerms {
+  /** Unix ms, itself included. */
+  fromMs: number;
+  /** Itself not included. */
+  toMs: number;
+  prices: readonly WrongPrice[];
+  /** Only charges by this price file; all when left out. */
+  priceList?: string | undefined;
+  reference: string;
+  reason: string;
+  isDryRun: boolean;
+  cursor?: string | undefined;
+}
+
+interface WrongCharge {
+  entry: LedgerEntry;
+  credits: number;
+}
+
+interface Corrections {
+  /** Charges of this call that were wrong, and were not given back before. */
+  charges: number;
+  corrected: number;
+  /** By an earlier call with this reference. */
+  repeated: number;
+  /** Nothing is left to give back, or another reference has. */
+  refunded: number;
+  /** Their tasks have not ended: repeat the call later. */
+  running: number;
+  /** Given back by this call; in a dry run, what would be. */
+  credits: number;
+  shown: readonly WrongCharge[];
+  next: string | undefined;
+}
+
+/**
+ * Finds charges by a wrong price, and gives back what was too much, once per charge, however often it is called.
+ * @throws OperatorError `invalid`, `unknown_endpoint`; `unavailable` if charges of that time have left Redis
+ */
+export async function correctCharges(
+  nodes: RedisNodes,
+  terms: CorrectionTerms,
+  actor: Actor,
+  readArchived?: ReadArchived,
+): Promise<Corrections> {
+  const { reference, cursor } = terms;
+  const wanted = { ...terms, reason: requireReason(terms.reason), amounts: amountsOf(terms.prices) };
+  requireOrder(terms.fromMs, terms.toMs);
+  requireReference(reference);
+  if (reference.length > REFERENCE_CHARS_MAX)
+    throw new OperatorError(
+      `a reference of corrections has at most ${REFERENCE_CHARS_MAX} characters`,
+      "invalid",
+      "reference",
+    );
+  await requireWhole(nodes, terms.fromMs);
+  if (!terms.isDryRun) nodes.requireWritable?.(nodes.all());
+  const list = ["corrections", reference];
+  let partition = cursor === undefined ? 0 : Number(positionOf(list, cursor));
+  const partitions = await partitionsOf(nodes);
+  const found = { charges: 0, corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
+  const all: WrongCharge[] = [];
+  for (; partition < partitions && found.charges < CHARGES_MAX; partition++) {
+    const { wrong, refunded } = await wrongCharges(nodes, partition, wanted);
+    found.refunded += refunded;
+    found.charges += wrong.length;
+    all.push(...wrong.slice(0, SHOWN_MAX - all.length));
+    for (const one of wrong) {
+      const outcome = terms.isDryRun
+        ? await foreseen(nodes, one)
+        : await correctOne(nodes, one, wanted, actor, readArchived);
+      found[outcome]++;
+      if (outcome === "corrected") found.credits += one.credits;
+    }
+  }
+  const corrected = terms.isDryRun ? 0 : found.corrected;
+  const next = partition < partitions ? cursorOf(list, String(partition)) : undefined;
+  return { ...found, corrected, shown: all, next };
+}
+
+/** Credits to give back, by path and amount charged. */
+function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
+  const amounts = new Map<string, number>();
+  for (const [at, { endpoint: text, charged, correct: right }] of prices.entries()) {
+    const endpoint = endpointOf(text);
+    if (endpoint === undefined)
+      throw new OperatorError(
+        `${shown(text)} is no generation endpoint`,
+        "unknown_endpoint",
+        `prices/${at}/endpoint`,
+      );
+    const name = `${API_PREFIX}${endpoint} ${charged}`;
+    if (amounts.has(name))
+      throw new OperatorError(`${endpoint} at ${charged} is listed twice`, "invalid", `prices/${at}`);
+    if (right >= charged)
+      throw new OperatorError(
+        "correct must be less than charged: what was too little is not taken afterwards",
+        "invalid",
+        `prices/${at}/correct`,
+      );
+    amounts.set(name, charged - right);
+  }
+  return amounts;
+}
+
+async function requireWhole(nodes: RedisNodes, fromMs: number): Promise<void> {
+  const sinceMs = await completeSinceMs(nodes, undefined);
+  if (sinceMs <= fromMs) return;
+  throw new OperatorError(
+    `charges before ${new Date(sinceMs).toISOString()} have left Redis for the archive; nothing is changed`,
+    "unavailable",
+    "from",
+  );
+}
+
+/** Of charges whose record was collected only the ledger knows whether they were refunded. */
+async function wrongCharges(
+  nodes: RedisNodes,
+  partition: number,
+  { fromMs, toMs, priceList, amounts }: CorrectionTerms & { amounts: ReadonlyMap<string, number> },
+): Promise<{ wrong: WrongCharge[]; refunded: number }> {
+  const found = new Map<string, WrongCharge>();
+  let refunded = 0;
+  let after = `${Math.max(0, fromMs - CLOCK_SLACK_MS)}-0`;
+  for (;;) {
+    const page = await readLedger(nodes.of(partition), partition, after);
+    for (const entry of page) {
+      const { requestId, endpoint, amount, atMs } = entry;
+      const kind = kindOf(entry);
+      if (kind === "refund" && found.delete(requestId)) refunded++;
+      const credits = kind === "charge" && amounts.get(`${endpoint} ${-amount}`);
+      if (!credits || atMs < fromMs || atMs >= toMs) continue;
+      if (priceList === undefined || detailsOf(entry).price_list === priceList)
+        found.set(requestId, { entry, credits });
+    }
+    const last = page.at(-1);
+    if (!last) return { wrong: [...found.values()], refunded };
+    after = last.streamId;
+  }
+}
+
+async function foreseen(
+  nodes: RedisNodes,
+  { entry: { partition, accountId, requestId } }: WrongCharge,
+): Promise<"corrected" | "refunded"> {
+  const { refunds } = accountNames(partition, accountId);
+  return (await nodes.of(partition).hexists(refunds, requestId)) === 1 ? "refunded" : "corrected";
+}
+
+async function correctOne(
+  nodes: RedisNodes,
+  { entry: { partition, accountId, requestId }, credits }: WrongCharge,
+  { reference: ofAll, reason }: CorrectionTerms,
+  actor: Actor,
+  readArchived: ReadArchived | undefined,
+): Promise<"corrected" | "repeated" | "refunded" | "running"> {
+  const reference = `${ofAll} ${requestId}`;
+  const { outcome } = await oncePerReference(
+    { nodes, accountId, reference, standsFor: `adjustment ${credits}`, readArchived },
+    (lookedUp) =>
+      scriptsOf(nodes.of(partition)).run(correct, {
+        ...{ partition, accountId, requestId, credits, reference, reason, lookedUp, actor },
+      }),
+  );
+  switch (outcome) {
+    case "corrected":
+      return "corrected";
+    case "duplicate":
+      return "repeated";
+    case "unfinished":
+      return "running";
+    default:
+      return "refunded";
+  }
+}

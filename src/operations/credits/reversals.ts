@@ -1,0 +1,126 @@
+import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import type { Actor } from "../../records/actor.ts";
+import { readCheckpoint } from "../../records/checkpoints.ts";
+import { isGrant, kindOf, type LedgerEntry, reversalText, standsFor } from "../../records/ledger-entries.ts";
+import { accountNames, partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { reverse } from "../../scripts/reverse.ts";
+import { requireAccountId } from "../access/operator-values.ts";
+import { transactionOfReference } from "./named-entries.ts";
+import {
+  entryOfReference,
+  oncePerReference,
+  type ReadArchived,
+  requireReason,
+  requireReference,
+} from "./references.ts";
+
+interface ReversalTerms {
+  /** The reference of the grant. */
+  of: string;
+  reference: string;
+  reason: string;
+  /** Undefined: all that is left. */
+  amount?: number | undefined;
+}
+
+interface Reversal {
+  outcome: "reversed" | "duplicate";
+  balance: number;
+  /** Undefined where many more were made since. */
+  entry: LedgerEntry | undefined;
+}
+
+/**
+ * Takes back what is left of a grant, once per reference: at most the amount, what was not reversed before, and what the account
+ * can spend. Decision 0077. @param readArchived finds grants and references that Redis has forgotten @throws OperatorError
+ * `not_found`, `grant_not_found`, `nothing_left`, `reference_mismatch`, `reference_used`; `unavailable` if the archive is needed
+ * and unavailable
+ */
+export async function reverseGrant(
+  nodes: RedisNodes,
+  accountId: string,
+  { of, reference, amount, reason }: ReversalTerms,
+  actor: Actor,
+  readArchived?: ReadArchived,
+): Promise<Reversal> {
+  requireAccountId(accountId);
+  if (amount !== undefined && !(Number.isSafeInteger(amount) && amount >= 1 && amount <= CREDITS_MAX))
+    throw new OperatorError(`amount must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "amount");
+  const why = requireReason(reason);
+  requireReference(reference);
+  requireOf(of);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  nodes.requireWritable?.([redis]);
+  const granted = await forgottenGrant(nodes, partition, accountId, of, readArchived);
+  const reversed = await oncePerReference(
+    { nodes, accountId, reference, standsFor: reversalText(of, amount), readArchived },
+    (lookedUp) =>
+      scriptsOf(redis).run(reverse, {
+        ...{ partition, accountId, of, amount, granted, reference, reason: why, lookedUp, actor },
+      }),
+  );
+  switch (reversed.outcome) {
+    case "reversed":
+    case "duplicate": {
+      const place = { partition, accountId, reference, booked: reversed };
+      const entry = await entryOfReference(nodes, place, readArchived);
+      return { outcome: reversed.outcome, balance: reversed.balance, entry };
+    }
+    case "nothing_left":
+      throw nothingLeft(of, reversed);
+    case "no_grant":
+      throw new OperatorError(`the account has no grant ${of}; nothing is changed`, "grant_not_found", "of");
+    case "unknown_account":
+      throw noAccount(accountId);
+  }
+}
+
+function requireOf(of: string): void {
+  try {
+    requireReference(of);
+  } catch {
+    throw new OperatorError("of is the reference of a grant", "invalid", "of");
+  }
+}
+
+function nothingLeft(of: string, { left, balance }: { left: number; balance: number }): OperatorError {
+  const why =
+    left <= 0
+      ? `all of the grant ${of} was reversed before`
+      : `${left} credits of the grant ${of} were not reversed, and the account can spend ${balance}`;
+  return new OperatorError(`${why}; nothing is changed`, "nothing_left", "of");
+}
+
+/** What a grant's reference stands for that Redis has forgotten; undefined for all others. */
+async function forgottenGrant(
+  nodes: RedisNodes,
+  partition: number,
+  accountId: string,
+  of: string,
+  readArchived: ReadArchived | undefined,
+): Promise<string | undefined> {
+  const checkpoint = await readCheckpoint(nodes.of(partition), partition, accountId);
+  if (!checkpoint?.forgotten) return undefined;
+  const entry = await transactionOfReference(nodes, accountId, of, readArchived);
+  if (entry) return isGrant(kindOf(entry)) ? standsFor(entry) : undefined;
+  if (readArchived || (await isKnown(nodes, partition, accountId, of))) return undefined;
+  throw new OperatorError(
+    `nothing is changed: only the archive knows whether there was a grant ${of} long ago; set ARCHIVE_URL and run this again`,
+    "unavailable",
+  );
+}
+
+async function isKnown(
+  nodes: RedisNodes,
+  partition: number,
+  accountId: string,
+  of: string,
+): Promise<boolean> {
+  const { references } = accountNames(partition, accountId);
+  return (await nodes.of(partition).hexists(references, of)) === 1;
+}

@@ -1,0 +1,159 @@
+import { TEST_EVENT } from "../../domain/webhook-events.ts";
+import type { Actor } from "../../records/actor.ts";
+import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import {
+  type DeliveryState,
+  readDelivery,
+  readEvent,
+  type StoredDelivery,
+} from "../../records/deliveries.ts";
+import { endpointNames, eventName } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
+import { randomId } from "../../records/random-ids.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { many } from "../../redis/pipelines.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { storeNowMs } from "../../redis/server-clock.ts";
+import { membersOf } from "../../redis/sorted-set-pages.ts";
+import { queueDelivery } from "../../scripts/queue-delivery.ts";
+import type { Endpoint } from "./endpoints.ts";
+
+const READ_AT_ONCE = 100;
+/** Deliveries that one page looks at, at most. */
+const LOOKED_AT_MAX = 1000;
+
+export const DELIVERY_STATUSES = ["waiting", "sending", "delivered", "failed"] as const;
+
+export interface Delivery extends StoredDelivery {
+  /** As `webhook-id`. */
+  eventId: string;
+  endpointId: string;
+  type: string;
+  /** When the event was. */
+  eventAtMs: number;
+  status: (typeof DELIVERY_STATUSES)[number];
+}
+
+/** Newest event first. A page may be short and still have a `next`. @throws OperatorError for a cursor of another list */
+export async function listDeliveries(
+  nodes: RedisNodes,
+  endpoint: Endpoint,
+  options: { status?: DeliveryState | undefined; cursor?: string | undefined; limit: number },
+): Promise<{ deliveries: Delivery[]; next: string | undefined }> {
+  const { status, cursor, limit } = options;
+  requirePageSize(limit);
+  const list = ["deliveries", endpoint.endpointId, status];
+  let after = cursor === undefined ? undefined : positionOf(list, cursor);
+  const deliveries: Delivery[] = [];
+  for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX; lookedAt += READ_AT_ONCE) {
+    const found = await deliveriesAfter(nodes, endpoint, after);
+    for (const { position, delivery } of found) {
+      if (deliveries.length === limit) return { deliveries, next: cursorOf(list, after!) };
+      after = position;
+      if (delivery && (status === undefined || delivery.state === status)) deliveries.push(delivery);
+    }
+    if (found.length < READ_AT_ONCE) return { deliveries, next: undefined };
+  }
+  return { deliveries, next: cursorOf(list, after!) };
+}
+
+/** @throws OperatorError `not_found` */
+async function readOneDelivery(nodes: RedisNodes, endpoint: Endpoint, eventId: string): Promise<Delivery> {
+  const [delivery] = await readDeliveries(nodes, endpoint, [eventId]);
+  if (!delivery) throw noDelivery(endpoint, eventId);
+  return delivery;
+}
+
+/**
+ * Has an event sent once more, with its schedule from the start. One that is sent now is sent again afterwards.
+ * @throws OperatorError `not_found`, `webhook_disabled`
+ */
+export async function redeliver(
+  nodes: RedisNodes,
+  endpoint: Endpoint,
+  eventId: string,
+  actor: Actor,
+): Promise<Delivery> {
+  await queue(nodes, endpoint, { eventId, actor });
+  return readOneDelivery(nodes, endpoint, eventId);
+}
+
+/** Sends an event of type `webhook.test` to an endpoint, whatever it has asked for. @throws OperatorError `webhook_disabled` */
+export async function testEndpoint(nodes: RedisNodes, endpoint: Endpoint, actor: Actor): Promise<Delivery> {
+  const subject = randomId("test");
+  const data = JSON.stringify({ webhook_id: endpoint.endpointId, account_id: endpoint.accountId });
+  const eventId = await queue(nodes, endpoint, { eventId: subject, test: { type: TEST_EVENT, data }, actor });
+  return readOneDelivery(nodes, endpoint, eventId);
+}
+
+/** @returns the id of the event */
+async function queue(
+  nodes: RedisNodes,
+  endpoint: Endpoint,
+  what: { eventId: string; test?: { type: string; data: string }; actor: Actor },
+): Promise<string> {
+  const redis = nodes.of(endpoint.partition);
+  nodes.requireWritable?.([redis]);
+  const { outcome, eventId } = await scriptsOf(redis).run(queueDelivery, { ...endpoint, ...what });
+  switch (outcome) {
+    case "queued":
+    case "sending":
+      return eventId;
+    case "disabled":
+      throw new OperatorError(
+        `endpoint ${endpoint.endpointId} is disabled; enable it first`,
+        "webhook_disabled",
+      );
+    case "full":
+      throw new OperatorError(
+        `too many deliveries of account ${endpoint.accountId} wait; repeat it once some were made`,
+        "too_many_deliveries",
+      );
+    case "missing":
+      throw noDelivery(endpoint, what.eventId);
+  }
+}
+
+const noDelivery = ({ endpointId }: Endpoint, eventId: string): OperatorError =>
+  new OperatorError(`endpoint ${endpointId} has no delivery ${eventId}`, "not_found");
+
+/** The next ones behind a position: `<ms of the event> <event id>`. One may be forgotten while they are read. */
+async function deliveriesAfter(
+  nodes: RedisNodes,
+  endpoint: Endpoint,
+  after: string | undefined,
+): Promise<{ position: string; delivery: Delivery | undefined }[]> {
+  const redis = nodes.of(endpoint.partition);
+  const { deliveries } = endpointNames(endpoint.partition, endpoint.endpointId);
+  const [atMs = "", eventId = ""] = (after ?? "").split(" ");
+  const rank = after === undefined ? -1 : await redis.zrevrank(deliveries, eventId);
+  const flat =
+    rank === null
+      ? await redis.zrevrangebyscore(deliveries, `(${atMs}`, "-inf", "WITHSCORES", "LIMIT", 0, READ_AT_ONCE)
+      : await redis.zrevrange(deliveries, rank + 1, rank + READ_AT_ONCE, "WITHSCORES");
+  const ids = membersOf(flat);
+  const found = await readDeliveries(nodes, endpoint, ids);
+  return ids.map((id, at) => ({ position: `${flat[2 * at + 1]} ${id}`, delivery: found[at] }));
+}
+
+async function readDeliveries(
+  nodes: RedisNodes,
+  { partition, endpointId }: Endpoint,
+  eventIds: readonly string[],
+): Promise<(Delivery | undefined)[]> {
+  const redis = nodes.of(partition);
+  const { sending } = endpointNames(partition, endpointId);
+  const events = await many<(string | null)[], string>(redis, eventIds, (pipe, id) =>
+    pipe.hmget(eventName(partition, id), "event", endpointId),
+  );
+  const leases = await many<string | null, string>(redis, eventIds, (pipe, id) => pipe.zscore(sending, id));
+  const nowMs = await storeNowMs(redis);
+  return eventIds.map((eventId, at) => {
+    const [event, text] = events[at]!;
+    if (!event || !text) return undefined;
+    const stored = readDelivery(text);
+    const { type, atMs: eventAtMs } = readEvent(event);
+    const isSending = stored.state === "waiting" && Number(leases[at] ?? 0) > nowMs;
+    return { ...stored, eventId, endpointId, type, eventAtMs, status: isSending ? "sending" : stored.state };
+  });
+}

@@ -1,0 +1,226 @@
+import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
+import type { Actor } from "../../records/actor.ts";
+import { accountNames, endpointNames, partitionOf, webhooksName } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { randomId } from "../../records/random-ids.ts";
+import type { EndpointRecord } from "../../records/records.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { many } from "../../redis/pipelines.ts";
+import { scriptsOf } from "../../redis/script-runner.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { webhook } from "../../scripts/webhook.ts";
+import { requireLabel } from "../access/operator-values.ts";
+import type { WebhookRules } from "./webhook-rules.ts";
+
+export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;
+type DisabledReason = "gone" | "failing" | "operator";
+
+/** Times are Unix ms. */
+export interface Endpoint {
+  endpointId: string;
+  accountId: string;
+  partition: number;
+  url: string;
+  events: string[];
+  label: string | undefined;
+  status: (typeof ENDPOINT_STATUSES)[number];
+  disabledReason: DisabledReason | undefined;
+  /** Until when the secret before signs, too. */
+  previousUntilMs: number | undefined;
+  createdAtMs: number;
+  revision: number;
+  /** Since when all tries have failed. */
+  failingSinceMs: number | undefined;
+  deliveredAtMs: number | undefined;
+  dropped: number;
+  droppedAtMs: number | undefined;
+  /** Deliveries that wait for a try. */
+  waiting: number;
+}
+
+/** Null removes; undefined keeps. */
+interface EndpointChanges {
+  url?: string | undefined;
+  events?: readonly string[] | undefined;
+  label?: string | null | undefined;
+  status?: Endpoint["status"] | undefined;
+}
+
+/**
+ * The secret is in no later answer. @throws OperatorError `invalid` for an address that no message may go to, `account_closed`,
+ * `too_many_webhooks`
+ */
+export async function registerEndpoint(
+  nodes: RedisNodes,
+  accountId: string,
+  wanted: { url: string; events?: readonly string[] | undefined; label?: string | undefined },
+  actor: Actor,
+  rules: WebhookRules,
+): Promise<{ endpoint: Endpoint; secret: string }> {
+  const secret = rules.newSecret();
+  const all = { events: WEBHOOK_EVENT_TYPES, ...wanted };
+  const fields = { ...fieldsOf(all, rules), secret: rules.seal(secret) };
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const endpointId = randomId("we");
+  const reply = await scriptsOf(nodes.of(partition)).run(webhook, {
+    ...{ partition, accountId, endpointId, action: "webhook.create", fields, actor },
+    endpointsMax: rules.endpointsMax,
+  });
+  switch (reply.outcome) {
+    case "created":
+      return { endpoint: endpointOf(partition, endpointId, reply.record, 0), secret };
+    case "closed":
+      throw new OperatorError(`account ${accountId} is closed`, "account_closed");
+    case "full":
+      throw new OperatorError(
+        `account ${accountId} has ${rules.endpointsMax} endpoints, as many as it may; delete one first`,
+        "too_many_webhooks",
+      );
+    default:
+      throw noAccount(accountId);
+  }
+}
+
+/** In the order of their registration. @throws OperatorError `not_found` */
+export async function listEndpoints(nodes: RedisNodes, accountId: string): Promise<Endpoint[]> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const ids = await redis.zrange(webhooksName(partition, accountId), "0", "-1");
+  if (ids.length === 0 && (await redis.exists(accountNames(partition, accountId).account)) === 0)
+    throw noAccount(accountId);
+  const found = await readEndpoints(nodes, partition, ids);
+  return found.filter((endpoint) => endpoint !== undefined);
+}
+
+/** @throws OperatorError `not_found`, also for an endpoint of another account */
+export async function readEndpoint(
+  nodes: RedisNodes,
+  accountId: string,
+  endpointId: string,
+): Promise<Endpoint> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const [endpoint] = await readEndpoints(nodes, partition, [endpointId]);
+  if (endpoint?.accountId !== accountId) throw noEndpoint(accountId, endpointId);
+  return endpoint;
+}
+
+/** @throws OperatorError `not_found`, `stale` for another revision, `invalid` */
+export async function patchEndpoint(
+  nodes: RedisNodes,
+  { accountId, endpointId, partition }: Endpoint,
+  changes: EndpointChanges,
+  actor: Actor,
+  { rules, ifRevisions }: { rules: WebhookRules; ifRevisions?: readonly number[] | undefined },
+): Promise<void> {
+  const fields = fieldsOf(changes, rules);
+  const call = { partition, accountId, endpointId, fields, actor, ifRevisions };
+  await changeWith(nodes, { ...call, action: "webhook.patch" });
+}
+
+/** The endpoint's deliveries go with it, also those that wait. @throws OperatorError `not_found` */
+export async function deleteEndpoint(
+  nodes: RedisNodes,
+  { accountId, endpointId, partition }: Endpoint,
+  actor: Actor,
+): Promise<void> {
+  await changeWith(nodes, { partition, accountId, endpointId, actor, action: "webhook.delete" });
+}
+
+/** Both secrets sign until `overlapMs` is over. @returns the new secret */
+export async function rotateSecret(
+  nodes: RedisNodes,
+  { accountId, endpointId, partition }: Endpoint,
+  overlapMs: number,
+  actor: Actor,
+  rules: WebhookRules,
+): Promise<string> {
+  const secret = rules.newSecret();
+  const fields = { secret: rules.seal(secret) };
+  const call = { partition, accountId, endpointId, fields, overlapMs, actor };
+  await changeWith(nodes, { ...call, action: "webhook.rotate_secret" });
+  return secret;
+}
+
+async function changeWith(nodes: RedisNodes, call: Parameters<typeof webhook.keys>[0]): Promise<void> {
+  nodes.requireWritable?.([nodes.of(call.partition)]);
+  const { outcome } = await scriptsOf(nodes.of(call.partition)).run(webhook, call);
+  if (outcome === "stale") {
+    throw new OperatorError(
+      `endpoint ${call.endpointId} was changed meanwhile; read it again, then change it`,
+      "stale",
+    );
+  }
+  if (outcome === "missing") throw noEndpoint(call.accountId, call.endpointId);
+}
+
+const noEndpoint = (accountId: string, endpointId: string): OperatorError =>
+  new OperatorError(`account ${accountId} has no webhook endpoint ${endpointId}`, "not_found");
+
+/** @throws OperatorError */
+function fieldsOf({ url, events, label, status }: EndpointChanges, rules: WebhookRules) {
+  requireLabel(label ?? undefined);
+  const unknown = events?.find((type) => !(WEBHOOK_EVENT_TYPES as readonly string[]).includes(type));
+  if (unknown !== undefined || events?.length === 0)
+    throw new OperatorError(`events are some of ${WEBHOOK_EVENT_TYPES.join(", ")}`, "invalid", "events");
+  const checked = url === undefined ? undefined : rules.checkAddress(url);
+  if (checked?.ok === false) throw new OperatorError(`url ${checked.reason}`, "invalid", "url");
+  const fields = {
+    url: checked?.url,
+    events: events && [...new Set(events)].sort().join(),
+    label,
+    status,
+  };
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as Record<string, string | null>;
+}
+
+async function readEndpoints(
+  nodes: RedisNodes,
+  partition: number,
+  ids: readonly string[],
+): Promise<(Endpoint | undefined)[]> {
+  const redis = nodes.of(partition);
+  const records = await many<EndpointRecord, string>(redis, ids, (pipe, id) =>
+    pipe.hgetall(endpointNames(partition, id).endpoint),
+  );
+  const queues = ids.flatMap((id) => {
+    const { firstTries, retries } = endpointNames(partition, id);
+    return [firstTries, retries];
+  });
+  const sizes = await many<number, string>(redis, queues, (pipe, name) => pipe.zcard(name));
+  return ids.map((id, at) => {
+    const record = records[at]!;
+    if (record.account_id === undefined || record.status === "deleted") return undefined;
+    return endpointOf(partition, id, record, sizes[2 * at]! + sizes[2 * at + 1]!);
+  });
+}
+
+const timeOf = (text: string | undefined): number | undefined =>
+  text === undefined ? undefined : Number(text);
+
+function endpointOf(
+  partition: number,
+  endpointId: string,
+  record: EndpointRecord,
+  waiting: number,
+): Endpoint {
+  return {
+    endpointId,
+    accountId: record.account_id ?? "",
+    partition,
+    url: record.url ?? "",
+    events: (record.events ?? "").split(","),
+    label: record.label,
+    status: record.status as Endpoint["status"],
+    disabledReason: record.disabled_reason as Endpoint["disabledReason"],
+    previousUntilMs: timeOf(record.previous_until),
+    createdAtMs: Number(record.created_at),
+    revision: Number(record.revision ?? 0),
+    failingSinceMs: timeOf(record.failing_since),
+    deliveredAtMs: timeOf(record.delivered_at),
+    dropped: Number(record.dropped ?? 0),
+    droppedAtMs: timeOf(record.dropped_at),
+    waiting,
+  };
+}

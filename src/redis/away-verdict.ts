@@ -1,0 +1,73 @@
+import type { Logger } from "../telemetry/log.ts";
+import { inStoreWords, isUnreachable } from "./reasons.ts";
+
+/** A verdict older than this is checked again when the next request needs one; that request waits if it is twice as old. */
+const VERDICT_MS = 1000;
+/** Gateways probe an unusable store once a second. */
+const OTHERS_WITHIN_MS = 5000;
+
+/** What a probe on its own connection has found. `refusing`: Redis can be reached, and cannot be used. */
+type Verdict = "away" | "refusing" | "usable";
+
+/**
+ * Whether Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
+ * connection. Redis counts as away only if a probe on its own connection cannot reach it either: one that answers with an
+ * error may be in use by others. Decision 0036.
+ * The probe runs only when a request needs its result: with `fallback_strategy: allow`.
+ */
+export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
+  const { isOpen, probe, log } = options;
+  /** Counts the times that the breaker was open. */
+  let round = 1;
+  let latest: { verdict: Verdict; atMs: number } | undefined;
+  let judging: Promise<void> | undefined;
+  let overAtMs = Number.NEGATIVE_INFINITY;
+
+  /** One probe at a time. */
+  function judge(): Promise<void> {
+    judging ??= reachVerdict();
+    return judging;
+  }
+
+  async function reachVerdict(): Promise<void> {
+    const judgedRound = round;
+    const failure: unknown = await probe().catch((error: unknown) => error);
+    if (round !== judgedRound) return;
+    judging = undefined;
+    const verdict = failure === undefined ? "usable" : isUnreachable(failure) ? "away" : "refusing";
+    if (verdict !== latest?.verdict) report(verdict, inStoreWords(failure));
+    latest = { verdict, atMs: performance.now() };
+  }
+
+  function report(verdict: Verdict, why: string): void {
+    if (verdict === "away") log.error({ why }, "Redis is away: keys seen good pass unmetered");
+    else if (verdict === "refusing")
+      log.error({ why }, "Redis answers, and cannot be used: nothing passes unmetered");
+    else log.warn("Redis answers on a connection of its own: nothing passes unmetered");
+  }
+
+  return {
+    known: {
+      /**
+       * The number of the outage, once it is clear that Redis is away: then requests of keys seen good may pass unmetered. Else
+       * undefined. Waits for the first verdict.
+       */
+      async outage(): Promise<number | undefined> {
+        if (!isOpen()) return undefined;
+        const ageMs = performance.now() - (latest?.atMs ?? Number.NEGATIVE_INFINITY);
+        if (ageMs > 2 * VERDICT_MS) await judge();
+        else if (ageMs > VERDICT_MS) void judge();
+        return latest?.verdict === "away" ? round : undefined;
+      },
+      /** Whether the breaker has closed so lately that other gateways may not have sent yet what they kept meanwhile. */
+      isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
+    },
+    /** The breaker has closed. */
+    over(): void {
+      overAtMs = performance.now();
+      round++;
+      latest = undefined;
+      judging = undefined;
+    },
+  };
+}

@@ -1,0 +1,68 @@
+import type { Redis } from "ioredis";
+import type { Connection } from "./connection.ts";
+import { many } from "./pipelines.ts";
+import type { Primary } from "./primary.ts";
+import { storeNowMs } from "./server-clock.ts";
+import { createWriteWatch } from "./write-watch.ts";
+
+/** A sorted set of a partition, whose scores say when something is due (Unix ms). */
+interface PartitionList<List extends string> {
+  list: List;
+  name: string;
+  partition: number;
+}
+
+type Due<List extends string, Partitions> = Record<List, Partitions>;
+
+/**
+ * The partitions in whose lists something is due, of all primaries that answer.
+ * @param listsOf the lists of this many partitions
+ * @param kinds the lists that a partition has
+ * @throws GatewayError `store_unavailable` if no primary answers
+ */
+export function createDueLists<List extends string>(
+  connection: Connection,
+  listsOf: (partitions: number) => readonly PartitionList<List>[],
+  kinds: readonly List[],
+  nowMs?: () => number,
+): () => Promise<Due<List, ReadonlySet<number>>> {
+  const watch = createWriteWatch();
+  /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
+  const firstDue = new WeakMap<Redis, number[]>();
+
+  /**
+   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, and only if one may have changed
+   * since the last time.
+   */
+  const addDue = (primary: Primary, due: Due<List, Set<number>>): Promise<void> =>
+    primary.command(async (redis) => {
+      const lists = listsOf(connection.known.facts?.partitions ?? 0).filter(
+        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
+      );
+      const atMs = nowMs?.() ?? (await storeNowMs(redis));
+      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
+      if (looked) {
+        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zrange(name, "0", "0", "WITHSCORES"),
+        );
+        firstDue.set(
+          redis,
+          firsts.map((first) => Number(first[1] ?? Number.POSITIVE_INFINITY)),
+        );
+        looked();
+      }
+      const dueAt = firstDue.get(redis) ?? [];
+      for (const [at, { list, partition }] of lists.entries()) {
+        if (dueAt[at]! <= atMs) due[list].add(partition);
+      }
+    });
+
+  return async () => {
+    const due = Object.fromEntries(kinds.map((list) => [list, new Set()])) as Due<List, Set<number>>;
+    const primaries = connection.primaries();
+    const results = await Promise.allSettled(primaries.map((primary) => addDue(primary, due)));
+    const failed = results.filter((result) => result.status === "rejected");
+    if (failed.length === primaries.length) throw failed[0]!.reason;
+    return due;
+  };
+}

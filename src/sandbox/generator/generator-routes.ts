@@ -1,0 +1,146 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { answering, type Behaviour, readBehaviour, readDirectives } from "./behaviour.ts";
+import { failure, json, type SandboxAnswer, send, steeredFailure, textOf } from "./generator-answer.ts";
+import { TINY_MP4, TINY_PNG } from "./media.ts";
+import { type RequestLog, readText } from "./request-log.ts";
+import { type State, steer } from "./state.ts";
+import { digest, readForm } from "./uploads.ts";
+
+export async function generate(
+  state: State,
+  request: IncomingMessage,
+  response: ServerResponse,
+  log: RequestLog,
+): Promise<void> {
+  const { dialect } = state;
+  const plainly = answering(state.behaviour, "generation");
+  const text = await readText(request);
+  if (text === undefined) return send(response, refused(state, 413), plainly);
+  state.recorder.setBody(log, text);
+  let directives: Partial<Behaviour>;
+  let body: Readonly<Record<string, unknown>>;
+  try {
+    body = readBody(text);
+    directives = readDirectives(text);
+  } catch (error) {
+    return send(response, refused(state, 400, (error as Error).message), plainly);
+  }
+  const behaviour = { ...state.behaviour, ...directives };
+  const how = answering(behaviour, "generation");
+  const steered = steeredFailure(how);
+  if (steered) return send(response, dialect.failure(steered), how);
+  const problem = dialect.problemIn?.(body);
+  if (problem !== undefined) return send(response, refused(state, 400, problem), how);
+  const task = takeTask(state, request, behaviour, directives, body.callBackUrl);
+  if (task !== undefined) log.taskId = task;
+  return send(response, dialect.created(task, how.status), how);
+}
+
+function refused({ dialect }: State, status: number, message = textOf(status)): SandboxAnswer {
+  return dialect.failure({ status, message });
+}
+
+function takeTask(
+  state: State,
+  request: IncomingMessage,
+  behaviour: Behaviour,
+  directives: Partial<Behaviour>,
+  callBackUrl: unknown,
+): string | undefined {
+  const { authorization = "", "idempotency-key": key } = request.headers;
+  const isKeyed = key !== undefined && state.dialect.isIdempotent;
+  const scopedKey = isKeyed ? `${authorization}\n${String(key)}` : undefined;
+  const known = scopedKey === undefined ? undefined : state.tasks.findByIdempotencyKey(scopedKey);
+  if (known) return known.id;
+  if (behaviour.taskId === "none") return undefined;
+  const task = state.tasks.create(behaviour, directives, scopedKey);
+  if (typeof callBackUrl === "string") {
+    const body = String(state.dialect.task(state.tasks.finalView(task), 200).body);
+    state.callbacks.schedule(callBackUrl, task.durationMs, body);
+  }
+  return task.id;
+}
+
+function readBody(text: string): Record<string, unknown> {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    throw new Error("The body is not JSON");
+  }
+  if (typeof body !== "object" || body === null) throw new Error("The body is not a JSON object");
+  return { ...body };
+}
+
+/** The directives of the task's request apply. */
+export async function poll(
+  state: State,
+  response: ServerResponse,
+  log: RequestLog,
+  rawId: string,
+): Promise<void> {
+  const id = decode(rawId);
+  const task = state.tasks.find(id);
+  const how = answering({ ...state.behaviour, ...task?.directives }, "poll");
+  const steered = steeredFailure(how);
+  if (steered) return send(response, state.dialect.failure(steered), how);
+  if (!task) return send(response, refused(state, 404, "Task not found"), how);
+  log.taskId = id;
+  return send(response, state.dialect.task(state.tasks.view(task), how.status), how);
+}
+
+export async function upload(
+  state: State,
+  request: IncomingMessage,
+  response: ServerResponse,
+  log: RequestLog,
+): Promise<void> {
+  const how = answering(state.behaviour, "upload");
+  const form = await readForm(request).catch(() => undefined);
+  const file = form?.file;
+  if (!file) {
+    const wanted = "A form with one part named file, at most 10 MB, is wanted";
+    return send(response, refused(state, 400, wanted), how);
+  }
+  log.file = digest(file);
+  log.fields = form.fields;
+  const steered = steeredFailure(how);
+  if (steered) return send(response, state.dialect.failure(steered), how);
+  const problem = state.dialect.problemIn?.({ ...form.fields, file });
+  if (problem !== undefined) return send(response, refused(state, 400, problem), how);
+  const { path, expiresAtMs } = state.uploads.add(file);
+  const url = `${state.uploadBase}${path}`;
+  const upload = { url, type: file.type, size: file.bytes.length, uploadedAtMs: state.now(), expiresAtMs };
+  return send(response, state.dialect.uploaded(upload, how.status), how);
+}
+
+export async function serve(state: State, request: IncomingMessage, path: string): Promise<SandboxAnswer> {
+  if (path === "/sandbox/behaviour") return control(state, request);
+  const file = state.uploads.find(path);
+  if (file) return { status: 200, headers: { "content-type": file.type }, body: file.bytes };
+  const [, id, extension] = /^\/media\/([^/]+)\.(mp4|png)$/.exec(path) ?? [];
+  const task = id === undefined ? undefined : state.tasks.find(decode(id));
+  if (!task || state.tasks.view(task).status !== "completed")
+    return failure({ status: 404, message: textOf(404) });
+  if (extension === "mp4") return { status: 200, headers: { "content-type": "video/mp4" }, body: TINY_MP4 };
+  return { status: 200, headers: { "content-type": "image/png" }, body: TINY_PNG };
+}
+
+async function control(state: State, request: IncomingMessage): Promise<SandboxAnswer> {
+  if (request.method === "PUT") {
+    try {
+      steer(state, readBehaviour(JSON.parse((await readText(request)) ?? "")));
+    } catch (error) {
+      return failure({ status: 400, message: (error as Error).message });
+    }
+  } else if (request.method !== "GET") return failure({ status: 405, message: textOf(405) });
+  return json(200, state.behaviour);
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,62 @@
+import { readEvent, type StoredEvent } from "../records/deliveries.ts";
+import { webhookNames } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+/** First tries of endpoints that answer, and all others: each has a budget of its own. */
+export type Lane = "first" | "retry";
+
+interface LeaseDeliveriesCall {
+  partition: number;
+  /** How many of each lane are leased at most. */
+  firstMax: number;
+  retryMax: number;
+  /** How many deliveries of one endpoint may be under way. */
+  perEndpoint: number;
+  /** Longer than a try may take. */
+  leaseMs: number;
+}
+
+/** A delivery that this gateway has to send before its lease ends. */
+export interface LeasedDelivery {
+  partition: number;
+  endpointId: string;
+  eventId: string;
+  lane: Lane;
+  /** Its number, which goes with the result. */
+  lease: number;
+  /** Tries of its schedule that have failed. */
+  tries: number;
+  url: string;
+  event: StoredEvent;
+  /** Sealed; the current one first. */
+  secrets: string[];
+}
+
+/** Leases deliveries that are due. Two calls never lease the same one at a time. */
+export const leaseDeliveries: Script<LeaseDeliveriesCall, LeasedDelivery[]> = {
+  name: "lease-deliveries",
+  isBatched: false,
+  keys: ({ partition }) => [webhookNames(partition).first, webhookNames(partition).retry],
+  args: ({ firstMax, retryMax, perEndpoint, leaseMs }) => [firstMax, retryMax, perEndpoint, leaseMs],
+  read: ([, ...rows], { partition }) =>
+    (rows as Row[]).map(
+      ([endpointId, eventId, lane, lease, tries, url, event, ...secrets]): LeasedDelivery => ({
+        ...{ partition, endpointId, eventId, lane, url },
+        lease: Number(lease),
+        tries: Number(tries),
+        event: readEvent(event),
+        secrets: secrets.filter((secret) => secret !== ""),
+      }),
+    ),
+};
+
+type Row = [
+  endpointId: string,
+  eventId: string,
+  lane: Lane,
+  lease: string,
+  tries: string,
+  url: string,
+  event: string,
+  ...secrets: string[],
+];

@@ -1,0 +1,34 @@
+import { type Actor, actorText } from "../records/actor.ts";
+import { endpointNames, eventName } from "../records/names.ts";
+import type { Script } from "./script-definition.ts";
+
+interface QueueDeliveryCall {
+  partition: number;
+  accountId: string;
+  endpointId: string;
+  /** Of a test, what tells it from others. */
+  eventId: string;
+  /** Of a test; undefined to send an event again. */
+  test?: { type: string; data: string };
+  actor: Actor;
+}
+
+/** Has an event sent to an endpoint: one that it got before, or a test. */
+export const queueDelivery: Script<
+  QueueDeliveryCall,
+  { outcome: "queued" | "sending" | "disabled" | "full" | "missing"; eventId: string }
+> = {
+  name: "queue-delivery",
+  isBatched: false,
+  keys: ({ partition, endpointId, eventId }) => [
+    endpointNames(partition, endpointId).endpoint,
+    eventName(partition, eventId),
+  ],
+  args: ({ accountId, endpointId, eventId, actor, test }) => [
+    ...[accountId, endpointId, eventId, actorText(actor), test?.type ?? "", test?.data ?? ""],
+  ],
+  read: ([outcome, , eventId]) => ({
+    outcome: outcome as "queued" | "sending" | "disabled" | "full" | "missing",
+    eventId: String(eventId ?? ""),
+  }),
+};

@@ -1,0 +1,38 @@
+import type { MetricFactory } from "./factory.ts";
+
+/** Outcomes in `tollgate_webhook_deliveries_total`. */
+export const DELIVERY_OUTCOMES = ["delivered", "again", "retried", "failed", "disabled", "fenced"] as const;
+
+/** Messages to customers. */
+export function webhookMetrics({ counter, gauge }: MetricFactory) {
+  const webhookDeliveries = counter(
+    "tollgate_webhook_deliveries_total",
+    "Tries of webhook messages that this gateway has made, by what came of them.",
+    ["outcome"],
+  );
+  for (const outcome of DELIVERY_OUTCOMES) webhookDeliveries.inc({ outcome }, 0);
+  const aggregator = "max";
+  return {
+    webhookDeliveries,
+    webhooksOverdue: gauge(
+      "tollgate_webhook_overdue_seconds",
+      "How long the webhook message that is due longest has been due, as the store has it; 0 if none is.",
+      { aggregator },
+    ),
+    webhooksWaiting: gauge(
+      "tollgate_webhook_deliveries_waiting",
+      "Webhook messages that wait for a try, as the store has it.",
+      { aggregator },
+    ),
+    webhookBytes: gauge(
+      "tollgate_webhook_events_bytes",
+      "What events of webhooks take in the store, about.",
+      { aggregator },
+    ),
+    webhooksDropped: gauge(
+      "tollgate_webhook_deliveries_dropped",
+      "Webhook messages that were dropped since too many waited, ever, as the store has it.",
+      { aggregator },
+    ),
+  };
+}

@@ -1,0 +1,70 @@
+import { isIP } from "node:net";
+import {
+  type AddressPolicy,
+  addressProblem,
+  isAllowedNetwork,
+  isPortAllowed,
+  NOT_PUBLIC,
+  portProblem,
+} from "./public-address.ts";
+
+export type { AddressPolicy } from "./public-address.ts";
+
+type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string };
+
+const URL_LENGTH_MAX = 2048;
+
+/** Blanks, line breaks, control characters and backslashes, which `new URL` drops or repairs. */
+const REPAIRED = /[^!-[\]-~\u0080-\u{10ffff}]/u;
+const LOCALHOST = /(^|\.)localhost$/;
+/** Names that no public server answers to. */
+const INNER_NAMES = /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|home\.arpa)$/;
+const METADATA_NAMES = new Set([
+  "metadata",
+  "metadata.google.internal",
+  "metadata.goog",
+  "metadata.azure.internal",
+  "metadata.tencentyun.com",
+  "instance-data",
+  "instance-data.ec2.internal",
+]);
+
+/**
+ * What can be said about the address of an endpoint without asking DNS: at registration, and again at each delivery.
+ * @returns the URL as it was parsed. Keep and use its `href`, so that what was checked is what is called.
+ */
+export function checkAddress(text: string, policy: AddressPolicy): AddressCheck {
+  const url = REPAIRED.test(text) || text.length > URL_LENGTH_MAX ? null : URL.parse(text);
+  if (url === null)
+    return refused(
+      `must be an https address, such as https://example.com/webhooks, of at most ${URL_LENGTH_MAX} characters`,
+    );
+  if (url.protocol !== "https:" && url.protocol !== "http:") return refused("must be https");
+  if (url.username || url.password) return refused("must hold no user or password");
+  url.hash = "";
+  const reason = hostProblem(url, policy);
+  return reason === undefined ? { ok: true, url } : refused(reason);
+}
+
+const refused = (reason: string): AddressCheck => ({ ok: false, reason });
+
+export const portOf = ({ protocol, port }: { protocol: string; port: string }): number =>
+  Number(port || (protocol === "https:" ? 443 : 80));
+
+function hostProblem(url: URL, policy: AddressPolicy): string | undefined {
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  if (isIP(host) !== 0) return addressProblem(host, { protocol: url.protocol, port: portOf(url) }, policy);
+  return nameProblem(host.replace(/\.$/, ""), url, policy);
+}
+
+/** What a name in an allowed network may have, is decided once it is resolved. */
+function nameProblem(name: string, url: URL, policy: AddressPolicy): string | undefined {
+  if (METADATA_NAMES.has(name)) return NOT_PUBLIC;
+  if (LOCALHOST.test(name)) {
+    return isAllowedNetwork("127.0.0.1", policy) || isAllowedNetwork("::1", policy) ? undefined : NOT_PUBLIC;
+  }
+  if (policy.allowNetworks.length > 0) return undefined;
+  if (!name.includes(".") || INNER_NAMES.test(name)) return NOT_PUBLIC;
+  if (url.protocol !== "https:") return "must be https";
+  return isPortAllowed(portOf(url), policy) ? undefined : portProblem(policy);
+}

@@ -1,0 +1,247 @@
+import { webhookNames } from "../records/names.ts";
+import type { Connection } from "../redis/connection.ts";
+import { createDueLists } from "../redis/due-lists.ts";
+import { cleanDeliveries } from "../scripts/clean-deliveries.ts";
+import { type Lane, type LeasedDelivery, leaseDeliveries } from "../scripts/lease-deliveries.ts";
+import { settleDelivery } from "../scripts/settle-delivery.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { createMessages } from "./delivery-message.ts";
+import { nextTryAfterMs } from "./retry-schedule.ts";
+import type { SecretBox } from "./sealed-secrets.ts";
+import type { Sender, SendResult } from "./sender.ts";
+
+const LOOK_EVERY_MS = 500;
+/** Old deliveries are forgotten this often. */
+const CLEAN_EVERY_MS = 60_000;
+const CLEANED_AT_ONCE = 50;
+const CLEANINGS_MAX = 20;
+/** Bodies of one lease, so that no reply is large. */
+const LEASED_AT_ONCE = 16;
+/** What a lease has beyond the time of a try: for the way to the store and back. */
+const LEASE_SLACK_MS = 5_000;
+/** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
+const RETRY_SHARE = 0.25;
+const STOP_WITHIN_MS = 5000;
+const KEPT_ANSWER_CHARS = 1000;
+
+export interface DeliverySettings {
+  timeoutMs: number;
+  retriesMs: readonly number[];
+  disableAfterMs: number;
+  keepMs: number;
+  /** First tries that this process makes at a time. */
+  inFlight: number;
+  inFlightPerEndpoint: number;
+}
+
+interface WorkerOptions {
+  connection: Connection;
+  sender: Sender;
+  box: SecretBox;
+  settings(): DeliverySettings;
+  metrics: Pick<Metrics, "webhookDeliveries">;
+  log: Logger;
+}
+
+/**
+ * Sends the deliveries that are due. Each gateway runs one; a lease gives each delivery to one of them at a time. First tries of endpoints
+ * that answer have places of their own, so nothing that fails or is slow takes one. Decision 0074.
+ */
+export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => new DeliveryWorker(options);
+
+class DeliveryWorker {
+  readonly #options: WorkerOptions;
+  readonly #message: ReturnType<typeof createMessages>;
+  readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
+  readonly #underWay: Record<Lane, Set<Promise<void>>> = { first: new Set(), retry: new Set() };
+  /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
+  readonly #hungry = new Set<number>();
+  readonly #leasing = new Map<number, Promise<void>>();
+  #timer: NodeJS.Timeout | undefined;
+  #current: Promise<void> = Promise.resolve();
+  #cleanedAtMs = performance.now();
+  #stopped = false;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+    const { connection } = options;
+    this.#message = createMessages(options.box);
+    // A gateway that is idle does not ask for the time: its estimate of the store's clock is good enough to look.
+    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry"], connection.nowMs);
+  }
+
+  start(): void {
+    if (this.#stopped) return;
+    this.#timer = setTimeout(() => {
+      this.#current = this.look()
+        .catch((error: unknown) => this.#options.log.debug({ err: error }, "no look at due deliveries"))
+        .finally(() => this.start());
+    }, LOOK_EVERY_MS);
+  }
+
+  /** Takes on what is due now, as far as there are places. */
+  async look(): Promise<void> {
+    const due = await this.#due();
+    const partitions = [...due.first.union(due.retry)];
+    // Each gateway starts at another partition, so that they do not contend for the same one.
+    const first = Math.floor(Math.random() * partitions.length);
+    for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)])
+      await this.#lease(partition);
+    if (performance.now() - this.#cleanedAtMs >= CLEAN_EVERY_MS) await this.clean();
+  }
+
+  /** Resolves once nothing is under way, for tests and tools. */
+  async idle(): Promise<void> {
+    for (;;) {
+      const all = [...this.#underWay.first, ...this.#underWay.retry, ...this.#leasing.values()];
+      if (all.length === 0) return;
+      await Promise.all(all);
+    }
+  }
+
+  /** Forgets what is older than it is kept, and what belonged to deleted endpoints. */
+  async clean(): Promise<void> {
+    const { connection, settings, log } = this.#options;
+    this.#cleanedAtMs = performance.now();
+    const { partitions = 0 } = connection.known.facts ?? {};
+    for (let partition = 0; partition < partitions && !this.#stopped; partition++) {
+      if (!this.#isUsable(partition)) continue;
+      try {
+        for (let round = 0; round < CLEANINGS_MAX; round++) {
+          const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
+          if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
+        }
+      } catch (error) {
+        log.debug({ err: error, partition }, "old deliveries were not forgotten");
+      }
+    }
+  }
+
+  /** Tries under way have a moment to end. What has not is sent again by another gateway, once its lease is over. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#current;
+    const timeout = Promise.withResolvers<void>();
+    const timer = setTimeout(timeout.resolve, STOP_WITHIN_MS);
+    await Promise.race([this.idle(), timeout.promise]);
+    clearTimeout(timer);
+    await this.#options.sender.close();
+  }
+
+  #isUsable(partition: number): boolean {
+    const { connection } = this.#options;
+    return !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition);
+  }
+
+  #places(lane: Lane): number {
+    const { inFlight } = this.#options.settings();
+    const all = lane === "first" ? inFlight : Math.ceil(inFlight * RETRY_SHARE);
+    return Math.max(0, all - this.#underWay[lane].size);
+  }
+
+  /** Leases what is due in a partition, one call at a time. */
+  #lease(partition: number): Promise<void> {
+    const running = this.#leasing.get(partition);
+    if (running) {
+      this.#hungry.add(partition);
+      return running;
+    }
+    const work = this.#leaseAll(partition)
+      .catch((error: unknown) =>
+        this.#options.log.debug({ err: error, partition }, "no deliveries were leased"),
+      )
+      .finally(() => this.#leasing.delete(partition));
+    this.#leasing.set(partition, work);
+    return work;
+  }
+
+  async #leaseAll(partition: number): Promise<void> {
+    const { connection, settings } = this.#options;
+    do {
+      this.#hungry.delete(partition);
+      const [firstMax, retryMax] = [this.#places("first"), this.#places("retry")];
+      if (firstMax + retryMax === 0) this.#hungry.add(partition);
+      if (firstMax + retryMax === 0 || this.#stopped || !this.#isUsable(partition)) return;
+      const { timeoutMs, inFlightPerEndpoint } = settings();
+      const startedMs = performance.now();
+      const leased = await connection.of(partition).run(leaseDeliveries, {
+        partition,
+        firstMax: Math.min(firstMax, LEASED_AT_ONCE),
+        retryMax: Math.min(retryMax, LEASED_AT_ONCE),
+        perEndpoint: inFlightPerEndpoint,
+        leaseMs: timeoutMs + LEASE_SLACK_MS,
+      });
+      for (const delivery of leased) this.#begin(delivery, startedMs);
+      if (leased.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
+    } while (this.#hungry.has(partition));
+  }
+
+  #begin(delivery: LeasedDelivery, leasedMs: number): void {
+    const underWay = this.#underWay[delivery.lane];
+    const work = this.#deliver(delivery, leasedMs)
+      .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
+      .finally(() => {
+        underWay.delete(work);
+        this.#feed();
+      });
+    underWay.add(work);
+  }
+
+  /** A place is free: the next partition that waits for one. */
+  #feed(): void {
+    const [partition] = this.#hungry;
+    if (partition !== undefined && !this.#stopped) void this.#lease(partition);
+  }
+
+  async #deliver(delivery: LeasedDelivery, leasedMs: number): Promise<void> {
+    // The reply came late, or this process stood still: another gateway may take the delivery over before this try would end.
+    if (performance.now() - leasedMs > LEASE_SLACK_MS / 2) return;
+    const startedMs = performance.now();
+    const result = await this.#send(delivery);
+    if (this.#stopped && result.status === undefined) return;
+    await this.#settle(delivery, result, performance.now() - startedMs);
+  }
+
+  async #send(delivery: LeasedDelivery): Promise<SendResult> {
+    const { sender, log } = this.#options;
+    try {
+      return await sender.send(this.#message(delivery, Date.now()));
+    } catch (error) {
+      log.error({ err: error, endpoint: delivery.endpointId }, "a webhook could not be signed");
+      return { outcome: "failed", reason: "it could not be signed" };
+    }
+  }
+
+  async #settle(delivery: LeasedDelivery, result: SendResult, tookMs: number): Promise<void> {
+    const { connection, settings, metrics, log } = this.#options;
+    const { retriesMs, inFlightPerEndpoint, disableAfterMs } = settings();
+    const { partition, endpointId, tries } = delivery;
+    const askedMs = result.retryAfterS === undefined ? undefined : result.retryAfterS * 1000;
+    const { outcome, moreIsDue } = await connection.of(partition).run(settleDelivery, {
+      delivery,
+      result: result.outcome,
+      retryMs: nextTryAfterMs(tries + 1, retriesMs, askedMs),
+      status: result.status,
+      answer: (result.answer || result.reason || "").slice(0, KEPT_ANSWER_CHARS),
+      tookMs,
+      perEndpoint: inFlightPerEndpoint,
+      disableMs: disableAfterMs,
+    });
+    metrics.webhookDeliveries.inc({ outcome });
+    if (outcome === "disabled") log.warn({ endpoint: endpointId }, "a webhook endpoint was disabled");
+    if (moreIsDue && !this.#stopped) void this.#lease(partition);
+  }
+}
+
+/** The lists of deliveries of all partitions. */
+function listsOfDeliveries(partitions: number) {
+  return Array.from({ length: partitions }, (_, partition) => {
+    const { first, retry } = webhookNames(partition);
+    return [
+      { list: "first" as const, name: first, partition },
+      { list: "retry" as const, name: retry, partition },
+    ];
+  }).flat();
+}

@@ -1,0 +1,179 @@
+import type { Dispatcher } from "undici";
+import { visibleLines } from "../domain/visible-text.ts";
+import { checkAddress } from "./address-guard.ts";
+import { type EgressPolicy, guardedAgent, type Network } from "./guarded-agent.ts";
+import { retryAfterS } from "./retry-after.ts";
+import { failureReason } from "./send-failures.ts";
+
+/** One try of a message. */
+export interface Message {
+  url: string;
+  /** Those of the signature. */
+  headers: Readonly<Record<string, string>>;
+  body: string;
+}
+
+export interface SendResult {
+  /** `gone`: the receiver answered 410 and wants no more. */
+  outcome: "delivered" | "failed" | "gone";
+  /** HTTP status, if there was an answer. */
+  status?: number;
+  /** The beginning of the answer, at most 4 KiB. */
+  answer?: string;
+  /** How long the receiver asks to be left alone. */
+  retryAfterS?: number;
+  /** Why it failed, in plain words without secrets. */
+  reason?: string;
+}
+
+/** Must be closed. */
+export interface Sender {
+  /** Never throws, and settles within the timeout of the settings. */
+  send(message: Message): Promise<SendResult>;
+  close(): Promise<void>;
+}
+
+const ANSWER_BYTES_MAX = 4_096;
+/** Status and headers decide; a body that comes slowly is not waited for. */
+const ANSWER_BODY_MS_MAX = 2_000;
+const OWN_HEADERS = {
+  "content-type": "application/json",
+  "accept-encoding": "identity",
+  "user-agent": "Tollgate-Webhooks/1",
+};
+
+/** Sends messages to customers' endpoints, and reads what it needs of the answer. @param settings those in force */
+export function createSender(settings: () => EgressPolicy, network?: Network): Sender {
+  let current: { settings: EgressPolicy; policy: string; agent: Dispatcher } | undefined;
+  /** Agents of earlier policies: what they have in flight ends, and they get no more. */
+  const retiring = new Set<Dispatcher>();
+  let isClosed = false;
+
+  function retire(agent: Dispatcher): void {
+    retiring.add(agent);
+    void agent.close().finally(() => retiring.delete(agent));
+  }
+
+  /** Connections that another policy has allowed are not used any more. */
+  function agentFor(inForce: EgressPolicy): Dispatcher {
+    if (current?.settings === inForce) return current.agent;
+    const { allowNetworks, allowPorts, proxyUrl, timeoutMs } = inForce;
+    const used = { allowNetworks, allowPorts, proxyUrl, timeoutMs };
+    const policy = JSON.stringify(used);
+    if (current && current.policy !== policy) retire(current.agent);
+    const agent = current?.policy === policy ? current.agent : guardedAgent(used, network);
+    current = { settings: inForce, policy, agent };
+    return agent;
+  }
+
+  return {
+    async send({ url: text, headers, body }) {
+      if (isClosed) return { outcome: "failed", reason: "the gateway stops" };
+      const policy = settings();
+      const checked = checkAddress(text, policy);
+      if (!checked.ok) return { outcome: "failed", reason: `the address ${checked.reason}` };
+      const { origin, pathname, search } = checked.url;
+      return await new Promise((resolve) => {
+        const attempt = new Attempt(policy.timeoutMs, resolve);
+        const request = { origin, path: pathname + search, method: "POST", body } as const;
+        agentFor(policy).dispatch({ ...request, headers: { ...headers, ...OWN_HEADERS } }, attempt);
+      });
+    },
+    async close() {
+      isClosed = true;
+      const agents = [...retiring, ...(current ? [current.agent] : [])];
+      await Promise.all(agents.map((agent) => agent.destroy()));
+    },
+  };
+}
+
+/** A message in flight, as undici's handler. */
+class Attempt implements Dispatcher.DispatchHandler {
+  readonly #timeoutMs: number;
+  readonly #startedMs = performance.now();
+  readonly #resolve: (result: SendResult) => void;
+  #deadline: NodeJS.Timeout;
+  #controller: Dispatcher.DispatchController | undefined;
+  #settled = false;
+  #status = 0;
+  #headers: Record<string, string | string[] | undefined> = {};
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(timeoutMs: number, resolve: (result: SendResult) => void) {
+    this.#timeoutMs = timeoutMs;
+    this.#resolve = resolve;
+    this.#deadline = setTimeout(() => this.#expire(), timeoutMs);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // Its time was over before it had a connection.
+    if (this.#settled) controller.abort(new Error("too late"));
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200 || this.#settled) return;
+    this.#status = status;
+    this.#headers = headers;
+    clearTimeout(this.#deadline);
+    const leftMs = this.#timeoutMs - (performance.now() - this.#startedMs);
+    this.#deadline = setTimeout(() => this.#expire(), Math.max(0, Math.min(leftMs, ANSWER_BODY_MS_MAX)));
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#settled) return;
+    this.#chunks.push(chunk.subarray(0, ANSWER_BYTES_MAX - this.#bytes));
+    this.#bytes += chunk.length;
+    if (this.#bytes >= ANSWER_BYTES_MAX) this.#settle(this.#result(), "enough of the answer");
+  }
+
+  onResponseEnd(): void {
+    this.#settle(this.#result());
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#settle(this.#status === 0 ? { outcome: "failed", reason: failureReason(error) } : this.#result());
+  }
+
+  #expire(): void {
+    const reason = `no answer within ${this.#timeoutMs} ms`;
+    const result: SendResult = this.#status === 0 ? { outcome: "failed", reason } : this.#result();
+    this.#settle(result, reason);
+  }
+
+  #settle(result: SendResult, abortReason?: string): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    clearTimeout(this.#deadline);
+    if (abortReason !== undefined) this.#controller?.abort(new Error(abortReason));
+    this.#resolve(result);
+  }
+
+  #result(): SendResult {
+    const status = this.#status;
+    const answered = { status, answer: this.#answer() };
+    if (status < 300) return { outcome: "delivered", ...answered };
+    if (status === 410)
+      return { outcome: "gone", ...answered, reason: "the receiver answered 410 and wants no more" };
+    const wait = retryAfterS(this.#headers["retry-after"], Date.now());
+    const reason = status < 400 ? `answered ${status}: redirects are not followed` : `answered ${status}`;
+    return { outcome: "failed", ...answered, reason, ...(wait !== undefined && { retryAfterS: wait }) };
+  }
+
+  /** What does not show, such as the control sequences of terminals, is escaped. */
+  #answer(): string {
+    if (this.#bytes === 0) return "";
+    const encoding = this.#headers["content-encoding"];
+    if (encoding !== undefined && encoding !== "identity") return "(compressed)";
+    // A character that is cut at the end is left out.
+    const text = Buffer.concat(this.#chunks)
+      .toString()
+      .replace(/\ufffd$/, "");
+    return visibleLines(text).slice(0, ANSWER_BYTES_MAX);
+  }
+}

@@ -1,0 +1,98 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { json as jsonOf, runHere } from "../support/cli.ts";
+import { randomId } from "../support/store.ts";
+import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
+
+let folder: string;
+let env: Record<string, string>;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tollgate-cli-webhooks-"));
+  const file = join(folder, "tollgate.yaml");
+  await writeFile(file, "webhooks:\n  allow_networks: [127.0.0.0/8]\n");
+  env = { TOLLGATE_CONFIG: file, WEBHOOK_SECRET_KEY };
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+// biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.
+async function webhooks(...words: string[]): Promise<any> {
+  const { stdout, stderr, code } = await runHere(["webhooks", ...words, "--json"], env);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  return JSON.parse(stdout);
+}
+const refused = async (words: string[], given = env): Promise<string> => {
+  const { code, stderr } = await runHere(["webhooks", ...words], given);
+  expect(code).toBe(1);
+  return stderr;
+};
+
+test("an endpoint is registered, shown, changed, tested, rotated, sealed anew and deleted", async () => {
+  const account = randomId("acc");
+  await jsonOf("accounts", "create", account);
+  const url = "https://shop.example.com/hook";
+  const made = await webhooks(
+    "create",
+    account,
+    url,
+    "--events",
+    "task.completed,task.failed",
+    "--label",
+    "shop",
+  );
+  expect(made).toMatchObject({
+    account_id: account,
+    url,
+    status: "enabled",
+    secret: expect.stringMatching(/^whsec_/),
+  });
+  const { id } = made;
+  expect((await webhooks("list", account)).webhooks).toMatchObject([{ id, label: "shop" }]);
+  expect(await webhooks("show", account, id)).not.toHaveProperty("secret");
+  const sent = await webhooks("test", account, id);
+  expect((await webhooks("deliveries", account, id)).deliveries).toMatchObject([
+    { id: sent.id, status: "waiting" },
+  ]);
+  expect((await webhooks("deliveries", account, id, "--status", "failed")).deliveries).toEqual([]);
+  expect(await webhooks("redeliver", account, id, sent.id)).toMatchObject({ type: "webhook.test" });
+  expect(await webhooks("set", account, id, "--status", "disabled")).toMatchObject({
+    disabled_reason: "operator",
+  });
+  expect(await refused(["test", account, id])).toContain("enable it first");
+  expect((await webhooks("rotate-secret", account, id)).secret).not.toBe(made.secret);
+  const next = {
+    ...env,
+    WEBHOOK_SECRET_KEY: `${WEBHOOK_SECRET_KEY}-2`,
+    WEBHOOK_SECRET_KEY_PREVIOUS: WEBHOOK_SECRET_KEY,
+  };
+  const { stdout } = await runHere(["webhooks", "reseal", "--json"], next);
+  expect(JSON.parse(stdout).resealed).toBeGreaterThanOrEqual(1);
+  expect(JSON.parse((await runHere(["webhooks", "reseal", "--json"], next)).stdout).resealed).toBe(0);
+  expect(await webhooks("delete", account, id)).toMatchObject({ id, deleted: true });
+  expect((await webhooks("list", account)).webhooks).toEqual([]);
+  expect(
+    (await jsonOf("audit", "--account", account)).records.map(({ action }: { action: string }) => action),
+  ).toEqual([
+    "webhook.delete",
+    "webhook.reseal",
+    "webhook.rotate_secret",
+    "webhook.patch",
+    "webhook.redeliver",
+    "webhook.test",
+    "webhook.create",
+    "account.create",
+  ]);
+});
+
+test("without the key, for an inner address and for an unknown event the command says what is wrong", async () => {
+  const account = randomId("acc");
+  await jsonOf("accounts", "create", account);
+  const url = "https://10.0.0.1/";
+  expect(await refused(["create", account, url])).toContain("public address");
+  expect(await refused(["create", account, "https://example.com", "--events", "task.begun"])).toContain(
+    "task.begun",
+  );
+  const { WEBHOOK_SECRET_KEY: _, ...without } = env;
+  expect(await refused(["list", account], without)).toContain("set WEBHOOK_SECRET_KEY");
+});

@@ -1,0 +1,118 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { send, until } from "../support/gateway.ts";
+import { startGatewayProcess } from "../support/processes.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import {
+  finishTask,
+  givenEndpoint,
+  givenReceiver,
+  givenWebhookStage,
+  type Receiver,
+  WEBHOOK_SECRET_KEY,
+} from "../support/webhook-stage.ts";
+
+let redis: TestRedis;
+let receiver: Receiver;
+beforeEach(async () => {
+  redis = await givenRedis();
+  receiver = await givenReceiver();
+});
+afterEach(async () => {
+  await receiver.stop();
+  await redis.stop();
+});
+
+type Stage = Awaited<ReturnType<typeof givenWebhookStage>>;
+const delivered = async ({ gateway }: Stage): Promise<number> => {
+  const [line = ""] = await gateway.metric('tollgate_webhook_deliveries_total{outcome="delivered"}');
+  return Number(line.split(" ").at(-1));
+};
+
+test("two gateways share the deliveries, and none is sent twice", async () => {
+  const one = await givenWebhookStage({ redisUrl: redis.url });
+  const { generator } = one.gateway;
+  const two = await givenWebhookStage({ redisUrl: redis.url, generator, behaviour: {} });
+  const { key } = await givenEndpoint(one, receiver.url);
+  for (let task = 0; task < 60; task += 10)
+    await Promise.all(
+      Array.from({ length: 10 }, (_, nth) => finishTask(nth % 2 === 0 ? one.gateway : two.gateway, key)),
+    );
+  await until(() => receiver.received.length >= 60, "all messages");
+  await until(async () => (await delivered(one)) + (await delivered(two)) === 60, "all settled");
+  expect(new Set(receiver.ids()).size).toBe(60);
+  expect(receiver.received).toHaveLength(60);
+  await two.stop();
+  await one.stop();
+});
+
+test("what a gateway was sending as it was killed is sent by another, under the same webhook-id", async () => {
+  const stage = await givenWebhookStage({ redisUrl: redis.url });
+  const { key } = await givenEndpoint(stage, receiver.url);
+  await stage.stop();
+  const generator = await startGenerator();
+  generator.behave({ durationMs: 0, startDelayMs: 0 });
+  const killed = await startGatewayProcess({
+    ...{ redisUrl: redis.url, upstreamUrl: generator.url },
+    config: { webhooks: { allow_networks: ["127.0.0.0/8"], timeout: "1s" } },
+    env: { WEBHOOK_SECRET_KEY },
+  });
+  receiver.say(() => undefined);
+  const request = (method: string, path: string, more = {}) => send(killed.url, method, path, more);
+  for (let task = 0; task < 3; task++) await finishTask({ request }, key);
+  await until(() => receiver.received.length === 3, "three under way");
+  killed.signal("SIGKILL");
+  await killed.ended();
+  const ids = new Set(receiver.ids());
+  receiver.say((response) => void response.end());
+  const other = await givenWebhookStage({ redisUrl: redis.url, generator, behaviour: {} });
+  await until(() => receiver.received.length === 6, "the same three again");
+  expect(new Set(receiver.ids())).toEqual(ids);
+  expect(ids.size).toBe(3);
+  await until(async () => (await delivered(other)) === 3);
+  await other.stop();
+  await killed.stop();
+  await generator.stop();
+});
+
+test("what waits survives a killed Redis", async () => {
+  const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { retriesMs: [3000] } } });
+  const { key } = await givenEndpoint(stage, receiver.url);
+  receiver.say((response) => void response.writeHead(500).end());
+  await finishTask(stage.gateway, key);
+  await until(async () => (await redis.client.keys("tg:{*}:webhooks-retry")).length === 1, "a retry to wait");
+  await redis.kill();
+  receiver.say((response) => void response.end());
+  await redis.startAgain();
+  await until(() => receiver.received.length === 2, "the retry");
+  expect(new Set(receiver.ids()).size).toBe(1);
+  await stage.stop();
+});
+
+test("an emptied Redis ends nothing but the deliveries", async () => {
+  const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { retriesMs: [2000] } } });
+  const { key } = await givenEndpoint(stage, receiver.url);
+  receiver.say((response) => void setTimeout(() => response.writeHead(500).end(), 200));
+  await finishTask(stage.gateway, key);
+  await until(() => receiver.received.length === 1, "a try under way");
+  await redis.client.flushall();
+  await until(async () => (await fetch(`${stage.gateway.adminUrl}/readyz`)).status === 503, "it to be seen");
+  expect((await fetch(`${stage.gateway.adminUrl}/livez`)).status).toBe(200);
+  expect(receiver.received).toHaveLength(1);
+  await stage.stop();
+});
+
+// Guarantee: dispatchers that are dead behind a green health show, by the store and not by their own memory.
+test("deliveries that nobody sends are overdue in the metrics", async () => {
+  const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { inFlight: 0 } } });
+  const { key } = await givenEndpoint(stage, receiver.url);
+  await finishTask(stage.gateway, key);
+  const figure = async (name: string): Promise<number> =>
+    Number((await stage.gateway.metric(`${name} `))[0]?.split(" ").at(-1));
+  await until(async () => (await figure("tollgate_webhook_overdue_seconds")) > 2, "it to be overdue");
+  expect(await figure("tollgate_webhook_deliveries_waiting")).toBe(1);
+  expect(await figure("tollgate_webhook_events_bytes")).toBeGreaterThan(500);
+  expect((await fetch(`${stage.gateway.adminUrl}/readyz`)).status).toBe(200);
+  expect(receiver.received).toEqual([]);
+  await stage.stop();
+});

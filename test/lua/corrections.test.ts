@@ -1,0 +1,183 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type CorrectionTerms, correctCharges } from "../../src/ledger/corrections.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import type { Actor } from "../../src/records/actor.ts";
+import { detailsOf } from "../../src/records/entry-details.ts";
+import { kindOf } from "../../src/records/ledger-entries.ts";
+import { accountNames, META } from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createStage, ENDPOINT, openConnection, type TestConnection, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { CORRECTION_MUTANTS, type Mutant, plant } from "./mutants.ts";
+
+// A wrong price was in force for half an hour: exactly its charges are found, and given back once each.
+
+let server: TestRedis;
+let connection: TestConnection;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  server = await givenRedis();
+  connection = await openConnection(server.url);
+  nodes = oneNode(connection.redis);
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+
+const ANN: Actor = { by: "tok_1 Ann", requestId: "req_ann" };
+const WRONG = [{ endpoint: ENDPOINT, charged: 100, correct: 10 }];
+
+/** An hour of an account: charges of 10, then half an hour at 100, of which some failed, run or were refunded, then of 10. */
+async function givenHour() {
+  await connection.redis.flushdb();
+  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  const stage = createStage(connection, { clock: "redis", partition: 0 });
+  const limits = { rate_limit: 1000, max_concurrent: 1000, daily_limit: 1000 };
+  const [acme, other] = [
+    await stage.givenKey({ accountId: "acme", credits: 10_000, ...limits }),
+    await stage.givenKey({ accountId: "other", credits: 10_000, ...limits }),
+  ];
+  const charge = async (key: typeof acme, price: number, end?: "completed" | "failed", prices?: string) => {
+    const request = stage.request(key, { price, prices: prices && `${price} ${prices}` });
+    await stage.admit(request);
+    await stage.bind(request);
+    if (end) await stage.observe(request, end);
+    return request;
+  };
+  await charge(acme, 10, "completed");
+  await charge(acme, 100, "completed");
+  await nextMs();
+  const fromMs = Date.now();
+  const wrong = [await charge(acme, 100, "completed"), await charge(other, 100, "completed")];
+  const listed = await charge(other, 100, "completed", "wrong.yaml");
+  await charge(acme, 10, "completed");
+  await charge(acme, 100, "failed");
+  const refunded = await charge(acme, 100, "completed");
+  await refundTask(nodes, refunded.requestId, { reason: "black", reference: "f-1" }, ANN);
+  const running = await charge(acme, 100);
+  await nextMs();
+  const toMs = Date.now();
+  await nextMs();
+  await charge(acme, 100, "completed");
+  const terms = { fromMs, toMs, prices: WRONG, reference: "oops", reason: "wrong price", isDryRun: false };
+  return { stage, wrong, listed, refunded, running, terms };
+}
+
+async function nextMs(): Promise<void> {
+  const now = Date.now();
+  while (Date.now() <= now + 1) await new Promise(setImmediate);
+}
+
+const run = (terms: CorrectionTerms, on = nodes) => correctCharges(on, terms, ANN);
+const balances = async () => [
+  (await readAccount(nodes, "acme")).balance,
+  (await readAccount(nodes, "other")).balance,
+];
+
+test("exactly the charges of that price and time are found and given back, once each, however often", async () => {
+  const { stage, wrong, running, terms } = await givenHour();
+  const before = await balances();
+  const dry = await run({ ...terms, isDryRun: true });
+  expect(dry).toMatchObject({ charges: 4, corrected: 0, credits: 360, next: undefined });
+  expect(await balances()).toEqual(before);
+  const first = await run(terms);
+  expect(first).toMatchObject({
+    charges: 4,
+    corrected: 3,
+    repeated: 0,
+    refunded: 2,
+    running: 1,
+    credits: 270,
+  });
+  expect(await balances()).toEqual([before[0]! + 90, before[1]! + 180]);
+  await Promise.all(times(3, () => run(terms)));
+  expect(await balances()).toEqual([before[0]! + 90, before[1]! + 180]);
+  await stage.observe(running, "completed");
+  expect(await run(terms)).toMatchObject({ corrected: 1, repeated: 3, running: 0, credits: 90 });
+  expect(await run({ ...terms, reference: "again" })).toMatchObject({
+    corrected: 0,
+    refunded: 6,
+    credits: 0,
+  });
+  expect(await balances()).toEqual([before[0]! + 180, before[1]! + 180]);
+  const { entries } = await readAccount(nodes, "other");
+  const own = entries.filter((entry) => kindOf(entry) === "adjustment");
+  expect(own).toMatchObject(times(2, () => ({ amount: 90, reason: "wrong price", by: ANN.by })));
+  expect(own.map((entry) => detailsOf(entry).corrects)).toContain(wrong[1]!.requestId);
+  await expect(
+    refundTask(nodes, wrong[0]!.requestId, { reason: "r", reference: "f-2" }, ANN),
+  ).rejects.toMatchObject({ problem: "already_refunded" });
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
+test("a price file narrows it down to the charges that name it", async () => {
+  const { listed, terms } = await givenHour();
+  const found = await run({ ...terms, priceList: "wrong.yaml" });
+  expect(found).toMatchObject({ charges: 1, corrected: 1 });
+  expect(found.shown.map(({ entry }) => entry.requestId)).toEqual([listed.requestId]);
+});
+
+test.each([
+  [{ prices: [{ endpoint: "gen9", charged: 9, correct: 1 }] }, "unknown_endpoint"],
+  [{ prices: [{ endpoint: ENDPOINT, charged: 9, correct: 9 }] }, "invalid"],
+  [{ prices: [...WRONG, ...WRONG] }, "invalid"],
+  [{ fromMs: 5, toMs: 4 }, "invalid"],
+  [{ reference: "x".repeat(151) }, "invalid"],
+  [{ reason: " " }, "invalid"],
+  [{ cursor: "abc" }, "invalid"],
+])("corrections with %j are refused", async (wrong, problem) => {
+  const { terms } = await givenHour();
+  const before = await balances();
+  await expect(run({ ...terms, ...wrong })).rejects.toMatchObject({ problem });
+  expect(await balances()).toEqual(before);
+});
+
+async function played(mutant?: Mutant): Promise<unknown> {
+  const folder = mutant && (await plant(mutant));
+  const client = createClient(server.url, 10_000);
+  try {
+    await client.connect();
+    scriptsOf(client);
+    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
+    const on = oneNode(client);
+    const { wrong, terms } = await givenHour();
+    const seen: unknown[] = [];
+    for (const reference of ["oops", "oops", "again"]) {
+      const { shown: _, ...numbers } = await run({ ...terms, reference }, on);
+      seen.push(numbers);
+    }
+    const again = refundTask(nodes, wrong[0]!.requestId, { reason: "r", reference: "f-2" }, ANN);
+    seen.push(
+      await again.then(
+        () => "refunded",
+        ({ problem }) => problem,
+      ),
+    );
+    const { entries, totalUsed } = await readAccount(nodes, "acme");
+    const shown = entries.map((entry) => [
+      kindOf(entry),
+      entry.amount,
+      entry.by,
+      detailsOf(entry).corrects?.slice(0, 4),
+    ]);
+    const references = await connection.redis.hlen(accountNames(0, "acme").references);
+    return { seen, shown, totalUsed, references, balances: await balances() };
+  } finally {
+    client.disconnect();
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+// Guarantee: a mistake in what gives back shows.
+test.each(CORRECTION_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const good = await played();
+  const found = await played(mutant).catch((error: Error) => error.message);
+  expect(found).not.toEqual(good);
+  expect(String(found)).not.toContain("compiling script");
+});

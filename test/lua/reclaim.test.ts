@@ -1,0 +1,139 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+import { checkpointOf, checkpointText } from "../../src/records/checkpoints.ts";
+import { LEDGER_START, type LedgerEntry, packedEntry, readLedger } from "../../src/records/ledger-entries.ts";
+import { accountNames, META, partitionNames, requestName } from "../../src/records/names.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { createStage, openConnection, type Stage, type TestConnection, taskOf } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
+
+// RECLAIM: what the ledger, its checkpoints and its checks say of a refund that is taken back. They concern all accounts of a
+// partition, so these tests have a store of their own, with one partition.
+
+let dir: string;
+let server: RunningRedis;
+let connection: TestConnection;
+let nodes: RedisNodes;
+let stage: Stage;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-reclaim-"));
+  server = await startRedis({ dir, persistent: false });
+  connection = await openConnection(server.url);
+  nodes = oneNode(connection.redis);
+});
+beforeEach(async () => {
+  await connection.redis.flushall();
+  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  stage = createStage(connection, { clock: "redis", partition: 0 });
+});
+afterAll(async () => {
+  await connection?.close();
+  await server?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const entriesNow = (): Promise<LedgerEntry[]> => readLedger(connection.redis, 0, LEDGER_START);
+const verified = async (): Promise<string[]> =>
+  (await verifyLedger(nodes)).violations.map(({ message }) => message);
+
+/** A task that ended as too old and was refunded. */
+async function givenExpired() {
+  const key = await stage.givenKey({ credits: 100 });
+  const generation = stage.request(key, { price: 30 });
+  await stage.givenTask(generation);
+  await stage.observe(generation, "expired");
+  const task = { taskId: taskOf(generation), requestId: generation.requestId, creatorKeyId: key.keyId };
+  const call = { partition: 0, accountId: key.accountId, task, data: '{"status":"completed"}' };
+  return { key, generation, call };
+}
+
+async function givenReclaimed() {
+  const expired = await givenExpired();
+  const [outcome, , credits] = await stage.reclaim(expired.call);
+  expect([outcome, credits]).toEqual(["charged_again", "30"]);
+  return expired;
+}
+
+/** Appends an entry that no script would write; the balance goes along, so that only what it is about is wrong. */
+async function append({ accountId }: { accountId: string }, more: Partial<LedgerEntry>): Promise<void> {
+  const last = (await entriesNow()).findLast((entry) => entry.accountId === accountId)!;
+  const amount = more.amount ?? last.amount;
+  const entry = {
+    ...last,
+    previous: last.streamId,
+    ...more,
+    amount,
+    balanceAfter: last.balanceAfter + amount,
+  };
+  const { account } = accountNames(0, accountId);
+  const id = await connection.redis.xadd(partitionNames(0).ledger, "*", ...packedEntry(entry));
+  await connection.redis.hincrby(account, "balance", amount);
+  await connection.redis.hincrby(account, "total_used", -amount);
+  await connection.redis.hset(account, "last_entry", id ?? "");
+}
+
+test("the ledger is sound with a refund that was taken back, and the customer sees what it was for", async () => {
+  const { key, generation } = await givenReclaimed();
+  expect(await verified()).toEqual([]);
+  const { balance, totalUsed, recent } = await stage.account(key);
+  expect({ balance, totalUsed }).toEqual({ balance: 70, totalUsed: 30 });
+  expect(recent[0]).toMatchObject({
+    type: "consume",
+    amount: -30,
+    endpoint: generation.endpoint,
+    reason: "completed_late",
+    task_id: taskOf(generation),
+  });
+  const page = (type: "consume" | "recharge") => pageTransactions(nodes, key.accountId, { type, limit: 10 });
+  expect((await page("consume")).entries.map(({ type }) => type)).toEqual(["reclaim", "consume"]);
+  expect((await page("recharge")).entries.map(({ amount }) => amount)).toEqual([30, 100]);
+});
+
+test("what is wrong with it is found", async () => {
+  const { key, generation } = await givenReclaimed();
+  await append(key, {});
+  expect((await verified()).join()).toMatch(/what was not refunded again/);
+  const other = await stage.givenKey({ credits: 100 });
+  const charged = stage.request(other, { price: 20 });
+  await stage.givenTask(charged);
+  await stage.observe(charged, "completed");
+  await append(other, { type: "reclaim", reason: "completed_late" });
+  expect((await verifyLedger(nodes, { accountIds: [other.accountId] })).violations.length).toBeGreaterThan(0);
+  await changeRequest(connection.redis, requestName(0, generation.requestId), { charged_again: undefined });
+  expect((await verified()).join()).toMatch(/its record does not say so/);
+});
+
+test("a second refund after it is found", async () => {
+  const { key } = await givenReclaimed();
+  await append(key, { type: "recharge", reason: "refund", amount: 30 });
+  expect((await verified()).join()).toMatch(/refunded 30/);
+});
+
+test("its entries leave the ledger, before and after it is taken back, and the rest stays sound", async () => {
+  const trimAll = async (): Promise<void> => {
+    const archivedTo = (await entriesNow()).at(-1)!;
+    await trimLedger(scriptsOf(connection.redis).run, { partition: 0, archivedTo, keepMs: 0 });
+  };
+  const { key, call } = await givenExpired();
+  await stage.givenKey({ credits: 1 });
+  await trimAll();
+  expect((await entriesNow()).length).toBe(1);
+  await stage.reclaim(call);
+  expect(await verified()).toEqual([]);
+  await stage.givenKey({ credits: 1 });
+  await trimAll();
+  expect(await verified()).toEqual([]);
+  const text = (await connection.redis.get(accountNames(0, key.accountId).checkpoint)) ?? "";
+  const checkpoint = checkpointOf(text)!;
+  expect(checkpoint).toMatchObject({ balance: 70, consumed: 30, refunded: 0 });
+  expect(checkpoint.tail[0]).toMatchObject({ type: "reclaim", amount: -30, reason: "completed_late" });
+  expect(checkpointText(checkpoint)).toBe(text);
+  expect((await stage.account(key)).recent[0]).toMatchObject({ type: "consume", amount: -30 });
+});

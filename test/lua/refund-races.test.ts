@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import type { Actor } from "../../src/records/actor.ts";
+import { kindOf, LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
+import { META } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+/** `REFUND_ROUNDS=1000` is the whole length. */
+const ROUNDS = Number(process.env.REFUND_ROUNDS ?? 100);
+const ANN: Actor = { by: "tok_1 Ann", requestId: "req_ann" };
+
+let server: TestRedis;
+let connections: TestConnection[];
+beforeAll(async () => {
+  server = await givenRedis();
+  connections = await Promise.all(times(3, () => openConnection(server.url)));
+});
+afterAll(async () => {
+  for (const connection of connections) await connection.close();
+  await server.stop();
+});
+
+// Guarantee: whoever is first, an operator's refund, a release or a failed task, its charge goes back once.
+test("a refund, a release and a failed observation over three gateways give one credit each round", {
+  timeout: 600_000,
+}, async () => {
+  const [one, two, three] = connections as [TestConnection, TestConnection, TestConnection];
+  await one.redis.flushdb();
+  await one.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  const options = { clock: "redis", partition: 0 } as const;
+  const stage = createStage(one, options);
+  const limits = { rate_limit: 1_000_000, max_concurrent: 1000, daily_limit: 1_000_000 };
+  const key = await stage.givenKey({ accountId: "acc", credits: ROUNDS, ...limits });
+  const observer = createStage(three, options);
+  for (let round = 0; round < ROUNDS; round++) {
+    const request = stage.request(key, { price: 1 });
+    await stage.givenTask(request);
+    const refundOnce = () =>
+      refundTask(oneNode(two.redis), request.requestId, { reason: "r", reference: `f-${round}` }, ANN);
+    const works: (() => Promise<unknown>)[] = [
+      () => releaseTask(oneNode(one.redis), taskOf(request), ANN),
+      () => observer.observe(request, "failed"),
+      refundOnce,
+      refundOnce,
+    ];
+    await Promise.allSettled(works.map((_, at) => works[(at + round) % works.length]!()));
+  }
+  const all: LedgerEntry[] = [];
+  for (let page = await readLedger(one.redis, 0, LEDGER_START); page.length > 0; ) {
+    all.push(...page);
+    page = await readLedger(one.redis, 0, page.at(-1)!.streamId);
+  }
+  const back = all.filter((entry) => kindOf(entry) === "refund");
+  expect(back).toHaveLength(ROUNDS);
+  expect(new Set(back.map(({ requestId }) => requestId)).size).toBe(ROUNDS);
+  expect((await stage.account(key)).balance).toBe(ROUNDS);
+  expect(await verifyLedger(oneNode(one.redis))).toMatchObject({ ok: true, violations: [] });
+});

@@ -1,0 +1,173 @@
+import fc from "fast-check";
+import type { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { accountStatements } from "../../src/ledger/account-statements.ts";
+import { readStatement } from "../../src/ledger/statement-pages.ts";
+import type { Statement } from "../../src/ledger/statements.ts";
+import { statementInRedis } from "../../src/ledger/usage-redis.ts";
+import { META, partitionNames } from "../../src/records/names.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
+import { closingOf } from "../support/statements.ts";
+import { openConnection, type TestConnection } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+// An account's months, from Redis.
+
+let server: TestRedis;
+let connection: TestConnection;
+let redis: Redis;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  server = await givenRedis();
+  connection = await openConnection(server.url);
+  redis = connection.redis;
+  nodes = oneNode(redis);
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+
+const MONTHS = ["2025-12", "2026-01", "2026-02", "2026-03", "2026-04"];
+const BEGIN_MS = Date.parse("2025-12-01T00:00:00Z");
+const END_MS = Date.parse("2026-05-01T00:00:00Z");
+
+type Given = { kind: string; credits: number; paid: number; isOther: boolean };
+
+const entry: fc.Arbitrary<Given> = fc.record({
+  kind: fc.constantFrom("purchase", "trial", "goodwill", "charge", "refund", "up", "down", "reversal"),
+  credits: fc.integer({ min: 1, max: 1000 }),
+  paid: fc.integer({ min: 0, max: 9999 }),
+  isOther: fc.boolean(),
+});
+
+/** Spread over the months, also at their very first and last millisecond. */
+function entriesOf(given: readonly Given[], times: readonly number[]): GivenEntry[] {
+  const at = [...times].sort((one, other) => one - other);
+  return given.map((one, index) => {
+    const { kind, credits, paid, isOther } = one;
+    const base = { accountId: isOther ? "other" : "acc", atMs: at[index]! };
+    const ids = {
+      taskId: `task_${index}`,
+      requestId: `req_${index}`,
+      endpoint: "/api/v1/gen2/text-to-video",
+    };
+    const money = {
+      amount_paid: `${Math.floor(paid / 100)}.${String(paid % 100).padStart(2, "0")}`,
+      currency: "USD",
+    };
+    switch (kind) {
+      case "charge":
+        return { ...base, ...ids, amount: -credits };
+      case "refund":
+        return { ...base, ...ids, amount: credits, type: "recharge", reason: "refund" };
+      case "up":
+        return { ...base, amount: credits, reason: "by hand" };
+      case "down":
+        return { ...base, amount: -credits, reason: "by hand" };
+      case "reversal":
+        return { ...base, amount: -credits, reason: "money back", kind };
+      case "purchase":
+        return { ...base, amount: credits, reference: `o-${index}`, details: JSON.stringify(money) };
+      default:
+        return { ...base, amount: credits, reference: `o-${index}`, kind };
+    }
+  });
+}
+
+const moment = fc.oneof(
+  fc.integer({ min: BEGIN_MS, max: END_MS - 1 }),
+  fc.constantFrom(...MONTHS.map((month) => Date.parse(`${month}-01T00:00:00Z`))),
+  fc.constantFrom(...MONTHS.slice(1).map((month) => Date.parse(`${month}-01T00:00:00Z`) - 1)),
+);
+
+const statementsOf = async (accountId: string): Promise<Statement[]> => {
+  const found: Statement[] = [];
+  for (const month of MONTHS) {
+    const [one] = await accountStatements(nodes, [accountId], month);
+    expect(one).toMatchObject({ accountId, source: "redis", sinceMs: undefined });
+    found.push(one!.statement);
+  }
+  return found;
+};
+
+// Guarantee: a month adds up, the next one begins where it ended, and nothing is counted twice or left out.
+test("months add up and chain, whatever entries they have, and the command line says the same", async () => {
+  const property = fc.asyncProperty(
+    fc.array(fc.tuple(entry, moment), { minLength: 1, maxLength: 40 }),
+    async (all) => {
+      await redis.flushdb();
+      await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+      const entries = entriesOf(
+        all.map(([one]) => one),
+        all.map(([, at]) => at),
+      );
+      await writeEntries(redis, 0, entries);
+      for (const accountId of ["acc", "other"]) {
+        const own = entries.filter((one) => one.accountId === accountId);
+        if (own.length === 0) continue;
+        const statements = await statementsOf(accountId);
+        expect(statements[0]!.opening).toBe(0);
+        for (const [at, one] of statements.entries()) {
+          expect(one.closing).toBe(closingOf(one));
+          expect(one.opening).toBe(statements[at - 1]?.closing ?? 0);
+          expect((await statementInRedis(nodes, accountId, MONTHS[at]!)).statement).toEqual(one);
+        }
+        expect(statements.at(-1)!.closing).toBe(own.reduce((sum, { amount }) => sum + amount, 0));
+        const cents = own.reduce((sum, { details }) => {
+          const paid = details === undefined ? "0.00" : (JSON.parse(details).amount_paid as string);
+          return sum + Number(paid.replace(".", ""));
+        }, 0);
+        const paid = statements.map(({ amounts_paid: one }) => Number((one.USD ?? "0.00").replace(".", "")));
+        expect(paid.reduce((sum, one) => sum + one, 0)).toBe(cents);
+      }
+    },
+  );
+  await fc.assert(property, { numRuns: 60 });
+});
+
+test("a month of which entries have left Redis says since when it is whole, and opens with what has left", async () => {
+  await redis.flushdb();
+  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  const at = (day: string): number => Date.parse(`2026-01-${day}T00:00:00Z`);
+  const ids = await writeEntries(redis, 0, [
+    { accountId: "acc", amount: 100, atMs: at("02"), reference: "o-1" },
+    { accountId: "acc", amount: 10, atMs: at("03"), reference: "o-2", kind: "trial" },
+    { accountId: "acc", amount: 7, atMs: at("04"), reference: "o-3", kind: "goodwill" },
+  ]);
+  const { ledger, trimmed } = partitionNames(0);
+  await redis.xtrim(ledger, "MINID", ids[1]!);
+  await redis.hset(trimmed, { last_entry: ids[0]!, at: at("02"), entries: 1 });
+  expect(await readStatement(nodes, "acc", "2026-01")).toMatchObject({
+    sinceMs: at("03"),
+    statement: { opening: 100, purchases: 0, trials: 10, goodwill: 7, closing: 117 },
+  });
+  expect(await readStatement(nodes, "acc", "2026-02")).toMatchObject({
+    sinceMs: undefined,
+    statement: { opening: 117, closing: 117 },
+  });
+  await redis.xtrim(ledger, "MAXLEN", 0);
+  expect(await readStatement(nodes, "acc", "2026-01")).toMatchObject({
+    sinceMs: at("04") + 1,
+    statement: { opening: 117, closing: 117 },
+  });
+});
+
+test.each([
+  ["2026-13", "2026 has no month 13"],
+  ["2026-00", "2026 has no month 00"],
+  ["2026-02-30", "2026-02 has no day 30"],
+  ["2026-1", "such as 2026-10"],
+  ["2026", "such as 2026-10"],
+  ["next", "such as 2026-10"],
+  ["2026-02-03", "such as 2026-10"],
+])("%s is no month: %s", async (month, words) => {
+  const refused = readStatement(nodes, "acc", month);
+  await expect(refused).rejects.toMatchObject({ problem: "invalid_month", path: "month" });
+  await expect(refused).rejects.toThrow(words);
+});
+
+test("an account that is not there has no statement", async () => {
+  await expect(readStatement(nodes, "nobody", "2026-01")).rejects.toMatchObject({ problem: "not_found" });
+});

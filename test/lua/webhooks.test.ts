@@ -1,0 +1,546 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { cliActor } from "../../src/records/actor.ts";
+import { readDelivery } from "../../src/records/deliveries.ts";
+import {
+  endpointNames,
+  eventName,
+  type KeyRef,
+  webhookNames,
+  webhooksName,
+} from "../../src/records/names.ts";
+import { createClient } from "../../src/redis/client.ts";
+import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import type { Generation } from "../../src/scripts/admit.ts";
+import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
+import { type LeasedDelivery, leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
+import { queueDelivery } from "../../src/scripts/queue-delivery.ts";
+import type { Script } from "../../src/scripts/script-definition.ts";
+import { settleDelivery } from "../../src/scripts/settle-delivery.ts";
+import { suspend } from "../../src/scripts/suspend.ts";
+import { webhook } from "../../src/scripts/webhook.ts";
+import {
+  createStage,
+  openConnection,
+  randomId,
+  type Stage,
+  type TestConnection,
+  times,
+} from "../support/store.ts";
+import { plant, WEBHOOK_MUTANTS } from "./mutants.ts";
+
+const DAY_MS = 86_400_000;
+const LEASE_MS = 30_000;
+const DISABLE_MS = 5 * DAY_MS;
+const PER_ENDPOINT = 4;
+const EVENTS = "task.completed,task.failed";
+
+let connection: TestConnection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+
+/** Each holds with the scripts, and one does not hold with each mutant of them. */
+const GUARANTEES = new Map<string, () => Promise<void>>();
+const guarantee = (name: string, holds: () => Promise<void>) => GUARANTEES.set(name, holds);
+let scripts: ScriptRunner;
+const freshStage = (options: { clock?: "redis" } = {}) => {
+  stage = createStage(connection, { ...options, scripts });
+};
+
+async function run<Call, Result>(script: Script<Call, Result>, call: Call): Promise<Result> {
+  return script.read(await stage.arrive({ script, item: itemOf(script, call) }), call);
+}
+
+async function change(
+  { accountId }: Pick<KeyRef, "accountId">,
+  endpointId: string,
+  action: Parameters<typeof webhook.keys>[0]["action"],
+  more: Partial<Parameters<typeof webhook.keys>[0]> = {},
+) {
+  const { partition } = stage;
+  return run(webhook, { partition, accountId, endpointId, action, actor: cliActor("test"), ...more });
+}
+
+async function givenEndpoint(key: KeyRef, events = EVENTS): Promise<string> {
+  const endpointId = randomId("we");
+  const fields = { url: `https://example.com/${endpointId}`, events, secret: `sealed-${endpointId}` };
+  const made = await change(key, endpointId, "webhook.create", { fields, endpointsMax: 10 });
+  expect(made.outcome).toBe("created");
+  return endpointId;
+}
+
+async function finishTask(key: KeyRef, status: "completed" | "failed" = "completed", data?: string) {
+  const task = stage.request(key);
+  await stage.givenTask(task);
+  const observed = await stage.observe(task, status, data === undefined ? {} : { data });
+  expect(observed.outcome).toBe("finished");
+  return task;
+}
+
+const eventOf = ({ requestId }: Generation, status = "completed") => `evt_${requestId}_task_${status}`;
+const lease = (firstMax = 16, retryMax = 16): Promise<LeasedDelivery[]> =>
+  run(leaseDeliveries, {
+    ...{ partition: stage.partition, firstMax, retryMax },
+    ...{ perEndpoint: PER_ENDPOINT, leaseMs: LEASE_MS },
+  });
+const settle = async (
+  delivery: LeasedDelivery,
+  result: "delivered" | "failed" | "gone",
+  more: { retryMs?: number; tookMs?: number } = {},
+) =>
+  run(settleDelivery, {
+    ...{ delivery, result, retryMs: more.retryMs, status: 200, answer: "text of the answer" },
+    ...{ tookMs: more.tookMs ?? 5, perEndpoint: PER_ENDPOINT, disableMs: DISABLE_MS },
+  });
+const outcomeOf = async (...call: Parameters<typeof settle>) => (await settle(...call)).outcome;
+const delivery = async (endpointId: string, eventId: string) =>
+  readDelivery((await stage.redis.hget(eventName(stage.partition, eventId), endpointId)) ?? "");
+const endpointRecord = (endpointId: string) =>
+  stage.redis.hgetall(endpointNames(stage.partition, endpointId).endpoint);
+const totals = () => stage.redis.hgetall(webhookNames(stage.partition).totals);
+const webhooksField = (key: KeyRef) => stage.redis.hget(key.names.account, "webhooks");
+const endpointsOf = (leased: readonly LeasedDelivery[]) => leased.map(({ endpointId }) => endpointId);
+
+guarantee("the end of a task of an account without endpoints writes nothing of webhooks", async () => {
+  await finishTask(await stage.givenKey());
+  const names = Object.keys(await stage.everything());
+  expect(names.filter((name) => /webhook|event|deliver|tries|retries|sending/.test(name))).toEqual([]);
+});
+
+guarantee(
+  "the script that ends a task queues one delivery for each endpoint that wants it, however often it runs",
+  async () => {
+    const key = await stage.givenKey();
+    const [both, failures] = [await givenEndpoint(key), await givenEndpoint(key, "task.failed")];
+    const completed = await finishTask(key, "completed", '{"status":"completed"}');
+    await stage.observe(completed, "completed");
+    await stage.observe(completed, "failed");
+    const failed = await finishTask(key, "failed");
+    const leased = await lease();
+    expect(leased.map(({ endpointId, eventId }) => [endpointId, eventId]).sort()).toEqual(
+      [
+        [both, eventOf(completed)],
+        [both, eventOf(failed, "failed")],
+        [failures, eventOf(failed, "failed")],
+      ].sort(),
+    );
+    expect(leased.find(({ eventId }) => eventId === eventOf(completed))).toMatchObject({
+      ...{ url: `https://example.com/${both}`, secrets: [`sealed-${both}`], lease: 1, tries: 0 },
+      event: { type: "task.completed", data: '{"status":"completed"}', accountId: key.accountId },
+    });
+    expect((await totals())[" waiting"]).toBe("3");
+  },
+);
+
+guarantee("an event is queued after slot and refund: all are there at one instant", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  await givenEndpoint(key);
+  await finishTask(key, "failed");
+  expect(await lease()).toHaveLength(1);
+  const { balance, state } = await stage.account(key);
+  expect([balance, state.active]).toEqual([100, 0]);
+});
+
+guarantee("data beyond 20,000 bytes is left out of a message, which stays below 20 KiB", async () => {
+  const key = await stage.givenKey();
+  await givenEndpoint(key);
+  const task = await finishTask(key, "completed", `{"text":"${"x".repeat(20_000)}"}`);
+  const [{ event }] = (await lease()) as [LeasedDelivery];
+  expect(JSON.parse(event.data)).toEqual({ task_id: `task_${task.requestId}`, status: "completed" });
+});
+
+guarantee(
+  "at most four deliveries of an endpoint are under way, and another endpoint gets its own",
+  async () => {
+    const key = await stage.givenKey();
+    const slow = await givenEndpoint(key);
+    for (const _ of times(6, () => 0)) await finishTask(key);
+    const first = await lease();
+    expect(endpointsOf(first)).toEqual(times(4, () => slow));
+    expect(await lease()).toEqual([]);
+    const other = await stage.givenKey();
+    const quick = await givenEndpoint(other);
+    await finishTask(other);
+    expect(endpointsOf(await lease())).toEqual([quick]);
+    expect((await settle(first[0]!, "delivered")).moreIsDue).toBe(true);
+    expect(endpointsOf(await lease())).toEqual([slow]);
+    stage.clock.nowMs += LEASE_MS;
+    expect(endpointsOf(await lease()).filter((one) => one === slow)).toHaveLength(4);
+  },
+);
+
+guarantee(
+  "a leased delivery is hidden until its lease ends; the lease after it fences the first one",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const task = await finishTask(key);
+    const [first] = (await lease()) as [LeasedDelivery];
+    stage.clock.nowMs += LEASE_MS - 1;
+    expect(await lease()).toEqual([]);
+    stage.clock.nowMs += 1;
+    const [second] = (await lease()) as [LeasedDelivery];
+    expect(second).toMatchObject({ eventId: first.eventId, lease: first.lease + 1 });
+    expect(await outcomeOf(first, "failed", { retryMs: 0 })).toBe("fenced");
+    expect(await outcomeOf(second, "delivered")).toBe("delivered");
+    expect(await outcomeOf(second, "failed")).toBe("fenced");
+    expect(await delivery(endpointId, eventOf(task))).toMatchObject({ state: "delivered", leases: 2 });
+    expect(await lease()).toEqual([]);
+    expect((await totals())[" waiting"]).toBe("0");
+  },
+);
+
+guarantee("a failed try is repeated when it is due, and the last one fails for good", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const task = await finishTask(key);
+  const [first] = (await lease()) as [LeasedDelivery];
+  expect(await outcomeOf(first, "failed", { retryMs: 5000 })).toBe("retried");
+  stage.clock.nowMs += 4999;
+  expect(await lease()).toEqual([]);
+  stage.clock.nowMs += 1;
+  const [second] = (await lease()) as [LeasedDelivery];
+  expect(second).toMatchObject({ tries: 1, lane: "retry" });
+  expect(await outcomeOf(second, "failed")).toBe("failed");
+  expect(await delivery(endpointId, eventOf(task))).toMatchObject({
+    ...{ state: "failed", tries: 2, leases: 2, httpStatus: 200, answer: "text of the answer" },
+    atMs: stage.clock.nowMs,
+  });
+  stage.clock.nowMs += DAY_MS;
+  expect(await lease()).toEqual([]);
+});
+
+// Guarantee: what fails uses up nothing that first tries of endpoints that answer need.
+guarantee("ten dead endpoints with retries and new events leave first tries of others alone", async () => {
+  const dead = await Promise.all(
+    times(10, async () => {
+      const key = await stage.givenKey();
+      const endpointId = await givenEndpoint(key);
+      for (const _ of times(6, () => 0)) await finishTask(key);
+      return { key, endpointId };
+    }),
+  );
+  let tried = 0;
+  for (let leased = await lease(100, 100); leased.length > 0; leased = await lease(100, 100))
+    for (const one of leased)
+      tried += (await outcomeOf(one, "failed", { retryMs: 1000 })) === "retried" ? 1 : 0;
+  expect(tried).toBe(60);
+  stage.clock.nowMs += 1000;
+  for (const { key } of dead) await finishTask(key);
+  const fresh = await stage.givenKey();
+  const endpointId = await givenEndpoint(fresh);
+  await finishTask(fresh);
+  expect(await lease(16, 0)).toMatchObject([{ endpointId, lane: "first" }]);
+  const retries = await lease(16, 16);
+  expect(retries).toHaveLength(16);
+  expect(new Set(retries.map(({ lane }) => lane))).toEqual(new Set(["retry"]));
+});
+
+guarantee(
+  "an endpoint that answers slowly leaves the places of first tries, and comes back once it is quick",
+  async () => {
+    const key = await stage.givenKey();
+    await givenEndpoint(key);
+    await finishTask(key);
+    const [slow] = (await lease()) as [LeasedDelivery];
+    await settle(slow, "delivered", { tookMs: 3001 });
+    await finishTask(key);
+    expect(await lease(16, 0)).toEqual([]);
+    const [quick] = (await lease(0, 16)) as [LeasedDelivery];
+    await settle(quick, "delivered", { tookMs: 3000 });
+    await finishTask(key);
+    expect(await lease(16, 0)).toHaveLength(1);
+  },
+);
+
+guarantee("endpoints with much to do take turns", async () => {
+  const keys = [await stage.givenKey(), await stage.givenKey()];
+  const ids = [await givenEndpoint(keys[0]!), await givenEndpoint(keys[1]!)];
+  for (const key of keys) for (const _ of times(12, () => 0)) await finishTask(key);
+  const order: string[] = [];
+  for (let round = 0; round < 4; round++) {
+    const leased = await lease(4, 0);
+    order.push(leased[0]!.endpointId);
+    stage.clock.nowMs += 10;
+    for (const one of leased) await settle(one, "delivered");
+  }
+  expect(new Set(order.slice(0, 2))).toEqual(new Set(ids));
+  expect(new Set(order.slice(2))).toEqual(new Set(ids));
+});
+
+// Guarantee: a dead endpoint never fills Redis; what is dropped is counted and said.
+guarantee(
+  "beyond 10,000 waiting deliveries of an endpoint events are dropped and counted; the task ends all the same",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const { firstTries, retries } = endpointNames(stage.partition, endpointId);
+    const filler = (from: number) => times(5000, (at) => [stage.clock.nowMs, `evt_${from + at}`]).flat();
+    await stage.redis.zadd(firstTries, ...filler(0));
+    await stage.redis.zadd(retries, ...filler(5000));
+    const task = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(task)))).toBe(0);
+    expect(await endpointRecord(endpointId)).toMatchObject({
+      dropped: "1",
+      dropped_at: String(stage.clock.nowMs),
+    });
+    expect(await totals()).toMatchObject({ " dropped": "1" });
+    await stage.redis.zrem(firstTries, "evt_0");
+    const next = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
+  },
+);
+
+for (const [what, mebibytes, field] of [
+  ["an account", 16, (key: KeyRef) => key.accountId],
+  ["a partition", 64, () => " bytes"],
+] as const)
+  guarantee(`events of ${what} take ${mebibytes} MiB at most; ended deliveries give way`, async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const delivered = await finishTask(key);
+    for (const one of await lease()) await settle(one, "delivered");
+    const { totals: name } = webhookNames(stage.partition);
+    const used = Number(await stage.redis.hget(name, field(key)));
+    await stage.redis.hset(name, field(key), mebibytes * 1024 * 1024);
+    const next = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(delivered)))).toBe(0);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
+    const dropped = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(dropped)))).toBe(0);
+    expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
+    await stage.redis.hincrby(name, field(key), -used);
+    await finishTask(key);
+    expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
+  });
+
+guarantee(
+  "410 disables an endpoint: the audit names the system, what waits stays, and goes once it is enabled",
+  async () => {
+    // The audit forgets by the ids of Redis.
+    freshStage({ clock: "redis" });
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const waiting = [await finishTask(key), await finishTask(key)];
+    const [gone, other] = (await lease()) as [LeasedDelivery, LeasedDelivery];
+    expect(await outcomeOf(gone, "gone")).toBe("disabled");
+    await settle(other, "failed", { retryMs: 0 });
+    expect(await endpointRecord(endpointId)).toMatchObject({ status: "disabled", disabled_reason: "gone" });
+    expect(await webhooksField(key)).toBeNull();
+    const unheard = await finishTask(key);
+    expect(await stage.redis.exists(eventName(stage.partition, eventOf(unheard)))).toBe(0);
+    expect(await lease()).toEqual([]);
+    const { first, retry } = webhookNames(stage.partition);
+    expect([await stage.redis.zcard(first), await stage.redis.zcard(retry)]).toEqual([0, 0]);
+    const [, fields] = (
+      await stage.redis.xrevrange(`tg:{p${stage.partition}}:audit`, "+", "-", "COUNT", 1)
+    )[0]!;
+    expect(fields.join(" ")).toContain("by system action webhook.disable");
+    await change(key, endpointId, "webhook.patch", { fields: { status: "enabled" } });
+    expect((await lease()).map(({ eventId }) => eventId)).toEqual([other.eventId]);
+    expect(waiting.map((task) => eventOf(task)).sort()).toEqual([gone.eventId, other.eventId].sort());
+    expect(await endpointRecord(endpointId)).not.toHaveProperty("disabled_reason");
+  },
+);
+
+guarantee(
+  "only failures of five days, and ten of them, disable an endpoint; a success begins anew",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    await finishTask(key);
+    const fail = async () => {
+      const [one] = (await lease()) as [LeasedDelivery];
+      return outcomeOf(one, "failed", { retryMs: 0 });
+    };
+    for (const _ of times(8, () => 0)) expect(await fail()).toBe("retried");
+    stage.clock.nowMs += DISABLE_MS;
+    expect(await fail()).toBe("retried");
+    const [good] = (await lease()) as [LeasedDelivery];
+    await settle(good, "delivered");
+    expect(await endpointRecord(endpointId)).not.toHaveProperty("failing_since");
+    await finishTask(key);
+    for (const _ of times(10, () => 0)) expect(await fail()).toBe("retried");
+    stage.clock.nowMs += DISABLE_MS - 1;
+    expect(await fail()).toBe("retried");
+    stage.clock.nowMs += 1;
+    expect(await fail()).toBe("disabled");
+    expect(await endpointRecord(endpointId)).toMatchObject({
+      status: "disabled",
+      disabled_reason: "failing",
+    });
+  },
+);
+
+const queue = (key: KeyRef, endpointId: string, eventId: string, test?: { type: string; data: string }) =>
+  run(queueDelivery, {
+    ...{ partition: stage.partition, accountId: key.accountId, endpointId, eventId },
+    ...{ ...(test && { test }), actor: cliActor("test") },
+  });
+
+guarantee(
+  "a delivery is sent again by hand, with its schedule from the start; one that is sent now only afterwards",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const task = await finishTask(key);
+    const eventId = eventOf(task);
+    const [first] = (await lease()) as [LeasedDelivery];
+    expect((await queue(key, endpointId, eventId)).outcome).toBe("sending");
+    expect(await lease()).toEqual([]);
+    expect(await outcomeOf(first, "delivered")).toBe("again");
+    const [second] = (await lease()) as [LeasedDelivery];
+    expect(second).toMatchObject({ eventId, tries: 0 });
+    expect(await outcomeOf(second, "failed")).toBe("failed");
+    expect((await queue(key, endpointId, eventId)).outcome).toBe("queued");
+    expect(await delivery(endpointId, eventId)).toMatchObject({ state: "waiting", tries: 0 });
+    const [third] = (await lease()) as [LeasedDelivery];
+    expect(await outcomeOf(third, "delivered")).toBe("delivered");
+    expect((await totals())[" waiting"]).toBe("0");
+    expect((await queue(key, endpointId, "evt_unknown")).outcome).toBe("missing");
+    expect((await queue(await stage.givenKey(), endpointId, eventId)).outcome).toBe("missing");
+  },
+);
+
+guarantee("a test goes to one endpoint, whatever it has asked for; a disabled one gets none", async () => {
+  const key = await stage.givenKey();
+  const [one] = [await givenEndpoint(key, "task.failed"), await givenEndpoint(key)];
+  const sent = await queue(key, one!, "test_1", { type: "webhook.test", data: "{}" });
+  const [leased, ...others] = await lease();
+  expect(leased).toMatchObject({ endpointId: one, eventId: sent.eventId, event: { data: "{}" } });
+  expect(others).toEqual([]);
+  await settle(leased!, "delivered");
+  await queue(key, one!, "test_1", { type: "webhook.test", data: "{}" });
+  expect(await lease()).toEqual([]);
+  await change(key, one!, "webhook.patch", { fields: { status: "disabled" } });
+  expect((await queue(key, one!, "test_2", { type: "webhook.test", data: "{}" })).outcome).toBe("disabled");
+});
+
+guarantee("after a rotation both secrets sign until the overlap is over", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const fields = { secret: "sealed-new" };
+  await change(key, endpointId, "webhook.rotate_secret", { fields, overlapMs: DAY_MS });
+  await finishTask(key);
+  expect(await lease()).toMatchObject([{ secrets: ["sealed-new", `sealed-${endpointId}`] }]);
+  stage.clock.nowMs += DAY_MS;
+  expect(await lease()).toMatchObject([{ secrets: ["sealed-new"] }]);
+});
+
+guarantee(
+  "an account has as many endpoints as it may; a closed one registers none, and its deliveries still go out",
+  async () => {
+    const key = await stage.givenKey();
+    await givenEndpoint(key);
+    const create = (endpointsMax: number) =>
+      change(key, randomId("we"), "webhook.create", { endpointsMax, fields: { url: "u", events: "e" } });
+    expect((await create(1)).outcome).toBe("full");
+    await finishTask(key);
+    const { partition } = stage;
+    const call = { partition, accountId: key.accountId, status: "closed" as const, actor: cliActor("test") };
+    await run(suspend, { ...call, mayReinstate: true });
+    expect((await create(9)).outcome).toBe("closed");
+    expect(await lease()).toHaveLength(1);
+  },
+);
+
+guarantee("another account's endpoint is missing, and a revision that was seen is compared", async () => {
+  const [key, other] = [await stage.givenKey(), await stage.givenKey()];
+  const endpointId = await givenEndpoint(key);
+  const fields = { label: "new" };
+  expect((await change(other, endpointId, "webhook.patch", { fields })).outcome).toBe("missing");
+  expect((await change(other, endpointId, "webhook.delete")).outcome).toBe("missing");
+  expect((await change(key, endpointId, "webhook.patch", { fields, ifRevisions: [3] })).outcome).toBe(
+    "stale",
+  );
+  expect((await change(key, endpointId, "webhook.patch", { fields, ifRevisions: [0] })).outcome).toBe(
+    "changed",
+  );
+  expect((await change(key, endpointId, "webhook.patch", { fields })).outcome).toBe("unchanged");
+});
+
+const clean = (most = 50) => run(cleanDeliveries, { partition: stage.partition, keepMs: 7 * DAY_MS, most });
+
+guarantee(
+  "an endpoint is deleted with what waits for it, in slices, and nothing of it is left but the audit",
+  async () => {
+    const key = await stage.givenKey();
+    const [deleted, kept] = [await givenEndpoint(key), await givenEndpoint(key)];
+    for (const _ of times(5, () => 0)) await finishTask(key);
+    await lease(2, 0);
+    expect((await change(key, deleted, "webhook.delete")).outcome).toBe("deleted");
+    expect(await webhooksField(key)).toBe(`${kept}:${EVENTS}`);
+    expect(endpointsOf(await lease()).includes(deleted)).toBe(false);
+    let rounds = 1;
+    while ((await clean(2)).isMore) rounds++;
+    expect(rounds).toBeGreaterThan(2);
+    const left = Object.keys(await stage.everything()).filter((name) => name.includes(deleted));
+    expect(left).toEqual([]);
+    expect(await stage.redis.zrange(webhooksName(stage.partition, key.accountId), "0", "-1")).toEqual([kept]);
+    expect((await totals())[" waiting"]).toBe("5");
+    stage.clock.nowMs += LEASE_MS;
+    expect((await lease()).map(({ event }) => event.type)).toEqual(times(4, () => "task.completed"));
+    await change(key, kept, "webhook.delete");
+    while ((await clean()).isMore);
+    expect(await totals()).toEqual({ " bytes": "0", " waiting": "0" });
+    const names = Object.keys(await stage.everything());
+    expect(names.filter((name) => /:(event|webhook|deliveries|sending|retries)[:-]?/.test(name))).toEqual([
+      webhookNames(stage.partition).totals,
+    ]);
+  },
+);
+
+guarantee("deliveries are forgotten after seven days, also those that wait", async () => {
+  const key = await stage.givenKey();
+  await givenEndpoint(key);
+  const [old] = [await finishTask(key)];
+  stage.clock.nowMs += 1;
+  const recent = await finishTask(key);
+  stage.clock.nowMs += 7 * DAY_MS - 1;
+  await clean();
+  const exists = (task: Generation) => stage.redis.exists(eventName(stage.partition, eventOf(task)));
+  expect([await exists(old!), await exists(recent)]).toEqual([0, 1]);
+  expect((await totals())[" waiting"]).toBe("1");
+});
+
+guarantee("of deliveries that have ended the last 1,000 are kept", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const oldest = await finishTask(key);
+  for (const one of await lease()) await settle(one, "delivered");
+  stage.clock.nowMs += 1;
+  const { finished } = endpointNames(stage.partition, endpointId);
+  await stage.redis.zadd(finished, ...times(999, (at) => [stage.clock.nowMs, `evt_${at}`]).flat());
+  await finishTask(key);
+  for (const one of await lease()) await settle(one, "delivered");
+  expect(await stage.redis.zcard(finished)).toBe(1000);
+  expect(await stage.redis.exists(eventName(stage.partition, eventOf(oldest)))).toBe(0);
+});
+
+test.each([...GUARANTEES])("%s", async (_, holds) => {
+  scripts = scriptsOf(connection.redis);
+  freshStage();
+  await holds();
+});
+
+test.each(WEBHOOK_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  const client = createClient(inject("redisUrl"), 10_000);
+  await client.connect();
+  scripts = createScriptRunner(client, { folder });
+  let isFound = false;
+  for (const holds of GUARANTEES.values()) {
+    freshStage();
+    isFound ||= await holds().then(
+      () => false,
+      () => true,
+    );
+    if (isFound) break;
+  }
+  client.disconnect();
+  await rm(folder, { recursive: true });
+  expect(isFound).toBe(true);
+});

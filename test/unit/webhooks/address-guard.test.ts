@@ -1,0 +1,186 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { checkAddress } from "../../../src/webhooks/address-guard.ts";
+import { addressProblem } from "../../../src/webhooks/public-address.ts";
+import { EMBEDDED_FORMS, IPV4_FORMS, innerHosts } from "../../support/inner-addresses.ts";
+
+const PUBLIC_ONLY = { allowNetworks: [], allowPorts: [] };
+const HTTPS = { protocol: "https:", port: 443 };
+const check = (url: string, policy = PUBLIC_ONLY) => checkAddress(url, policy);
+
+test("no form of an inner address or name passes, a thousand of them", () => {
+  const hosts = innerHosts();
+  expect(hosts.length).toBeGreaterThan(800);
+  expect(hosts.filter((host) => check(`https://${host}/hook`).ok)).toEqual([]);
+  expect(hosts.filter((host) => check(`https://${host}:443/hook`).ok)).toEqual([]);
+});
+
+/** Any address of an inner network, by its first bytes and the bits that are fixed. */
+const innerIpv4 = fc
+  .tuple(fc.constantFrom(...innerRanges()), fc.integer({ min: 0, max: 2 ** 32 - 1 }))
+  .map(([[base, bits], any]) => {
+    const free = 2 ** (32 - bits);
+    const value = base - (base % free) + (any % free);
+    return [24, 16, 8, 0].map((shift) => Math.floor(value / 2 ** shift) % 256).join(".");
+  });
+
+function innerRanges(): [base: number, bits: number][] {
+  const cidrs = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+  ];
+  return cidrs.map((cidr) => {
+    const [address = "", bits] = cidr.split("/");
+    return [address.split(".").reduce((sum, octet) => sum * 256 + Number(octet), 0), Number(bits)];
+  });
+}
+
+test("no address of an inner network passes, however it is written", () => {
+  const forms = [
+    ...Object.values(IPV4_FORMS),
+    ...Object.values(EMBEDDED_FORMS).map((form) => (address: string) => `[${form(address)}]`),
+  ];
+  fc.assert(
+    fc.property(innerIpv4, fc.constantFrom(...forms), (address, form) => {
+      expect(check(`https://${form(address)}/hook`)).toMatchObject({ ok: false });
+    }),
+    { numRuns: 3000 },
+  );
+});
+
+test("no inner address passes as an answer of DNS or as a peer", () => {
+  const forms = [(address: string) => address, ...Object.values(EMBEDDED_FORMS)];
+  fc.assert(
+    fc.property(innerIpv4, fc.constantFrom(...forms), (address, form) => {
+      expect(addressProblem(form(address), HTTPS, PUBLIC_ONLY)).toBe("must lead to a public address");
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test.each(["", "127.0.0.1 ", "fe80::1%eth0", "::ffff:8.8.8.8%1", "8.8.8.8.8", "localhost", "undefined"])(
+  "%j is no address of a peer",
+  (address) => expect(addressProblem(address, HTTPS, PUBLIC_ONLY)).toBe("must lead to a public address"),
+);
+
+test.each([
+  "8.8.8.8",
+  "1.1.1.1",
+  "223.255.255.254",
+  "2606:4700::1111",
+  "2a00:1450:4001:80f::200e",
+  "::ffff:8.8.8.8",
+  "64:ff9b::808:808",
+])("%s is public", (address) => {
+  expect(addressProblem(address, HTTPS, PUBLIC_ONLY)).toBeUndefined();
+  const host = address.includes(":") ? `[${address}]` : address;
+  expect(check(`https://${host}/hook`)).toMatchObject({ ok: true });
+});
+
+test.each([
+  ["https://example.com/hooks?a=1", "https://example.com/hooks?a=1"],
+  ["HTTPS://EXAMPLE.com", "https://example.com/"],
+  ["https://example.com:443/a/../b", "https://example.com/b"],
+  ["https://bücher.example/ü#part", "https://xn--bcher-kva.example/%C3%BC"],
+  ["https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"],
+  ["https://example.com./", "https://example.com./"],
+  ["https://134744072/", "https://8.8.8.8/"],
+])("%s is called as %s", (text, href) => {
+  const checked = check(text);
+  expect(checked.ok && checked.url.href).toBe(href);
+});
+
+test.each([
+  ["http://example.com/", "must be https"],
+  ["ftp://example.com/", "must be https"],
+  ["javascript:alert(1)", "must be https"],
+  ["file:///etc/passwd", "must be https"],
+  ["https://user@example.com/", "must hold no user or password"],
+  ["https://:pass@example.com/", "must hold no user or password"],
+  ["https://example.com@127.0.0.1/", "must hold no user or password"],
+  ["https://example.com:8443/", "must have port 443"],
+  ["https://8.8.8.8:22/", "must have port 443"],
+  ["https://example.com:80/", "must have port 443"],
+  ["https:\\\\127.0.0.1\\", "must be an https address"],
+  ["https://exam ple.com/", "must be an https address"],
+  ["https://exa\tmple.com/", "must be an https address"],
+  [" https://example.com/", "must be an https address"],
+  ["https://example.com/\u0000", "must be an https address"],
+  ["https://", "must be an https address"],
+  ["https://[::1", "must be an https address"],
+  ["//example.com/", "must be an https address"],
+  ["", "must be an https address"],
+  [`https://example.com/${"a".repeat(2048)}`, "must be an https address"],
+])("%j is refused: %s", (text, reason) => {
+  expect(check(text)).toEqual({ ok: false, reason: expect.stringContaining(reason) });
+});
+
+test("allowed ports are taken, and named where another is refused", () => {
+  const policy = { allowNetworks: [], allowPorts: [8443] };
+  expect(checkAddress("https://example.com:8443/", policy)).toMatchObject({ ok: true });
+  expect(checkAddress("https://8.8.8.8:8443/", policy)).toMatchObject({ ok: true });
+  expect(checkAddress("https://example.com:9443/", policy)).toMatchObject({
+    reason: "must have port 443 or 8443",
+  });
+  expect(checkAddress("http://example.com:8443/", policy)).toMatchObject({ reason: "must be https" });
+});
+
+test("allowed networks are taken with plain http and any port, and nothing beside them", () => {
+  const policy = { allowNetworks: ["127.0.0.0/8", "fd12::/16", "10.1.2.3"], allowPorts: [] };
+  const isTaken = (url: string): boolean => checkAddress(url, policy).ok;
+  expect(
+    [
+      "http://127.0.0.1:8080/",
+      "http://[::ffff:127.0.0.1]:1/",
+      "http://[fd12::1]/",
+      "https://10.1.2.3:444/",
+      "http://localhost:3000/",
+      "http://hooks.lan/",
+    ].filter((url) => !isTaken(url)),
+  ).toEqual([]);
+  expect(
+    [
+      "http://10.1.2.4/",
+      "http://[fd13::1]/",
+      "http://8.8.8.8/",
+      "https://8.8.8.8:444/",
+      "https://192.168.0.1/",
+      "https://[::1]/",
+    ].filter(isTaken),
+  ).toEqual([]);
+});
+
+test.each(["localhost", "api.localhost", "localhost."])(
+  "with other networks allowed, %s is still refused",
+  (name) => {
+    const policy = { allowNetworks: ["10.0.0.0/8"], allowPorts: [] };
+    expect(checkAddress(`http://${name}/`, policy)).toMatchObject({ ok: false });
+  },
+);
+
+test("no setting opens the metadata addresses of a cloud", () => {
+  const policy = {
+    allowNetworks: ["169.254.0.0/16", "100.64.0.0/10", "fd00::/8", "168.63.129.16", "127.0.0.0/8"],
+    allowPorts: [80],
+  };
+  const urls = [
+    "http://169.254.169.254/latest",
+    "http://[::ffff:169.254.169.254]/",
+    "http://100.100.100.200/",
+    "http://[fd00:ec2::254]/",
+    "http://168.63.129.16/",
+    "https://metadata.google.internal/",
+    "https://metadata/",
+    "https://METADATA.google.internal./",
+  ];
+  expect(urls.filter((url) => checkAddress(url, policy).ok)).toEqual([]);
+});
