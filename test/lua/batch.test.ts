@@ -91,7 +91,10 @@ test("a mistake in the script itself is an error with a code, of that item alone
   // No number where the price should be.
   bad.item = { ...bad.item, args: bad.item.args.with(1, "much") };
   const [, error] = await stage.arriveTogether([good, bad]);
-  expect(error).toMatchObject({ name: "ReplyError", message: expect.stringMatching(/^ERR .*arithmetic/) });
+  expect(error).toMatchObject({
+    name: "ReplyError",
+    message: expect.stringMatching(/^ERR user_script:\d+: /),
+  });
   expect(await stage.credits(key)).toMatchObject({ balance: 990, totalRequests: 1, state: { active: 1 } });
 });
 

@@ -82,6 +82,7 @@ test("an account is created, changed and read, and a stale revision changes noth
   expect(created).toEqual({
     accountId: expect.stringMatching(/^acc_/),
     priceMultiplier: "1",
+    creditsBelow: [],
     label: "Ann's shop",
     metadata,
     status: "active",
