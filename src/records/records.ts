@@ -28,7 +28,8 @@ export const REQUEST_FIELDS = {
   bound_at: "when it was bound",
   max_age_ms: "of its task",
   upstream: "which upstream made its task",
-  retention_ms: "instead of that of its admission: minutes once it was refused or unsent, twice as long if it ended as too old",
+  retention_ms:
+    "instead of that of its admission: minutes once it was refused or unsent, twice as long if it ended as too old",
   account_at:
     "`limited` of its account, `@`, and the account's clock at its admission, if it had limits over all its keys",
   unknown: "unclear or timed_out, where the upstream left open whether it made a task",

@@ -130,7 +130,12 @@ export const MUTANTS: readonly Mutant[] = [
     "if record.refunded then\n  post",
     "if true then\n  post",
   ),
-  mutant("charging again is no use", "reclaim", "-price, 0, price, record.endpoint", "-price, 0, 0, record.endpoint"),
+  mutant(
+    "charging again is no use",
+    "reclaim",
+    "-price, 0, price, record.endpoint",
+    "-price, 0, 0, record.endpoint",
+  ),
   mutant(
     "charging again frees a hold",
     "reclaim",
