@@ -1845,6 +1845,26 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in fields of a request that the model does not know. */
+export const PACKED_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "a request forgets its callBackUrl",
+    "admit",
+    'if callback ~= "" then record',
+    "if false then record",
+  ),
+  mutant("the reason of a price is not encoded", "admit", "encoded(details)", "details"),
+  mutant(
+    "the reason of a price is charged encoded",
+    "include/request",
+    "return at and decoded(",
+    "return at and (",
+  ),
+  mutant("a fingerprint ends at a space", "void", 'encoded(first[4] or "")', 'first[4] or ""'),
+  mutant("a fingerprint is not kept", "void", '"fingerprint", fingerprint)', '"fingerprint", nil)'),
+  mutant("only spaces are encoded", "include/request", '"[%s%%]"', '"%s"'),
+];
+
 /** Mistakes in giving back what was charged too much. */
 export const CORRECTION_MUTANTS: readonly Mutant[] = [
   mutant("any reference corrects again", "correct", "if earlier then", "if false then"),

@@ -82,6 +82,7 @@ test("the fields of a request that the scripts write are those that are declared
     [...text.matchAll(/\bchanged_request\(/g)].flatMap(({ index, 0: begin }) =>
       argumentsOf(text.slice(index + begin.length))
         .slice(2)
+        .filter((_, at) => at % 2 === 0)
         .flatMap((argument) => /^"([a-z]\w+)"$/.exec(argument)?.[1] ?? []),
     ),
   );
