@@ -25,7 +25,7 @@ export interface Generation {
   /** When it was admitted, Unix ms by the store's clock, set there. */
   admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
-  /** The customer's `callBackUrl`, if the gateway relays it. */
+  /** The customer's `callBackUrl`, if the gateway relays it: the `href` of a URL, which has no spaces. */
   callback?: string;
 }
 
