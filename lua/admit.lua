@@ -3,10 +3,11 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  one request; the window is searched by halves
--- `window` is a list of stamps (ms), newest first. `price_text` is as in include/price.lua, `endpoint` a path, `not_after` a time (ms).
+-- `window` is a list of stamps (ms), newest first. `price_text` is as in include/price.lua, `not_after` a time (ms). `subject`
+-- begins the record of the request (include/request.lua), with a price that counts unless `price_text` or the account says another.
 -- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
--- are empty. `retention_ms`: how long the record is kept after its end. `callback`: the customer's callBackUrl (empty: none, or
--- it is not relayed). `restrictions`: those of the key that the caller has checked the request against (empty: none).
+-- are empty. `callback`: the customer's callBackUrl, without spaces (empty: none, or it is not relayed). `restrictions`: those of the
+-- key that the caller has checked the request against (empty: none).
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent or empty: none; and
 --                          when this request id was admitted before), its price (absent: as asked for)
@@ -27,12 +28,13 @@
 --                          request's price (absent: as asked for)
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name account window slots request holds idempotency?
---@args now tiers request_id key_id price_text endpoint not_after hold_ms fingerprint digest retention_ms callback restrictions
+--@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
 --@include limits
 --@include month
 --@include numbers
 --@include price
 --@include reply
+--@include request
 --@include window
 --@unless_frozen key_name
 
@@ -45,8 +47,8 @@ local shared = money[5] and read_shared(account, money[5], now)
 if shared then key.shared = shared end
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
-local earlier = call("HGET", request, "state")
-local kept = earlier and details and { "", call("HGET", request, "price") } or {}
+local earlier = read_state(request)
+local kept = earlier and details and { "", read_request(request).price } or {}
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
 if not key.usable then return reply("unknown_key", now) end
 if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end
@@ -107,24 +109,25 @@ if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) e
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
 call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
-call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", key_id, "price", details and int(price) or price_text,
-  "endpoint", endpoint, "admitted_at", clock, "due_at", due_at, "retention_ms", retention_ms)
-if callback ~= "" then call("HSET", request, "callback", callback) end
-if details then call("HSET", request, "details", details) end
+if details then subject = with_price(subject, price) end
+local record = request_text("held", subject, clock, due_at)
+if callback ~= "" then record = record .. " callback=" .. callback end
+if details then record = record .. " details=" .. encoded(details) end
 call("ZADD", holds, due_at, request_id)
 if shared then
   call("HSET", account, "clock_ms", int(shared.clock), counted_request(shared))
   add_to_window(shared.window, int(shared.clock), shared.live, shared.length)
   call("SADD", shared.slots, request_id)
-  call("HSET", request, "account_at", shared_mark(shared))
+  record = record .. " account_at=" .. shared_mark(shared)
   shared.live, shared.oldest, shared.active = shared.live + 1, shared.oldest or shared.clock, shared.active + 1
 end
 if idempotency then
-  call("HSET", request, "idempotency", digest)
+  record = record .. " idempotency=" .. digest
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "due_at", due_at)
   -- It expires only once the hold has ended: BIND and VOID say when.
   call("PERSIST", idempotency)
 end
+call("SET", request, record)
 if key.monthly_credits then key.spent = spent + price end
 if details then key.noted = key.noted or "" end
 return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted, details and int(price))

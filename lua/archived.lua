@@ -17,6 +17,7 @@
 --   unseen    another batch was noted or announced last; nothing happens
 --@keys archive changed
 --@args now generation requests_prefix newest batch earlier_newest earlier_batch looked_until requests_count items...
+--@include request
 --@unless_frozen archive
 local noted = call("HMGET", archive, "generation", "newest", "batch", "writing")
 if noted[1] ~= generation then return { "other", now } end
@@ -26,8 +27,9 @@ local requests = 2 * tonumber(requests_count)
 for at = 1, requests, 2 do
   local request, state = requests_prefix .. items[at], items[at + 1]
   -- A void request may have been bound since the copy was made: then its copy is out of date.
-  if call("HGET", request, "state") == state then
-    call("HSET", request, "archived", generation .. " " .. state)
+  local text = call("GET", request)
+  if text and string.match(text, "^%S+") == state then
+    call("SET", request, changed_request(text, state, "archived", generation .. "/" .. state), "KEEPTTL")
   end
 end
 for at = requests + 1, #items, 2 do

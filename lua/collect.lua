@@ -17,23 +17,24 @@
 --@args now request_id restored_ms accounts_prefix archive
 --@include numbers
 --@include owner
+--@include request
 --@include task
 --@unless_frozen request
-local record = call("HMGET", request, "state", "finished_at", "void_at", "retention_ms", "account_id",
-  "due_at", "archived", "reason")
-if record[1] then
-  local is_open = record[1] ~= "finished" and record[1] ~= "void"
-  local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
-  local kept_until = ended_at + tonumber(record[4] or restored_ms)
+local record = read_request(request)
+local state = record.state
+if state then
+  local is_open = state ~= "finished" and state ~= "void"
+  local ended_at = is_open and now or tonumber(record.finished_at or record.void_at or 0)
+  local kept_until = ended_at + tonumber(record.retention_ms or restored_ms)
   if is_open or kept_until > now then
     call("ZADD", done, "XX", int(kept_until), request_id)
     return { "kept" }
   end
   local generation = call("HGET", archive, "generation")
-  if generation and record[7] ~= generation .. " " .. record[1] then return { "unarchived" } end
-  local account, due_at = accounts_prefix .. (record[5] or ""), record[6]
+  if generation and record.archived ~= generation .. "/" .. state then return { "unarchived" } end
+  local account, due_at = accounts_prefix .. (record.account_id or ""), record.due_at
   local collected_until = call("HGET", account, "collected_until")
-  local is_uncharged = record[1] == "void" and (record[8] == "refused" or record[8] == "unsent")
+  local is_uncharged = state == "void" and (record.reason == "refused" or record.reason == "unsent")
   if due_at and not is_uncharged and tonumber(due_at) > tonumber(collected_until or 0) then
     call("HSET", account, "collected_until", due_at)
   end
@@ -46,4 +47,4 @@ if task_name then
 end
 local owner = claim and call("GET", claim)
 if owner and read_owner(owner) == request_id then call("DEL", claim) end
-return { record[1] and "collected" or "missing" }
+return { state and "collected" or "missing" }

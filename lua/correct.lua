@@ -23,6 +23,7 @@
 --@include numbers
 --@include references
 --@include refund
+--@include request
 --@unless_frozen account
 local money = call("HMGET", account, "balance", "held")
 if not money[1] then return { "unknown_account", "0" } end
@@ -32,10 +33,10 @@ local earlier = call("HGET", references, reference)
 if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
 local forgotten = count_forgotten(checkpoint)
 if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
-local record = call("HMGET", request_name, "state", "refunded")
-local is_before, refunds = is_refunded(account, request_id, record[2])
+local record = read_request(request_name)
+local is_before, refunds = is_refunded(account, request_id, record.refunded)
 if is_before then return { "refunded_before", int(available) } end
-if record[1] == "bound" then return { "unfinished", int(available) } end
+if record.state == "bound" then return { "unfinished", int(available) } end
 
 local credits = tonumber(credits_text)
 call("HSET", references, reference, stands_for)

@@ -12,13 +12,14 @@
 --@keys account holds
 --@args now account_id holds_max slots_prefix requests_prefix
 --@include numbers
+--@include request
 if call("ZCARD", holds) > tonumber(holds_max) then return { "too_many", now } end
 local credits = 0
 for _, id in ipairs(call("ZRANGE", holds, 0, -1)) do
-  local record = call("HMGET", requests_prefix .. id, "account_id", "state", "price", "key_id")
-  if record[1] == account_id and record[2] == "held"
-    and call("SISMEMBER", slots_prefix .. (record[4] or ""), id) == 1 then
-    credits = credits + tonumber(record[3] or 0)
+  local record = read_request(requests_prefix .. id)
+  if record.account_id == account_id and record.state == "held"
+    and call("SISMEMBER", slots_prefix .. (record.key_id or ""), id) == 1 then
+    credits = credits + tonumber(record.price or 0)
   end
 end
 return { "read", now, call("HGET", account, "held") or "0", int(credits) }

@@ -18,6 +18,7 @@
 --@args now tiers fresh_ms
 --@include limits
 --@include reply
+--@include request
 --@include task
 local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end
@@ -37,6 +38,6 @@ if fresh == 1 then
     bound_at)
 end
 local request = string.match(key_name, "^tg:{p%d+}") .. ":request:" .. task.request_id
-local fixed = call("HMGET", request, "max_age_ms", "upstream")
+local fixed = read_request(request)
 return reply("task", now, key, window, slots, status, task.request_id, task.key_id, fresh, task.status, task.data,
-  bound_at, fixed[1] or "", fixed[2] or "")
+  bound_at, fixed.max_age_ms or "", fixed.upstream or "")

@@ -12,19 +12,21 @@
 --@keys list
 --@args now requests_max lease_ms requests_prefix
 --@include numbers
+--@include request
 --@unless_frozen list
 local ids = call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", 0, tonumber(requests_max))
 local until_ms = int(now + tonumber(lease_ms))
 local answer = { now }
+local PARTS = { "state", "account_id", "key_id", "task_id", "bound_at", "idempotency", "max_age_ms", "upstream" }
 for _, id in ipairs(ids) do
-  local record = call("HMGET", requests_prefix .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency",
-    "max_age_ms", "upstream")
-  if record[1] == "held" or record[1] == "bound" then
+  local record = read_request(requests_prefix .. id)
+  if record.state == "held" or record.state == "bound" then
     call("ZADD", list, "XX", until_ms, id)
   else
     call("ZREM", list, id)
   end
-  for field = 1, 8 do record[field] = record[field] or "" end
-  answer[#answer + 1] = { id, unpack(record) }
+  local row = { id }
+  for _, part in ipairs(PARTS) do row[#row + 1] = record[part] or "" end
+  answer[#answer + 1] = row
 end
 return answer

@@ -27,6 +27,7 @@
 --@include numbers
 --@include refund
 --@include reply
+--@include request
 --@include retention
 --@include task
 --@unless_frozen request
@@ -37,12 +38,11 @@ local limited = of_account[1]
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
-local record = call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at", "refunded", "callback")
-local state = record[1]
+local record = read_request(request)
+local state = record.state
 
 local function keep()
-  local owner = (kept.is_disputed and "!" or "") .. task_text(request_id, record[8], account_id, record[9])
+  local owner = (kept.is_disputed and "!" or "") .. task_text(request_id, record.key_id, account_id, record.bound_at)
   call("SET", task, owner .. " " .. int(now) .. " " .. status .. " " .. data)
   kept.status, kept.data = status, data
 end
@@ -66,19 +66,20 @@ if state ~= "bound" then return answer("missing") end
 local is_ours = status == "expired" or status == "released"
 if kept.is_disputed and not is_ours then
   call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
-  return answer("disputed", 0, tonumber(record[9]), record[11] or "")
+  return answer("disputed", 0, tonumber(record.bound_at), record.max_age_ms or "")
 end
 
 if status == "gone" then
-  local count = tonumber(record[6] or 0) + 1
-  local since = tonumber(record[7] or now)
+  local count = tonumber(record.gone_count or 0) + 1
+  local since = tonumber(record.gone_since or now)
   if count < tonumber(gone_max) or now - since < tonumber(gone_ms) then
     call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
-    call("HSET", request, "gone_count", int(count), "gone_since", int(since))
+    call("SET", request, changed_request(record.text, state, "gone_count", int(count), "gone_since", int(since)))
     return answer("observed")
   end
-elseif record[6] then
-  call("HDEL", request, "gone_count", "gone_since")
+elseif record.gone_count then
+  record.text = changed_request(record.text, state, "gone_count", false, "gone_since", false)
+  call("SET", request, record.text)
 end
 
 local ended_by = status
@@ -99,32 +100,27 @@ end
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
 -- One that is too old may complete after all, and is then charged again: its record is kept twice as long.
-local retention_ms = record[10]
-if ended_by == "expired" and retention_ms then
-  retention_ms = int(2 * tonumber(retention_ms))
-  call("HSET", request, "retention_ms", retention_ms)
+if ended_by == "expired" and record.retention_ms then
+  record.retention_ms = int(2 * tonumber(record.retention_ms))
+  record.text = changed_request(record.text, state, "retention_ms", record.retention_ms)
 end
-call("ZADD", done, forget_at(now, retention_ms), request_id)
+call("ZADD", done, forget_at(now, record.retention_ms), request_id)
 -- A task that was not charged is told to nobody: there is no video for nothing.
-local callback = record[15]
-if not record[5] and (of_account[2] or callback) then
+local callback = record.callback
+if not record.uncollected and (of_account[2] or callback) then
   add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
-    '{"task_id":"' .. (record[4] or "") .. '","status":"' .. status .. '"}', callback)
+    '{"task_id":"' .. (record.task_id or "") .. '","status":"' .. status .. '"}', callback)
 end
-note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])
+note_ended(request, now, request_id, account_id, record.key_id, record.endpoint, status, record.bound_at)
 local refunded = 0
 if status == "failed" and refunds_failed == "1" then
-  refunded = post_refund(account, ledger, now, account_id, request_id, {
-    name = request, price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5],
-    key_id = record[8], refunded = record[14],
-    -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
-    admitted_at = record[12] or record[13],
-  }, actor ~= "" and { by = by_of(actor) } or nil)
+  refunded = post_refund(account, ledger, now, account_id, request_id, record, actor ~= "" and { by = by_of(actor) } or nil)
 end
 keep()
-call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
+call("SET", request, changed_request(record.text, "finished", "status", status, "ended_by", ended_by, "finished_at", int(now),
+  "refunded", record.refunded))
 if actor ~= "" then
-  write_audit(request, now, actor, "task.release", account_id, record[4] or request_id, { state = "bound" },
+  write_audit(request, now, actor, "task.release", account_id, record.task_id or request_id, { state = "bound" },
     { state = "finished", status = status, refunded = int(refunded) })
 end
 call("ZREM", polls, request_id)

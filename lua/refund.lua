@@ -26,6 +26,7 @@
 --@include numbers
 --@include references
 --@include refund
+--@include request
 --@unless_frozen account
 local money = call("HMGET", account, "balance", "held")
 if not money[1] then return { "unknown_account", "0" } end
@@ -36,25 +37,25 @@ if earlier then return { earlier == stands_for and "duplicate" or "mismatch", in
 local forgotten = count_forgotten(checkpoint)
 if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
 
-local record = call("HMGET", request_name, "state", "price", "endpoint", "task_id", "key_id", "status", "uncollected",
-  "refunded", "admitted_at", "due_at")
-local state = record[1]
-if is_refunded(account, request_id, record[8]) then return { "refunded_before", int(available) } end
+local record = read_request(request_name)
+local state = record.state
+if is_refunded(account, request_id, record.refunded) then return { "refunded_before", int(available) } end
 if state == "held" or state == "bound" then return { "unfinished", int(available) } end
-if state == "void" or record[7] or tonumber(record[2] or price) == 0 then return { "uncharged", int(available) } end
-local request = { name = state and request_name, admitted_at = record[9] or record[10] or (admitted_at ~= "" and admitted_at) or nil }
-if record[6] == "completed" then
-  request.price, request.endpoint, request.task_id, request.key_id = record[2], record[3], record[4], record[5]
-elseif price ~= "" then
-  request.price, request.endpoint, request.task_id, request.key_id = price, endpoint, task_id, key_id
-else
+if state == "void" or record.uncollected or tonumber(record.price or price) == 0 then
+  return { "uncharged", int(available) }
+end
+if record.status ~= "completed" and price ~= "" then
+  record.price, record.endpoint, record.task_id, record.key_id = price, endpoint, task_id, key_id
+  record.admitted_at = record.admitted_at or record.due_at or (admitted_at ~= "" and admitted_at) or nil
+elseif record.status ~= "completed" then
   return { "search", int(available) }
 end
 
 call("HSET", references, reference, stands_for)
 local operator = { by = by_of(actor), reference = reference, note = reason }
-local refunded, entry = post_refund(account, ledger, now, account_id, request_id, request, operator)
+local refunded, entry = post_refund(account, ledger, now, account_id, request_id, record, operator)
+if state then call("SET", request_name, changed_request(record.text, state, "refunded", "1")) end
 index_reference(account, reference, account_id, entry)
-write_audit(account, now, actor, "task.refund", account_id, request.task_id, { balance = int(available) },
+write_audit(account, now, actor, "task.refund", account_id, record.task_id, { balance = int(available) },
   { balance = int(available + refunded), amount = int(refunded), reason = reason, reference = reference })
 return { "refunded", int(available + refunded), int(refunded) }

@@ -21,23 +21,24 @@
 --@keys account references account_keys ledger trimmed checkpoint account_slots holds reversed
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
 --@include cut
+--@include request
 --@include window
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))
 local cut = call("HGET", trimmed, "last_entry") or ""
 local before = checkpoints_before(entries, cut, checkpoints_prefix)
 if #entries == tonumber(entries_max) then return { "behind", now, entries, cut, before } end
 
--- A record's values of these fields.
-local function values_of(name, ...)
-  local values = call("HMGET", name, ...)
-  for at = 1, select("#", ...) do values[at] = values[at] or "" end
+local PARTS = { "state", "account_id", "key_id", "price", "admitted_at", "uncollected", "reason" }
+local function values_of(name)
+  local record, values = read_request(name), {}
+  for at, part in ipairs(PARTS) do values[at] = record[part] or "" end
   return values
 end
 
 local function read_requests(ids)
   local requests = {}
   for at, id in ipairs(ids) do
-    local record = values_of(requests_prefix .. id, "state", "account_id", "key_id", "price", "admitted_at", "uncollected", "reason")
+    local record = values_of(requests_prefix .. id)
     local is_due = record[1] == "held" and call("ZSCORE", holds, id) and 1 or 0
     requests[at] = { id, is_due, call("SISMEMBER", account_slots, id), record }
   end

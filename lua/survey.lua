@@ -11,6 +11,7 @@
 --@keys list
 --@args now first_index last_index requests_prefix ages...
 --@include numbers
+--@include request
 local ids = call("ZRANGE", list, first_index, last_index)
 local open = { held = {}, bound = {} }
 for _, counts in pairs(open) do
@@ -18,14 +19,14 @@ for _, counts in pairs(open) do
 end
 local oldest = { held = 0, bound = 0 }
 for _, id in ipairs(ids) do
-  local record = call("HMGET", requests_prefix .. id, "state", "admitted_at", "bound_at")
-  local counts = open[record[1]]
+  local record = read_request(requests_prefix .. id)
+  local counts = open[record.state]
   if counts then
-    local age_ms = math.max(0, now - tonumber(record[1] == "held" and record[2] or record[3] or now))
+    local age_ms = math.max(0, now - tonumber(record.state == "held" and record.admitted_at or record.bound_at or now))
     local age = 1
     while ages[age] and age_ms >= tonumber(ages[age]) do age = age + 1 end
     counts[age] = counts[age] + 1
-    oldest[record[1]] = math.max(oldest[record[1]], age_ms)
+    oldest[record.state] = math.max(oldest[record.state], age_ms)
   end
 end
 local first = call("ZRANGE", list, 0, 0, "WITHSCORES")

@@ -20,6 +20,7 @@
 --@include entry
 --@include numbers
 --@include references
+--@include request
 --@unless_frozen ledger
 local most = tonumber(most_text)
 
@@ -45,7 +46,7 @@ for _, one in ipairs(call("XRANGE", ledger, "-", "(" .. newest_id, "COUNT", most
   if rolled and is_later(id, rolled) then break end
   if tonumber(entry.at) > now - tonumber(kept_ms) then break end
   local request = (entry.request_id or "") ~= "" and requests_prefix .. entry.request_id
-  local state = request and call("HGET", request, "state")
+  local state = request and read_state(request)
   if state == "bound" then break end
   if not add_to_checkpoint(checkpoint_of(entry.account_id), id, entry) then
     if removed == 0 then return { "broken", now, id } end
@@ -76,8 +77,14 @@ for account_id, checkpoint in pairs(checkpoints) do
   if checkpoint.entry ~= "" then write_checkpoint(checkpoints_prefix .. account_id, checkpoint) end
 end
 -- Of a task that ended a while ago, the record may still be there: it proves charge and refund instead of the ledger.
-for request, id in pairs(charges) do call("HSET", request, "trimmed_charge", id) end
-for request, id in pairs(refunds) do call("HSET", request, "trimmed_refund", id) end
+local function note_trimmed(entries, field)
+  for request, id in pairs(entries) do
+    local text = call("GET", request)
+    call("SET", request, changed_request(text, string.match(text, "^%S+"), field, id), "KEEPTTL")
+  end
+end
+note_trimmed(charges, "trimmed_charge")
+note_trimmed(refunds, "trimmed_refund")
 for grant, at in pairs(grants) do call("ZADD", grants_name, at, grant) end
 if cut then
   cut_at = math.max(cut_at, tonumber(call("HGET", trimmed, "at") or 0))

@@ -10,14 +10,15 @@
 --   missing  the request has no hold any more; nothing happens
 --@keys request account unknown idempotency?
 --@args now request_id answered unknown_max
+--@include request
 --@include unknown
 --@unless_frozen request
-local record = call("HMGET", request, "state", "due_at")
-if record[1] ~= "held" then return { "missing", now } end
+local record = read_request(request)
+if record.state ~= "held" then return { "missing", now } end
 if idempotency and call("HGET", idempotency, "request_id") == request_id then
   call("HSET", idempotency, "unknown", answered)
 end
-call("HSET", request, "unknown", answered)
-call("ZADD", unknown, record[2], request_id)
+call("SET", request, changed_request(record.text, "held", "unknown", answered))
+call("ZADD", unknown, record.due_at, request_id)
 local count, blocked_until = block_account(account, unknown, tonumber(unknown_max))
 return { "noted", now, count, blocked_until }

@@ -20,6 +20,7 @@
 --@include limits
 --@include numbers
 --@include reply
+--@include request
 --@include retention
 --@include spent
 --@include unknown
@@ -37,28 +38,26 @@ local function forget_admission(admitted_at, account_at)
   call("HINCRBY", account, "total_requests", -1)
 end
 
-local record = call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms",
-  "account_at", "unknown")
-local state, account_at = record[1], shared_stamp(shared, record[7])
+local record = read_request(request)
+local state, account_at = record.state, shared_stamp(shared, record.account_at)
 if not state then
   call("ZREM", holds, request_id)
   if reason == "unsent" then
-    call("HSET", request, "state", "void", "reason", reason)
-    call("PEXPIRE", request, tombstone_ms)
+    call("SET", request, request_text("void", NO_SUBJECT, "", "") .. " reason=" .. reason, "PX", tombstone_ms)
   end
   return reply("missing", now, key, window, slots)
 end
 if state == "void" then
   -- It was void for another reason before: what only `unsent` removes is removed now.
-  if reason == "unsent" and record[5] ~= "unsent" then
-    forget_admission(record[3], account_at)
-    call("HSET", request, "reason", reason)
+  if reason == "unsent" and record.reason ~= "unsent" then
+    forget_admission(record.admitted_at, account_at)
+    call("SET", request, changed_request(record.text, state, "reason", reason))
   end
   call("ZREM", holds, request_id)
   return reply("void", now, key, window, slots)
 end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
-if reason == "due" and now < tonumber(record[4]) then return reply("not_due", now, key, window, slots) end
+if reason == "due" and now < tonumber(record.due_at) then return reply("not_due", now, key, window, slots) end
 
 local spent = key and read_spent(key_name)
 local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id", "fingerprint")
@@ -67,42 +66,43 @@ local first = idempotency and call("HMGET", idempotency, "request_id", "void_unt
 -- the account's. After that only the removal from `holds` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
-if record[8] then remove_unknown(account, request_id) end
+if record.unknown then remove_unknown(account, request_id) end
 -- No charge can follow, so the record only tells a repeated call that it was void.
 local is_certain = reason == "refused" or reason == "unsent"
-local retention_ms = is_certain and int(math.min(REFUSED_KEPT_MS, tonumber(record[6]))) or record[6]
+local retention_ms = is_certain and int(math.min(REFUSED_KEPT_MS, tonumber(record.retention_ms))) or record.retention_ms
 call("ZADD", done, forget_at(now, retention_ms), request_id)
-if reason == "unsent" then forget_admission(record[3], account_at) end
-call("HINCRBY", account, "held", int(-tonumber(record[2])))
-call("HSET", request, "state", "void", "reason", reason, "void_at", int(now), "retention_ms",
-  retention_ms)
+if reason == "unsent" then forget_admission(record.admitted_at, account_at) end
+call("HINCRBY", account, "held", int(-tonumber(record.price)))
+local first_void_id, fingerprint
 if key then
-  change_counts(key_name, record[3], -1)
-  add_spent(spent, record[3], -tonumber(record[2]))
+  change_counts(key_name, record.admitted_at, -1)
+  add_spent(spent, record.admitted_at, -tonumber(record.price))
 end
 if account_at then change_counts(account, account_at, -1) end
 if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then
   -- the entry must name the request that is charged under this key.
   local is_unknown = reason == "due" or reason == "released"
-  local void_until = math.max(tonumber(first[2] or 0), is_unknown and tonumber(forget_at(now, record[6])) or 0)
+  local void_until = math.max(tonumber(first[2] or 0), is_unknown and tonumber(forget_at(now, record.retention_ms)) or 0)
   if void_until > now then
     call("HSET", idempotency, "void_until", int(void_until))
     call("HDEL", idempotency, "request_id", "fingerprint", "due_at", "unknown")
     call("PEXPIRE", idempotency, int(void_until - now))
     if is_unknown then
       -- A step of the clock may expire the entry all the same. BIND knows by this id whether it still is the same one.
-      local first_void_id = first[3] or request_id
+      first_void_id, fingerprint = first[3] or request_id, encoded(first[4] or "")
       call("HSET", idempotency, "first_void_id", first_void_id)
-      call("HSET", request, "first_void_id", first_void_id, "fingerprint", first[4] or "")
     end
   else
     call("DEL", idempotency)
   end
 end
+call("SET", request, changed_request(record.text, "void", "reason", reason, "void_at", int(now),
+  "retention_ms", is_certain and retention_ms, "first_void_id", first_void_id or record.first_void_id,
+  "fingerprint", fingerprint))
 if actor ~= "" then
   write_audit(request, now, actor, "task.release", string.match(account, ":account:(.*)$"), request_id,
-    { state = "held" }, { state = "void", credits = record[2] })
+    { state = "held" }, { state = "void", credits = record.price })
 end
 call("ZREM", holds, request_id)
 return reply("void", now, key, window, slots)

@@ -98,12 +98,12 @@ end
 
 -- What a request says of its admission to an account with limits: `limited` and the account's clock (ms).
 local function shared_mark(shared)
-  return shared.limited .. " " .. int(shared.clock)
+  return shared.limited .. "@" .. int(shared.clock)
 end
 
 -- The clock of that admission, as a text; nil if the account has had no limits since then.
 local function shared_stamp(shared, mark)
-  local limited, clock = string.match(mark or "", "^(%d+) (%d+)$")
+  local limited, clock = string.match(mark or "", "^(%d+)@(%d+)$")
   return shared and limited == shared.limited and clock or nil
 end
 

@@ -17,18 +17,16 @@ local function is_refunded(account, request_id, recorded)
   return recorded or call("HEXISTS", refunds, request_id) == 1, refunds
 end
 
--- `record` is that of the request: name (of the hash; nil where there is none), price, endpoint, task_id, uncollected, refunded,
--- key_id, and when it was admitted (ms), whose month gets room again. `operator` is who refunds it, if one does: by, and in case 3
--- reference and note. Returns the credits that this call refunded, 0 if there is nothing to refund, and the id of the entry.
+-- `record` is that of the request as read_request reads it; the caller writes its `refunded`, which is set here. The month of its
+-- admission gets room again. `operator` is who refunds it, if one does: by, and in case 3 reference and note. Returns the credits
+-- that this call refunded, 0 if there is nothing to refund, and the id of the entry.
 local function post_refund(account, ledger, now, account_id, request_id, record, operator)
   local price = tonumber(record.price)
   if record.uncollected or price == 0 then return 0 end
   local is_repeat, refunds = is_refunded(account, request_id, record.refunded)
   local spent = read_spent(string.match(account, "^tg:{p%d+}") .. ":key:" .. (record.key_id or ""))
-  if is_repeat then
-    if record.name then call("HSET", record.name, "refunded", "1") end
-    return 0
-  end
+  record.refunded = "1"
+  if is_repeat then return 0 end
   if operator and operator.reference then call("HSET", refunds, request_id, operator.reference) end
   local more = { "reason", "refund" }
   for _, field in ipairs({ "by", "reference", "note" }) do
@@ -39,7 +37,7 @@ local function post_refund(account, ledger, now, account_id, request_id, record,
   end
   local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint,
     record.task_id, request_id, record.key_id or "", more)
-  if record.name then call("HSET", record.name, "refunded", "1") end
-  add_spent(spent, record.admitted_at, -price)
+  -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
+  add_spent(spent, record.admitted_at or record.due_at, -price)
   return price, id
 end

@@ -35,8 +35,8 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
     return { outcome, now, rate_limit, remaining, reset, max_concurrent, active, tier_of(key), ... }
   end
   local has_terms = key.expires_at or key.monthly_credits or key.restrictions
-  return string.format('["%s",%d,%d,%d,%d,%d,%d,%s]', outcome, now, rate_limit, remaining, reset, max_concurrent, active,
-    has_terms and cjson.encode(tier_of(key)) or key.tier_json)
+  return '["' .. outcome .. '",' .. int(now) .. "," .. int(rate_limit) .. "," .. int(remaining) .. "," .. int(reset) .. ","
+    .. int(max_concurrent) .. "," .. int(active) .. "," .. (has_terms and cjson.encode(tier_of(key)) or key.tier_json) .. "]"
 end
 
 -- A reply whose numbers of the headers are read from the store here.

@@ -19,6 +19,7 @@ import {
 } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { requestText } from "../records/requests.ts";
 import { LAYOUT, RESTORING } from "../redis/layout.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
@@ -204,16 +205,19 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
     manyByNode(tasks, ofPartition(nodes), command);
   const names = ({ keyId, accountId, partition }: RunningTask) => keyRef(keyId, accountId, partition).names;
   await write((pipe, { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs }) =>
-    pipe.hset(requestName(partition, requestId), {
-      state: "bound",
-      account_id: accountId,
-      key_id: keyId,
-      price,
-      endpoint,
-      due_at: boundAtMs,
-      task_id: taskId,
-      bound_at: boundAtMs,
-    }),
+    pipe.set(
+      requestName(partition, requestId),
+      requestText({
+        state: "bound",
+        account_id: accountId,
+        key_id: keyId,
+        price: String(price),
+        endpoint,
+        due_at: String(boundAtMs),
+        task_id: taskId,
+        bound_at: String(boundAtMs),
+      }),
+    ),
   );
   await write((pipe, { partition, requestId, keyId, accountId, taskId, boundAtMs }) =>
     pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),

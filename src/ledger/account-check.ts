@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { accountNames, keyNames, requestName } from "../records/names.ts";
+import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import type { LedgerPart } from "../scripts/entries.ts";
@@ -231,10 +232,10 @@ async function checkAccountSlots(
   if (isRight || last.slots === 0) return;
   const { account, slots } = accountNames(partition, accountId);
   for await (const ids of redis.sscanStream(slots, { count: PAGE }) as AsyncIterable<string[]>) {
-    const keyIds = await many<string | null, string>(redis, ids, (pipe, id) =>
-      pipe.hget(requestName(partition, id), "key_id"),
+    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
+      pipe.get(requestName(partition, id)),
     );
-    const items = ids.map((id, at) => ({ id, keyId: keyIds[at] ?? "" }));
+    const items = ids.map((id, at) => ({ id, keyId: requestOf(records[at]).key_id ?? "" }));
     const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
       redis,
       items,

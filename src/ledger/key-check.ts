@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { keyNames, requestName } from "../records/names.ts";
+import { requestOf } from "../records/requests.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
 import type { AccountSnapshot, KeyPart, SlotRequest } from "../scripts/snapshot.ts";
 import { dayOf, type Invariant, isCharged, type LedgerFold, type Report } from "./fold.ts";
@@ -199,8 +200,12 @@ async function readMoment(
   ids: readonly string[],
 ): Promise<string | undefined> {
   const { key, window } = keyNames(partition, keyId);
-  const states = () =>
-    many<string | null, string>(redis, ids, (pipe, id) => pipe.hget(requestName(partition, id), "state"));
+  const states = async () => {
+    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
+      pipe.get(requestName(partition, id)),
+    );
+    return records.map((text) => requestOf(text).state);
+  };
   const before = await states();
   const pipe = redis.pipeline().lpos(window, stamp, "COUNT", ids.length).hget(key, "clock_ms");
   const [places, clockMs] = answersOf<unknown>(await pipe.exec()) as [number[], string | null];
@@ -217,11 +222,12 @@ async function countAdmitted({ redis, partition }: AccountPlace, { keyId }: KeyP
   const { slots } = keyNames(partition, keyId);
   const admitted = new Set<string>();
   for await (const ids of redis.sscanStream(slots, { count: PAGE }) as AsyncIterable<string[]>) {
-    const records = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
-      pipe.hmget(requestName(partition, id), "state", "admitted_at", "reason", "key_id"),
+    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
+      pipe.get(requestName(partition, id)),
     );
-    for (const [at, [state, admittedAt, reason, owner]] of records.entries()) {
-      if (isOpen(state) && admittedAt && !reason && owner === keyId) admitted.add(ids[at]!);
+    for (const [at, stored] of records.entries()) {
+      const { state, admitted_at, reason, key_id } = requestOf(stored);
+      if (isOpen(state) && admitted_at && !reason && key_id === keyId) admitted.add(ids[at]!);
     }
   }
   let still = 0;

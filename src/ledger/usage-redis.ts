@@ -1,6 +1,8 @@
 import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../records/names.ts";
+import type { RequestRecord } from "../records/records.ts";
+import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
@@ -113,8 +115,6 @@ interface EndedTask {
   seconds: number;
 }
 
-const FIELDS = ["status", "finished_at", "account_id", "endpoint", "key_id", "bound_at"] as const;
-
 async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<EndedTask[]> {
   const { done } = partitionNames(partition);
   // Pages by score: collecting does not move later ones.
@@ -136,23 +136,18 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
     const last = page.at(-1) ?? "";
     const same = page.filter((value, at) => at % 2 === 1 && value === last).length;
     after = { score: last, times: last === score ? times + same : same };
-    const records = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
-      pipe.hmget(requestName(partition, id), ...FIELDS),
+    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
+      pipe.get(requestName(partition, id)),
     );
-    yield records.flatMap(([status, finishedAt, accountId, endpoint, keyId, boundAt]) =>
-      status === "completed" || status === "failed"
-        ? [
-            {
-              status,
-              atMs: Number(finishedAt),
-              accountId: accountId ?? "",
-              endpoint: endpoint ?? "",
-              keyId: keyId ?? "",
-              seconds:
-                status === "completed" && boundAt ? runSeconds(Number(boundAt), Number(finishedAt)) : 0,
-            },
-          ]
-        : [],
-    );
+    yield records.flatMap((stored) => endedTask(requestOf(stored)) ?? []);
   }
+}
+
+/** Undefined for a request whose task has not ended. */
+function endedTask(record: RequestRecord): EndedTask | undefined {
+  const { status, account_id: accountId = "", endpoint = "", key_id: keyId = "", bound_at: boundAt } = record;
+  if (status !== "completed" && status !== "failed") return undefined;
+  const atMs = Number(record.finished_at);
+  const seconds = status === "completed" && boundAt ? runSeconds(Number(boundAt), atMs) : 0;
+  return { status, atMs, accountId, endpoint, keyId, seconds };
 }

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { keyNames, partitionNames, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
+import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import { type Invariant, isCharged, type LedgerFold } from "./fold.ts";
 import { isOpen } from "./key-check.ts";
@@ -59,11 +60,11 @@ export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): str
 }
 
 async function recordsOf({ nodes, wanted }: Run, partition: number, ids: string[]) {
-  const records = await many<RequestRecord, string>(nodes.of(partition), ids, (pipe, id) =>
-    pipe.hgetall(requestName(partition, id)),
+  const records = await many<string | null, string>(nodes.of(partition), ids, (pipe, id) =>
+    pipe.get(requestName(partition, id)),
   );
   return ids
-    .map((id, at) => ({ id, record: records[at] ?? {} }))
+    .map((id, at) => ({ id, record: requestOf(records[at]) }))
     .filter(({ record }) => !wanted || record.account_id === undefined || wanted.has(record.account_id));
 }
 
@@ -92,12 +93,12 @@ async function verifyRequestsOn(run: Run, redis: Redis): Promise<void> {
       ({ partition }) =>
         partition < run.partitions && run.has(partition) && run.nodes.of(partition) === redis,
     );
-    const records = await many<(string | null)[], Place>(redis, among, (pipe, { partition, id }) =>
-      pipe.hmget(requestName(partition, id), "state", "account_id", "key_id"),
+    const records = await many<string | null, Place>(redis, among, (pipe, { partition, id }) =>
+      pipe.get(requestName(partition, id)),
     );
     const open = among.flatMap((place, at) => {
-      const [state, accountId, keyId] = records[at] ?? [];
-      return isOpen(state) && isWanted(run, accountId ?? "") ? [{ ...place, keyId: keyId ?? "" }] : [];
+      const { state, account_id: accountId = "", key_id: keyId = "" } = requestOf(records[at]);
+      return isOpen(state) && isWanted(run, accountId) ? [{ ...place, keyId }] : [];
     });
     await verifyOpen(run, redis, open);
   }

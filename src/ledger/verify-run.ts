@@ -3,6 +3,7 @@ import { isLater } from "../records/entry-ids.ts";
 import type { LedgerEntry } from "../records/ledger-entries.ts";
 import { requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
+import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
@@ -59,12 +60,12 @@ export async function addEntries(
   });
   if (!fold.isFirst) return;
   const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
-  const records = await many<RequestRecord, LedgerEntry>(
+  const records = await many<string | null, LedgerEntry>(
     nodes.of(partition),
     ofRequests,
-    (pipe, { requestId }) => pipe.hgetall(requestName(partition, requestId)),
+    (pipe, { requestId }) => pipe.get(requestName(partition, requestId)),
   );
-  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
+  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, requestOf(records[at]), report);
 }
 
 /**
@@ -79,13 +80,14 @@ export async function readConsistently<Answers extends unknown[], Item>(
 ): Promise<([RequestRecord, ...Answers] | undefined)[]> {
   if (items.length === 0) return [];
   const pipe = redis.pipeline();
-  for (const item of items) reads(pipe.hgetall(nameOf(item)), item).hget(nameOf(item), "state");
+  for (const item of items) reads(pipe.get(nameOf(item)), item).get(nameOf(item));
   const answers = answersOf<unknown>(await pipe.exec());
   const each = answers.length / items.length;
   return items.map((_, at) => {
     const read = answers.slice(at * each, (at + 1) * each);
-    const stateAfter = read.pop();
-    const [record] = read as [RequestRecord];
-    return (record.state ?? null) === stateAfter ? (read as [RequestRecord, ...Answers]) : undefined;
+    const after = requestOf(read.pop() as string | null);
+    const [text, ...related] = read as [string | null, ...Answers];
+    const record = requestOf(text);
+    return record.state === after.state ? [record, ...related] : undefined;
   });
 }

@@ -6,28 +6,34 @@ import { byLimit, LIMITS, type PeriodField, TIER_LIMITS } from "../domain/limits
  */
 type RecordOf<Fields> = Readonly<Partial<Record<keyof Fields, string>>>;
 
-/** `tg:{pNN}:request:<request id>`: one generation, until it is collected. */
-export const REQUEST_FIELDS = {
+/**
+ * `tg:{pNN}:request:<request id>`: one generation, until it is collected. Its text begins with these parts in this order, with
+ * spaces between; then comes ` name=value` for each further field. records/requests.ts and lua/include/request.lua read it.
+ */
+export const REQUEST_PARTS = {
   state: "held, bound, finished or void",
   account_id: "whose balance it uses",
   key_id: "whose slot it has",
-  price: "fixed at admission",
-  details: "what its charge says of the price, JSON; missing for a list price that is always in force",
   endpoint: "the full path, as charged and listed",
+  price: "fixed at admission",
+  retention_ms: "how long the record is kept after its end",
   admitted_at:
     "the key's clock at its admission; missing where the store had forgotten the request before its BIND",
-  account_at:
-    "`limited` of its account and the account's clock at its admission, if it had limits over all its keys",
   due_at:
     "when its hold ends; when it was admitted where the store had forgotten the request before its BIND",
+} as const;
+/** Further fields of a request. */
+export const REQUEST_FIELDS = {
+  task_id: "the upstream's",
+  bound_at: "when it was bound",
+  max_age_ms: "of its task",
+  upstream: "which upstream made its task",
   retention_ms:
-    "how long the record is kept after its end, fixed at admission; minutes once it was refused or unsent",
+    "instead of that of its admission: minutes once it was refused or unsent, twice as long if it ended as too old",
+  account_at:
+    "`limited` of its account, `@`, and the account's clock at its admission, if it had limits over all its keys",
   unknown: "unclear or timed_out, where the upstream left open whether it made a task",
   idempotency: "digest of its Idempotency-Key",
-  task_id: "the upstream's, from BIND on",
-  bound_at: "when it was bound",
-  max_age_ms: "of its task, fixed by BIND",
-  upstream: "which upstream made its task",
   uncollected: "1 if it was bound late and not charged",
   unmetered: "1 if it passed while the store was away: its price is 0, and it has no slot",
   gone_count: "404s in a row",
@@ -41,15 +47,17 @@ export const REQUEST_FIELDS = {
   void_at: "when it was void",
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
+  archived: "generation of the archive that has it, a slash, and the state in which it was copied",
+  details: "what its charge says of the price, JSON; missing for a list price that is always in force",
   fingerprint: "of path and body, if it had an Idempotency-Key, once it was void with an unknown outcome",
   callback: "the customer's callBackUrl, if the gateway relays it",
   charged_again:
     "1 once its refund was taken back: it had ended as too old, and its task completed after all",
-  archived: "generation of the archive that has it, and the state in which it was copied",
   trimmed_charge: "id of its charge, if that has left the ledger",
   trimmed_refund: "id of its refund, if that has left the ledger",
 } as const;
-export type RequestRecord = RecordOf<typeof REQUEST_FIELDS>;
+/** A request, from its text. */
+export type RequestRecord = RecordOf<typeof REQUEST_PARTS> & RecordOf<typeof REQUEST_FIELDS>;
 
 const PERIODS = Object.fromEntries(
   TIER_LIMITS.flatMap(({ used, counted }) =>

@@ -1,6 +1,7 @@
 import type { ShadowLimit, Tiers } from "../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
+import { subjectText } from "../records/requests.ts";
 import { clockOf, type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import type { Script } from "./script-definition.ts";
 import type { UnknownOutcome } from "./unclear.ts";
@@ -26,7 +27,7 @@ export interface Generation {
   idempotency?: { digest: string; fingerprint: string };
   /** Of the key, which the request was checked against; undefined for none. */
   restrictions?: string | undefined;
-  /** The customer's `callBackUrl`, if the gateway relays it. */
+  /** The customer's `callBackUrl`, if the gateway relays it: the `href` of a URL, which has no spaces. */
   callback?: string;
 }
 
@@ -90,23 +91,11 @@ export const admit: Script<AdmitCall, Admission> = {
   },
   tiers: ({ tiers }) => tiers,
   args({ generation, notAfterMs }) {
-    const { requestId, key, price, prices = price, endpoint, holdMs, retentionMs, idempotency } = generation;
-    const { callback = "" } = generation;
+    const { requestId, key, price, prices = price, holdMs, idempotency, callback = "" } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
     const { restrictions = "" } = generation;
-    return [
-      requestId,
-      key.keyId,
-      prices,
-      endpoint,
-      notAfterMs,
-      holdMs,
-      fingerprint,
-      digest,
-      Math.round(retentionMs),
-      callback,
-      restrictions,
-    ];
+    const subject = subjectText(key, generation);
+    return [requestId, prices, subject, notAfterMs, holdMs, fingerprint, digest, callback, restrictions];
   },
   read(reply) {
     const outcome = reply[0] as Admission["outcome"];

@@ -1,4 +1,5 @@
 import { claimName, idempotencyName, requestName, taskName } from "../records/names.ts";
+import { fixedText } from "../records/requests.ts";
 import type { Generation } from "./admit.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -39,24 +40,24 @@ export const bind: Script<BindCall, Binding> = {
   name: "bind",
   isBatched: true,
   keys: (call) => keysOf(call, claimName(call.task.taskId)),
-  args({ requestId, key, price, endpoint, task, idempotency, retentionMs, admittedAtMs }) {
-    const { taskId, data, pollMs, maxAgeMs, upstream } = task;
+  args(call) {
+    const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
+    const { taskId, data, pollMs } = task;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
       requestId,
       key.accountId,
       key.keyId,
-      price,
       endpoint,
+      price,
+      Math.round(retentionMs),
       taskId,
+      fixedText(task),
       pollMs,
       data,
       fingerprint,
       IDEMPOTENCY_MS,
       digest,
-      Math.round(maxAgeMs),
-      upstream,
-      Math.round(retentionMs),
       admittedAtMs ?? "",
     ];
   },
@@ -70,10 +71,10 @@ function keysOf(
   { key: { names, partition }, requestId, task, idempotency }: BindCall,
   claim: string,
 ): string[] {
-  const { account, slots, polls, ledger, done, holds, key } = names;
+  const { account, slots, polls, ledger, holds } = names;
   const request = requestName(partition, requestId);
   const record = taskName(task.taskId, partition);
-  if (!idempotency) return [request, account, slots, polls, ledger, record, done, holds, key, claim];
+  if (!idempotency) return [request, account, slots, polls, ledger, record, holds, claim];
   const name = idempotencyName(partition, idempotency.digest);
-  return [request, account, slots, polls, ledger, record, done, holds, key, claim, name];
+  return [request, account, slots, polls, ledger, record, holds, claim, name];
 }

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
 import { idempotencyName, keyRef, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
+import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Generation } from "../scripts/admit.ts";
 import { nextPollMs } from "../scripts/bind.ts";
@@ -95,8 +96,9 @@ export class CallbackTasks {
     named: () => Promise<string | undefined>,
   ): Promise<CallbackResult> {
     const { of } = this.#options.connection;
-    const record = await of(partition).command((redis) => redis.hgetall(requestName(partition, requestId)));
-    const { state, reason, ended_by: endedBy, status, account_id: accountId } = record as RequestRecord;
+    const text = await of(partition).command((redis) => redis.get(requestName(partition, requestId)));
+    const record = requestOf(text);
+    const { state, reason, ended_by: endedBy, status, account_id: accountId } = record;
     if (state === undefined || accountId === undefined) return "unknown_request";
     const request = { requestId, partition, accountId, record, nowMs: of(partition).nowMs() };
     switch (state) {

@@ -1,6 +1,7 @@
 import { withoutClaim } from "../durability/claims.ts";
 import { createTaskIds } from "../durability/task-ids.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
+import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
 import { type DueList, type Leased, lease, type OpenRequest } from "../scripts/lease.ts";
@@ -60,10 +61,8 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       let looked = 0;
       let collected = 0;
       for (const requestId of ids) {
-        const task = await primary.command((redis) =>
-          redis.hget(requestName(partition, requestId), "task_id"),
-        );
-        const taskId = task || undefined;
+        const record = await primary.command((redis) => redis.get(requestName(partition, requestId)));
+        const { task_id: taskId } = requestOf(record);
         const outcome = await tasks
           .collect({ partition, requestId, taskId, retentionMs })
           .catch(withoutClaim);

@@ -14,6 +14,7 @@ import {
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { collect } from "../../src/scripts/collect.ts";
 import { times } from "../support/store.ts";
+import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
@@ -195,7 +196,7 @@ test.each(["read", "confirm", "write", "note"] as const)(
       await dying.round();
       expect(dying.fault()).toBeInstanceOf(Killed);
       await stage.grant(key, `after-${times}`);
-      expect(await stage.redis.hget(requestName(partition, requestId), "archived")).toBeNull();
+      expect((await readRequest(stage.redis, requestName(partition, requestId))).archived).toBeUndefined();
       await stage.endTurns();
       const next = await stage.copier();
       await next.copy();
@@ -268,7 +269,7 @@ test("a charge that a failover lost and that is sent again is one charge in the 
   const copier = await stage.copier();
   await copier.copy();
   await stage.loseLast("acme", 1);
-  await stage.redis.hset(requestName(partition, requestId), "state", "held");
+  await changeRequest(stage.redis, requestName(partition, requestId), { state: "held" });
   await stage.redis.hincrby(accountNames(partition, "acme").account, "held", 10);
   await requests.bind(generation);
   await copier.copy();
@@ -318,7 +319,7 @@ test("requests are kept until they are copied, those of unknown outcome until th
   const [completed, due] = [await stage.ended(key), await stage.ended(key, "due")];
   const { partition } = completed;
   const collected = async ({ requestId }: typeof due) => {
-    await stage.redis.hset(requestName(partition, requestId), {
+    await changeRequest(stage.redis, requestName(partition, requestId), {
       retention_ms: 0,
       finished_at: 1,
       void_at: 1,

@@ -25,6 +25,7 @@ import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { collect } from "../../src/scripts/collect.ts";
 import { taskOf } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
 // Adjustments and refunds by operators in the archive, and what only the archive knows of a task.
@@ -256,7 +257,10 @@ test("a task that only the archive knows is refunded once", async () => {
   await copier.copy();
   const { run } = scriptsOf(stage.redis);
   for (const { requestId } of [completed, failed]) {
-    await stage.redis.hset(`tg:{p0${partition}}:request:${requestId}`, { finished_at: 1, retention_ms: 1 });
+    await changeRequest(stage.redis, `tg:{p0${partition}}:request:${requestId}`, {
+      finished_at: 1,
+      retention_ms: 1,
+    });
     const call = { partition, requestId, taskId: undefined, retentionMs: 1 };
     expect(await run(collect, call)).toEqual({ outcome: "collected" });
   }
@@ -287,7 +291,9 @@ test("a task that only the archive knows is refunded once", async () => {
 test("a task that only the archive knows gives room in the month of its admission", async () => {
   const key = await stage.givenKey("acme");
   const [now, earlier] = [await stage.ended(key), await stage.ended(key)];
-  await stage.redis.hincrby(requestName(now.partition, earlier.requestId), "admitted_at", -40 * 86_400_000);
+  await changeRequest(stage.redis, requestName(now.partition, earlier.requestId), {
+    admitted_at: (atMs) => atMs - 40 * 86_400_000,
+  });
   const copier = await stage.copier();
   await copier.copy();
   for (const { requestId, partition } of [now, earlier])

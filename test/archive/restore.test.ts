@@ -46,6 +46,7 @@ import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { createStage, openConnection, times } from "../support/store.ts";
 import { generate, ready } from "../support/store-stage.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
@@ -362,7 +363,7 @@ describe("a restored store", () => {
       const { redis } = empty;
       const record = `tg:{p0${running.partition}}:request:${running.requestId}`;
       // The sandbox upstream does not know the task, so it ends as gone, and is refunded.
-      await until(async () => (await redis.hget(record, "state")) === "bound", "the task to be there");
+      await until(async () => (await readRequest(redis, record)).state === "bound", "the task to be there");
       expect(await redis.zscore(partitionNames(running.partition).polls, running.requestId)).not.toBeNull();
     } finally {
       await gateway.stop();

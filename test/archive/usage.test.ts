@@ -3,6 +3,7 @@ import { openArchiveReads } from "../../src/archive/reads.ts";
 import { accountStatements } from "../../src/ledger/account-statements.ts";
 import { emptyStatement } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { requestText } from "../../src/records/requests.ts";
 import { refusal, runHere } from "../support/cli.ts";
 import { closingOf } from "../support/statements.ts";
 import { times } from "../support/store.ts";
@@ -261,14 +262,15 @@ describe("from Redis alone", () => {
       const { done } = partitionNames(0);
       const pipe = small.redis.pipeline();
       for (let at = 0; at < 1300; at++) {
-        const record = {
+        const record = requestText({
+          state: "finished",
           status: "completed",
           finished_at: "1760000000000",
           account_id: "a",
           endpoint: "/e",
           key_id: "k",
-        };
-        pipe.hset(`tg:{p00}:request:req_${at}`, record).zadd(done, at < 1200 ? 5 : at, `req_${at}`);
+        });
+        pipe.set(`tg:{p00}:request:req_${at}`, record).zadd(done, at < 1200 ? 5 : at, `req_${at}`);
       }
       await pipe.exec();
       const { stdout } = await runHere(["usage", "--json"], {

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { requestText } from "../../src/records/requests.ts";
 import type { ClientEvent, LinkEvent, StoreEntry, UpstreamEvent } from "../fault/history.ts";
 import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
 import type { OperatorEvent } from "./operators.ts";
@@ -21,7 +22,12 @@ function historyOf({ entries = [], ...facts }: Facts): FailoverHistory {
     .filter(({ type }) => type === "consume")
     .map(({ request_id, account_id, task_id }) => ({
       name: `tg:{p00}:request:${request_id}`,
-      value: { state: "bound", price: "10", account_id, task_id },
+      value: requestText({
+        state: "bound",
+        price: "10",
+        account_id: account_id ?? "",
+        task_id: task_id ?? "",
+      }),
     }));
   const store: StoreEntry[] = [{ name: "tg:{p00}:ledger", value: ledger }, ...requests];
   const meta = { accounts: [], verified: [], toleranceMs: 50, maxAgesMs: {}, quiet: true, quiescenceMs: 0 };

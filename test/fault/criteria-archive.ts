@@ -1,4 +1,5 @@
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
+import { requestOf } from "../../src/records/requests.ts";
 import type { Rule } from "./checker.ts";
 import type { Finding } from "./criteria-money.ts";
 import type { ArchiveFacts, StoreEntry } from "./history.ts";
@@ -41,13 +42,8 @@ export const entryFields = (entry: LedgerEntry): string[] =>
 export const endedRequests = (store: readonly StoreEntry[]): { id: string; status: string }[] =>
   store.flatMap(({ name, value }) => {
     const id = /^tg:\{p\d+\}:request:(.*)$/.exec(name)?.[1];
-    const {
-      state,
-      status = "",
-      reason = "",
-      admitted_at,
-    } = (value ?? {}) as Record<string, string | undefined>;
     if (id === undefined) return [];
+    const { state, status = "", reason = "", admitted_at } = requestOf(value as string);
     if (state === "finished") return [{ id, status }];
     // A tombstone was never admitted.
     const isKnown = admitted_at !== undefined && !COPIED_LATER.has(reason);

@@ -1,4 +1,6 @@
 import { entryFields } from "../../src/records/ledger-entries.ts";
+import type { RequestRecord as StoredRecord } from "../../src/records/records.ts";
+import { requestOf } from "../../src/records/requests.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
 
 /** One ledger entry, in the order of its partition's stream. */
@@ -90,7 +92,7 @@ export function readLedger(history: History): Ledger {
   const byName = new Map(store.map(({ name, value }) => [name, value]));
   for (const { name, value } of store) {
     const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
-    if (kind === "request") requests.set(id, requestRecord(id, value as Fields));
+    if (kind === "request") requests.set(id, requestRecord(id, requestOf(value as string)));
     if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
     if (kind === "holds" || kind === "polls") due.push(...(value as string[]));
   }
@@ -153,8 +155,8 @@ function namedLost(faults: readonly FaultEvent[]): Map<string, string> {
   );
 }
 
-function requestRecord(id: string, fields: Fields): RequestRecord {
-  const ms = (name: string): number => Number(fields[name] ?? Number.NaN);
+function requestRecord(id: string, fields: StoredRecord): RequestRecord {
+  const ms = (name: keyof StoredRecord): number => Number(fields[name] ?? Number.NaN);
   return {
     id,
     state: fields.state ?? "",

@@ -15,6 +15,7 @@ import { CLI, cliEnv, json, ROOT, runHere } from "../support/cli.ts";
 import { givenGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 
 describe("config and doctor", () => {
   let dir: string;
@@ -100,13 +101,10 @@ describe("config and doctor", () => {
           ["req_here", generator.url],
           ["req_elsewhere", "https://elsewhere.example/secret-path"],
         ] as const) {
-          await redis.client.hset(
-            requestName(3, id),
-            "state",
-            "bound",
-            "upstream",
-            upstreamTag(url, undefined),
-          );
+          await changeRequest(redis.client, requestName(3, id), {
+            state: "bound",
+            upstream: upstreamTag(url, undefined),
+          });
           await redis.client.zadd(polls, 1, id);
         }
         expect((await doctor(asked)).byName["open tasks"].status).toBe("ok");

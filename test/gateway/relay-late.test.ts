@@ -12,6 +12,7 @@ import {
   type RelayStage,
   storyboard,
 } from "../support/relay-stage.ts";
+import { readRequest } from "../support/stored-requests.ts";
 
 // Guarantee: a task that ended as too old and was refunded is charged again if it completes after all.
 
@@ -108,6 +109,6 @@ test("its record is kept for twice the retention, and of other tasks for once", 
   const { redis, config } = stage.gateway;
   const partition = await partitionFor(redis, key.accountId);
   const requestId = /\.(req_\w+)\./.exec(task.callBackUrl ?? "")?.[1] ?? "";
-  const kept = await redis.hget(requestName(partition, requestId), "retention_ms");
-  expect(Number(kept)).toBe(2 * config.tasks.retentionMs);
+  const kept = await readRequest(redis, requestName(partition, requestId));
+  expect(Number(kept.retention_ms)).toBe(2 * config.tasks.retentionMs);
 });

@@ -29,6 +29,7 @@ import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";
 import { givenPair, givenRedis, type Pair, type TestRedis } from "../support/store-stage.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
 
 // A primary, a replica that has everything, and one that lags: its link is cut, and it is promoted all the same.
@@ -140,8 +141,8 @@ const givenKey = (): Promise<IssuedKey> =>
     cliActor(),
   );
 
-const stateAt = ({ client }: TestRedis, { key, requestId }: Generation): Promise<string | null> =>
-  client.hget(requestName(key.partition, requestId), "state");
+const stateAt = async ({ client }: TestRedis, { key, requestId }: Generation): Promise<string | null> =>
+  (await readRequest(client, requestName(key.partition, requestId))).state ?? null;
 
 const balanceAt = async ({ client }: TestRedis, { accountId }: IssuedKey): Promise<number> =>
   Number(await client.hget(accountNames(partitionOf(accountId, 64), accountId).account, "balance"));

@@ -17,6 +17,7 @@ import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { newTask } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 
 const STORE = "the-store";
 const NOW_MS = 1_800_000_000_000;
@@ -169,7 +170,7 @@ test("a newer copy in the place of an older store is used without an acceptance"
   givenLostCharge();
   await expect(compare()).rejects.toThrow(OLDER);
   await redis.client.flushall();
-  await redis.client.hset(requestName(0, "r1"), "state", "bound");
+  await changeRequest(redis.client, requestName(0, "r1"), { state: "bound" });
   await compare();
 });
 
@@ -338,7 +339,7 @@ test("a charge that was made again under another id is not lost, and an id that 
   await replicas.learn();
   await redis.client.del(ledger);
   await charge(0, "5-0", "r2");
-  await redis.client.hset(requestName(0, "r1"), "state", "bound");
+  await changeRequest(redis.client, requestName(0, "r1"), { state: "bound" });
   await replicas.compare();
   expect(replicas.end(0)).toBeUndefined();
   await replicas.learn();

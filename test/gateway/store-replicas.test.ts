@@ -13,6 +13,7 @@ import { copySources, type Patch } from "../fault/tree.ts";
 import { givenGateway } from "../support/gateway.ts";
 import { createStage, newTask, onOneServer, openStore, TIERS, taskOf, times } from "../support/store.ts";
 import { generate, givenKey, givenPair, type Pair, ready, readyz } from "../support/store-stage.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
 
 const log = createLogger("silent");
@@ -92,8 +93,8 @@ async function unconfirmed({ metrics }: TestStore): Promise<number | undefined> 
 const connected = ({ confirmation }: Pick<TestStore, "confirmation">): Promise<void> =>
   until(async () => (await confirmation.confirmed()) === "replicas", "a confirmed round");
 
-const stateAt = ({ client }: Pair["primary"], { key, requestId }: Generation): Promise<string | null> =>
-  client.hget(requestName(key.partition, requestId), "state");
+const stateAt = async ({ client }: Pair["primary"], { key, requestId }: Generation): Promise<string | null> =>
+  (await readRequest(client, requestName(key.partition, requestId))).state ?? null;
 
 // Guarantee: an acknowledged charge is on two Redis machines.
 test("a charge is answered once the replica has it, and leaves nothing in the journal", async () => {

@@ -16,6 +16,7 @@ import {
 } from "../support/audit.ts";
 import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, polled, ready, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest, readRequest } from "../support/stored-requests.ts";
 
 /** Sweeps all the time; a task is asked for as soon as it is bound. */
 const EAGER = { sweepIntervalMs: 10, pollIntervalMs: 1, cacheMs: 0, sweepPollsPerSecond: 10_000 };
@@ -116,7 +117,7 @@ describe("a task that no client polls is ended all the same", () => {
     const partition = await partitionFor(redis.client, key.accountId);
     const [requestId = ""] = await openRequests(redis.client, key.accountId);
     const record = requestName(partition, requestId);
-    await until(async () => Number(await redis.client.hget(record, "gone_count")) >= 3, "three 404s");
+    await until(async () => Number((await readRequest(redis.client, record)).gone_count) >= 3, "three 404s");
     expect((await readLedger(redis.client, key)).slots, "a minute is not over").toHaveLength(1);
     await makeDue(redis.client, key.accountId, { gone_since: String(Date.now() - 61_000) });
     await freed(key);
@@ -133,9 +134,12 @@ describe("a task that no client polls is ended all the same", () => {
     const partition = await partitionFor(redis.client, key.accountId);
     const [requestId = ""] = await openRequests(redis.client, key.accountId);
     const record = requestName(partition, requestId);
-    await redis.client.hset(record, "gone_count", "2", "gone_since", String(Date.now() - 120_000));
+    await changeRequest(redis.client, record, { gone_count: 2, gone_since: Date.now() - 120_000 });
     await makeDue(redis.client, key.accountId);
-    await until(async () => (await redis.client.hexists(record, "gone_count")) === 0, "the count to vanish");
+    await until(
+      async () => (await readRequest(redis.client, record)).gone_count === undefined,
+      "the count to vanish",
+    );
     expect((await readLedger(redis.client, key)).slots).toHaveLength(1);
   });
 });

@@ -8,6 +8,7 @@ import { claimName } from "../../src/records/names.ts";
 import { expectSound, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest, readRequest } from "../support/stored-requests.ts";
 
 const MAX_AGE_MS = 7_200_000;
 
@@ -193,7 +194,7 @@ describe("a 404 without the envelope is not the API's", () => {
     expect(reply).toMatchObject({ status: 502, body: { code: 502, retryAfter: 5 } });
     expect(JSON.stringify(reply.body)).not.toContain("page not found");
     await expectKept(one);
-    expect(await redis.client.hexists(await requestOf(one), "gone_count")).toBe(0);
+    expect((await readRequest(redis.client, await requestOf(one))).gone_count).toBeUndefined();
     expect(await sample("tollgate_upstream_misrouted_polls_total")).toBe(1);
     const lines = gateway.logs.map((line) => JSON.parse(line));
     expect(lines).toContainEqual(
@@ -208,8 +209,8 @@ describe("a 404 without the envelope is not the API's", () => {
     const request = await requestOf(one);
     for (let nth = 1; nth <= 4; nth++) {
       // If it counted at all, more than a minute would have passed since the first.
-      if (await redis.client.hexists(request, "gone_count"))
-        await redis.client.hset(request, "gone_since", "1");
+      if ((await readRequest(redis.client, request)).gone_count)
+        await changeRequest(redis.client, request, { gone_since: 1 });
       await makeDueAt(one, 0);
       await until(async () => (await swept("misrouted")) === nth, "the question");
     }

@@ -3,6 +3,7 @@ import { requestName } from "../../src/records/names.ts";
 import { makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { generate, givenStage, type Stage, sent } from "../support/store-stage.ts";
+import { readRequest } from "../support/stored-requests.ts";
 
 const STORYBOARD = "/api/v1/gen2-pro/storyboard";
 const MAX_AGE_MS = 7_200_000;
@@ -23,14 +24,9 @@ async function holdMsOf(accountId: string, requestId: string | null): Promise<nu
   const { client } = stage.redis;
   const [name] = await client.keys(`tg:{p*}:request:${requestId}`);
   const partition = Number(/\{p(\d+)\}/.exec(name ?? "")?.[1]);
-  const [account, admittedAt, dueAt] = await client.hmget(
-    requestName(partition, requestId ?? ""),
-    "account_id",
-    "admitted_at",
-    "due_at",
-  );
-  expect(account).toBe(accountId);
-  return Number(dueAt) - Number(admittedAt);
+  const record = await readRequest(client, requestName(partition, requestId ?? ""));
+  expect(record.account_id).toBe(accountId);
+  return Number(record.due_at) - Number(record.admitted_at);
 }
 
 // Guarantee: a callback brings no video of a request whose credits were given back.

@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 
 const admit = (key: KeyRef, price = 10) => stage.admit(stage.request(key, { price }));
-const idempotency = (fingerprint = "a body") => ({ digest: "a customer's key", fingerprint });
+const idempotency = (fingerprint = "a body") => ({ digest: "digest-of-a-key", fingerprint });
 
 test("an admission holds the price, a slot, and one request of the minute, the day and the total", async () => {
   const key = await stage.givenKey({ credits: 100, rate_limit: 5, max_concurrent: 2, daily_limit: 9 });

@@ -14,6 +14,7 @@ import {
   type TestConnection,
   taskOf,
 } from "../support/store.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { EQUAL_KEY_MUTANTS, plant } from "./mutants.ts";
 
 // Two requests with one Idempotency-Key, each step of which comes at any time between those of the other.
@@ -122,7 +123,7 @@ async function take(stage: Stage, one: Sent, step: Step): Promise<string> {
 /** What is stored of a request: its record, its slot, and the entry of the Idempotency-Key if it is this request's. */
 async function storedOf({ redis }: Stage, { generation }: Sent) {
   const { key, requestId, idempotency } = generation;
-  const record = await redis.hgetall(requestNameOf(generation));
+  const record = await readRequest(redis, requestNameOf(generation));
   const entry = await redis.hgetall(idempotencyName(key.partition, idempotency!.digest));
   const slot = await redis.sismember(key.names.slots, requestId);
   return { record, slot, entry: entry.request_id === requestId ? entry : undefined };

@@ -1,4 +1,5 @@
 import { accountNames, claimName, claimText, requestName, taskName } from "../../src/records/names.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import { DAY_MS, WINDOW_MS } from "./model-state.ts";
@@ -21,7 +22,7 @@ export async function checkInvariants(run: Run): Promise<void> {
 async function requestRecords(run: Run): Promise<Fields[]> {
   const { redis } = run.stage;
   const records = run.sent.map(async ({ request: { generation, key } }): Promise<Fields> => {
-    const fields = await redis.hgetall(requestName(key.partition, generation.requestId));
+    const fields = await readRequest(redis, requestName(key.partition, generation.requestId));
     return { ...fields, id: generation.requestId };
   });
   return (await Promise.all(records)).filter(({ state }) => state !== undefined);

@@ -15,6 +15,7 @@ import { ELEMENTS_AT_ONCE } from "../../src/scripts/snapshot.ts";
 import { givenLargeAccount } from "../support/large-account.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { holdToBounds } from "./bounds.ts";
 import { plant, SLICE_MUTANTS } from "./mutants.ts";
 
@@ -95,13 +96,13 @@ test("what is wrong in any slice of a large account is found", TIMEOUT, async ()
   const record = (key: number): string => requestName(partition, requestId(key, 1));
   await patchAccount(nodes(), accountId, { limits: { max_concurrent: 2 * SEVERAL } }, cliActor("test"));
   await redis.sadd(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
-  await redis.hset(record(1100), "state", "void");
+  await changeRequest(redis, record(1100), { state: "void" });
   await redis.hset(keyNames(partition, keyId(1400)).key, "day_count", 0);
   await redis.del(keyNames(partition, keyId(1601)).window);
   await redis.srem(slots, requestId(1800, 1));
   await redis.sadd(slots, "stranger");
   // One of those that are held.
-  await redis.hset(record(1999), "price", 15);
+  await changeRequest(redis, record(1999), { price: 15 });
   const held = Number(await redis.hget(accountNames(partition, accountId).account, "held"));
   const found = await verify(accountId);
   expect(found.filter((text) => !text.includes(requestId(1100, 1)))).toEqual([
@@ -117,19 +118,19 @@ test("what is wrong in any slice of a large account is found", TIMEOUT, async ()
   await redis.srem(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
   await redis.srem(slots, "stranger");
   await redis.sadd(slots, requestId(1800, 1));
-  await redis.hset(record(1100), "state", "bound");
-  await redis.hset(record(1999), "price", 10);
+  await changeRequest(redis, record(1100), { state: "bound" });
+  await changeRequest(redis, record(1999), { price: 10 });
   await redis.hset(keyNames(partition, keyId(1400)).key, "day_count", 1);
   await redis.lpush(
     keyNames(partition, keyId(1601)).window,
-    (await redis.hget(record(1601), "admitted_at")) ?? "",
+    (await readRequest(redis, record(1601))).admitted_at ?? "",
   );
 });
 
 test("what is wrong anywhere in a key with many open tasks is found", TIMEOUT, async () => {
   const { accountId, partition, keyId, requestId } = shorterKey;
   const { key, window, slots } = keyNames(partition, keyId(1));
-  const moment = (await redis.hget(requestName(partition, requestId(1, 800)), "admitted_at")) ?? "";
+  const moment = (await readRequest(redis, requestName(partition, requestId(1, 800)))).admitted_at ?? "";
   // Its window is of now again, however long the tests before took.
   await redis.lrem(window, 1, moment);
   await redis.sadd(slots, "nobody");

@@ -26,6 +26,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 
 let connection: TestConnection;
@@ -168,7 +169,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     async (ledger) => {
       const balance = Number(await ledger.redis.hget(ledger.key.names.account, "balance"));
       const name = record(ledger, ledger.requests.held);
-      await ledger.redis.hset(name, "price", balance + 1);
+      await changeRequest(ledger.redis, name, { price: balance + 1 });
       await ledger.redis.hset(ledger.key.names.account, "held", balance + 1);
     },
   ],
@@ -260,13 +261,13 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a charge of what is marked uncollected",
     ["requests"],
-    (ledger) => ledger.redis.hset(record(ledger, ledger.requests.completed), "uncollected", "1"),
+    (ledger) => changeRequest(ledger.redis, record(ledger, ledger.requests.completed), { uncollected: "1" }),
   ],
   [
     "a slot for another account's request",
     ["requests"],
     async (ledger) => {
-      await ledger.redis.hset(record(ledger, ledger.requests.held), "account_id", "x");
+      await changeRequest(ledger.redis, record(ledger, ledger.requests.held), { account_id: "x" });
     },
   ],
   [
@@ -278,26 +279,26 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     "another price than was fixed",
     ["requests"],
     ({ redis, ...ledger }) =>
-      redis.hset(record({ redis, ...ledger }, ledger.requests.completed), "price", 11),
+      changeRequest(redis, record({ redis, ...ledger }, ledger.requests.completed), { price: 11 }),
   ],
   [
     "a charge for another task",
     ["requests"],
     ({ redis, ...ledger }) =>
-      redis.hset(record({ redis, ...ledger }, ledger.requests.bound), "task_id", "other"),
+      changeRequest(redis, record({ redis, ...ledger }, ledger.requests.bound), { task_id: "other" }),
   ],
   [
     "a charge for another account's request",
     ["requests"],
     ({ redis, ...ledger }) =>
-      redis.hset(record({ redis, ...ledger }, ledger.requests.completed), "account_id", "x"),
+      changeRequest(redis, record({ redis, ...ledger }, ledger.requests.completed), { account_id: "x" }),
   ],
   [
     "a task that was never charged",
     ["requests"],
     async (ledger) => {
       const { requestId, price } = ledger.requests.held;
-      await ledger.redis.hset(requestName(ledger.partition, requestId), "state", "bound");
+      await changeRequest(ledger.redis, requestName(ledger.partition, requestId), { state: "bound" });
       await ledger.redis.hincrby(ledger.key.names.account, "held", -price);
       await ledger.redis.zrem(ledger.key.names.holds, requestId);
       await ledger.redis.zadd(ledger.key.names.polls, 1, requestId);
@@ -306,7 +307,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a finished task that was never charged",
     ["requests"],
-    (ledger) => ledger.redis.hset(record(ledger, ledger.requests.void), "state", "finished"),
+    (ledger) => changeRequest(ledger.redis, record(ledger, ledger.requests.void), { state: "finished" }),
   ],
   [
     "an open request among the ended ones",

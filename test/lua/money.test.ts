@@ -33,6 +33,7 @@ import {
   taskOf,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 import { MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
 // What operators do to balances by hand: adjustments, and refunds of tasks that have finished.
@@ -245,7 +246,7 @@ test.each([true, false])(
 
 /** As if its retention had passed. */
 async function forget({ stage }: Given, request: Generation): Promise<void> {
-  await stage.redis.hset(requestName(stage.partition, request.requestId), {
+  await changeRequest(stage.redis, requestName(stage.partition, request.requestId), {
     finished_at: 1,
     retention_ms: 1,
   });
@@ -301,7 +302,7 @@ test.each([
     await stage.bind(request);
     const { balance: before } = await readAccount(nodes, accountId);
     if (state === "free")
-      await stage.redis.hset(requestName(stage.partition, request.requestId), "price", "0");
+      await changeRequest(stage.redis, requestName(stage.partition, request.requestId), { price: 0 });
     const moved = async () => (await stage.requestRecord(request)).refunded ?? "0";
     const ended = await stage.observe(request, "expired", { refundFailed });
     expect(ended).toMatchObject({ outcome: "finished" });

@@ -118,8 +118,8 @@ export const MUTANTS: readonly Mutant[] = [
     "cjson.encode(answer) or answer\n  if not ok then replies[#replies] = nil end\nend",
   ),
   // reclaim
-  mutant("what the upstream ended is charged again", "reclaim", 'record[3] ~= "expired" or', ""),
-  mutant("an uncollected task is charged again", "reclaim", "or record[2] or", "or"),
+  mutant("what the upstream ended is charged again", "reclaim", 'record.ended_by ~= "expired" or', ""),
+  mutant("an uncollected task is charged again", "reclaim", "or record.uncollected or", "or"),
   mutant("a disputed task is charged again", "reclaim", "or kept.is_disputed", ""),
   mutant("an operator's refund is taken back", "reclaim", "is_refunded(account, request_id, nil)", "false"),
   mutant("held credits are charged again", "reclaim", "- tonumber(money[2] or 0) < price", "< price"),
@@ -127,20 +127,25 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "what was not refunded is charged again",
     "reclaim",
-    "if record[1] then\n  post",
+    "if record.refunded then\n  post",
     "if true then\n  post",
   ),
-  mutant("charging again is no use", "reclaim", "-price, 0, price, record[5]", "-price, 0, 0, record[5]"),
+  mutant(
+    "charging again is no use",
+    "reclaim",
+    "-price, 0, price, record.endpoint",
+    "-price, 0, 0, record.endpoint",
+  ),
   mutant(
     "charging again frees a hold",
     "reclaim",
-    "-price, 0, price, record[5]",
-    "-price, -price, price, record[5]",
+    "-price, 0, price, record.endpoint",
+    "-price, -price, price, record.endpoint",
   ),
   mutant(
     "what is charged again is not spent",
     "reclaim",
-    "add_spent(spent, record[9] or record[10], price)",
+    "add_spent(spent, record.admitted_at or record.due_at, price)",
     "",
   ),
   mutant("charged again, but failed", "reclaim", '"status", "completed", "ended_by", "upstream", ', ""),
@@ -149,14 +154,14 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a task that is too old is kept as others",
     "observe",
-    "int(2 * tonumber(retention_ms))",
-    "retention_ms",
+    "int(2 * tonumber(record.retention_ms))",
+    "record.retention_ms",
   ),
   mutant(
     "every task is kept twice as long",
     "observe",
-    'if ended_by == "expired" and retention_ms then',
-    "if retention_ms then",
+    'if ended_by == "expired" and record.retention_ms then',
+    "if record.retention_ms then",
   ),
   // admit
   mutant("limit plus one", "include/limits", "if live >= key.rate_limit", "if live > key.rate_limit"),
@@ -184,8 +189,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "the status is looked at before a repeat",
     "admit",
-    'local earlier = call("HGET", request, "state")',
-    'local earlier = not call("HGET", account, "status") and call("HGET", request, "state")',
+    "local earlier = read_state(request)",
+    'local earlier = not call("HGET", account, "status") and read_state(request)',
   ),
   mutant("a closed account asks on", "inspect", 'if status == "closed" then', "if false then"),
   mutant("a suspended account cannot ask", "inspect", 'if status == "closed" then', 'if status ~= "" then'),
@@ -239,17 +244,21 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("what is spent is of no month", "admit", "if is_new_month then", "if false then"),
   mutant("last month's credits go on", "admit", "is_new_month and 0 or spent + 0", "(spent or 0) + 0"),
   mutant("a month ends a day early", "include/date", "+ 719468", "+ 719469"),
-  without("a void gives no room back", "void", "  add_spent(spent, record[3], -tonumber(record[2]))\n"),
+  without(
+    "a void gives no room back",
+    "void",
+    "  add_spent(spent, record.admitted_at, -tonumber(record.price))\n",
+  ),
   without(
     "a refund gives no room back",
     "include/refund",
-    "  add_spent(spent, record.admitted_at, -price)\n",
+    "  add_spent(spent, record.admitted_at or record.due_at, -price)\n",
   ),
   mutant(
     "a late one without an admission gives no room back",
-    "observe",
-    "record[12] or record[13]",
-    "record[12]",
+    "include/refund",
+    "record.admitted_at or record.due_at",
+    "record.admitted_at",
   ),
   without(
     "a late one takes no room",
@@ -262,7 +271,12 @@ export const MUTANTS: readonly Mutant[] = [
     'if outcome == "late" then add_spent',
     "if true then add_spent",
   ),
-  mutant("a forgotten one takes no room", "bind", "or tonumber(admission)", "or nil"),
+  mutant(
+    "a forgotten one takes no room",
+    "bind",
+    "tonumber(recorded_at or admission)",
+    "tonumber(recorded_at)",
+  ),
   mutant("a late one is of the month of its BIND", "bind", "admitted_at, price", "now, price"),
   without(
     "a key's clock stays behind its month",
@@ -341,7 +355,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "nobody knows what an account counted",
     "admit",
-    '  call("HSET", request, "account_at", shared_mark(shared))\n',
+    '  record = record .. " account_at=" .. shared_mark(shared)\n',
   ),
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
@@ -417,8 +431,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "unsent after due stays in the account's window",
     "void",
-    "    forget_admission(record[3], account_at)\n    call",
-    "    forget_admission(record[3])\n    call",
+    "    forget_admission(record.admitted_at, account_at)\n    call",
+    "    forget_admission(record.admitted_at)\n    call",
   ),
   mutant(
     "the account's day stays",
@@ -573,7 +587,7 @@ export const MUTANTS: readonly Mutant[] = [
     "if owner and read_owner(owner) ~= request_id then",
     "if false then",
   ),
-  mutant("another's task is written over", "bind", 'text, "NX", "GET")', 'text, "GET")'),
+  mutant("another's task is written over", "bind", 'owned, "NX", "GET")', 'owned, "GET")'),
   mutant(
     "a replay is a conflict",
     "bind",
@@ -583,7 +597,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a second task for one request",
     "bind",
-    "earlier and earlier[1] and earlier[1] ~= task_id",
+    "earlier and earlier.task_id and earlier.task_id ~= task_id",
     "false",
   ),
   mutant(
@@ -598,7 +612,12 @@ export const MUTANTS: readonly Mutant[] = [
     'if state == "bound" or state == "finished"',
     'if state == "bound"',
   ),
-  mutant("the price is not what admission fixed", "bind", "record[2] or price_text", "price_text"),
+  mutant(
+    "the price is not what admission fixed",
+    "bind",
+    'earlier.endpoint or "", earlier.price',
+    'earlier.endpoint or "", price_text',
+  ),
   mutant("late is charged without cover", "bind", "= covered and not is_others", "= not is_others"),
   mutant("late is never charged", "bind", "= covered and not is_others", "= false"),
   mutant(
@@ -610,7 +629,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "any record of an Idempotency-Key will do",
     "bind",
-    "earlier[4] ~= (first and first[3])",
+    "earlier.first_void_id ~= (first and first[3])",
     "not first[3]",
   ),
   without(
@@ -649,11 +668,11 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("the hold stays", "bind", 'state == "held" and -price or 0', "0"),
   mutant("a late one releases a hold", "bind", 'state == "held" and -price or 0', "-price"),
   mutant("total used stays", "bind", "or 0, price, endpoint", "or 0, 0, endpoint"),
-  without("uncollected is forgotten", "bind", '    call("HSET", request, "uncollected", "1")\n'),
+  mutant("uncollected is forgotten", "bind", 'outcome == "uncollected" and " uncollected=1" or ""', '""'),
   mutant(
     "uncollected is told as charged the next time",
     "bind",
-    'earlier[3] and "uncollected" or "bound"',
+    'earlier.uncollected and "uncollected" or "bound"',
     '"bound"',
   ),
   mutant(
@@ -662,12 +681,20 @@ export const MUTANTS: readonly Mutant[] = [
     '(outcome ~= "uncollected" or is_lost and not is_others)',
     "not is_others",
   ),
-  without("a late one without a slot", "bind", '  call("SADD", slots, request_id)\n'),
-  without("a late one stays among the ended", "bind", '  call("ZREM", done, request_id)\n'),
-  without("a tombstone's expiry stays", "bind", '  call("PERSIST", request)\n'),
+  without(
+    "a late one without a slot",
+    "bind",
+    '  if not is_unmetered then call("SADD", slots, request_id) end\n',
+  ),
+  without(
+    "a late one stays among the ended",
+    "bind",
+    '  call("ZREM", string.match(request, "^tg:{p%d+}:") .. "done", request_id)\n',
+  ),
+  mutant("a tombstone's expiry stays", "bind", 'or ""))\nif state', 'or ""), "KEEPTTL")\nif state'),
   without("the bound stays among the holds", "bind", '  call("ZREM", holds, request_id)\n'),
   without("nobody polls the task", "bind", 'call("ZADD", polls, due_at, request_id)\n'),
-  mutant("the task id is not taken", "bind", 'call("SET", task, text, "NX", "GET")', 'call("GET", task)'),
+  mutant("the task id is not taken", "bind", 'call("SET", task, owned, "NX", "GET")', 'call("GET", task)'),
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
@@ -692,36 +719,37 @@ export const MUTANTS: readonly Mutant[] = [
     "if not state and admission",
     "if admission",
   ),
-  without(
+  mutant(
     "a charge without an admission is deleted without a trace",
     "bind",
-    '  if admission ~= "" then call("HSETNX", request, "due_at", admission) end\n',
+    'request_text("held", subject, "", admission)',
+    'request_text("held", subject, "", "")',
   ),
   // void
   mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
-  mutant("due one ms late", "void", "now < tonumber(record[4])", "now <= tonumber(record[4])"),
+  mutant("due one ms late", "void", "now < tonumber(record.due_at)", "now <= tonumber(record.due_at)"),
   mutant("a charged request is taken back", "void", 'if state ~= "held" then', 'if state == "finished" then'),
   mutant("taken back twice", "void", '  return reply("void", now, key, window, slots)\nend\n', "end\n"),
   without(
     "the hold stays in the balance",
     "void",
-    'call("HINCRBY", account, "held", int(-tonumber(record[2])))\n',
+    'call("HINCRBY", account, "held", int(-tonumber(record.price)))\n',
   ),
   without("the slot stays", "void", 'call("SREM", slots, request_id)\n'),
   mutant(
     "no tombstone",
     "void",
-    'if reason == "unsent" then\n    call("HSET"',
-    'if false then\n    call("HSET"',
+    'if reason == "unsent" then\n    call("SET", request, request_text',
+    'if false then\n    call("SET", request, request_text',
   ),
-  without("a tombstone for ever", "void", '    call("PEXPIRE", request, tombstone_ms)\n'),
+  mutant("a tombstone for ever", "void", ', "PX", tombstone_ms)', ")"),
   mutant(
     "another day gets the count",
     "include/limits",
     "if is_same_day and tonumber(counted[2]) + by >= 0 then",
     "if counted[2] and tonumber(counted[2]) + by >= 0 then",
   ),
-  mutant("the day's count stays", "void", "  change_counts(key_name, record[3], -1)\n", ""),
+  without("the day's count stays", "void", "  change_counts(key_name, record.admitted_at, -1)\n"),
   mutant(
     "a refused one leaves the window",
     "void",
@@ -732,10 +760,10 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "unsent after due takes nothing back",
     "void",
-    'reason == "unsent" and record[5]',
-    "false and record[5]",
+    'reason == "unsent" and record.reason',
+    "false and record.reason",
   ),
-  mutant("unsent twice takes two back", "void", ' and record[5] ~= "unsent"', ""),
+  without("unsent twice takes two back", "void", ' and record.reason ~= "unsent"'),
   mutant(
     "all equal entries leave the window",
     "void",
@@ -761,15 +789,24 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a request forgets which record VOID has left",
     "void",
-    '      call("HSET", request, "first_void_id", first_void_id, "fingerprint", first[4] or "")\n',
+    ', "first_void_id", first_void_id or record.first_void_id',
   ),
   // unclear
-  mutant("a bound request's outcome is unknown", "unclear", 'if record[1] ~= "held"', "if not record[1]"),
-  without("an unknown outcome is not counted", "unclear", 'call("ZADD", unknown, record[2], request_id)\n'),
+  mutant(
+    "a bound request's outcome is unknown",
+    "unclear",
+    'if record.state ~= "held"',
+    "if not record.state",
+  ),
+  without(
+    "an unknown outcome is not counted",
+    "unclear",
+    'call("ZADD", unknown, record.due_at, request_id)\n',
+  ),
   without(
     "a request does not know that its outcome is unknown",
     "unclear",
-    'call("HSET", request, "unknown", answered)\n',
+    'call("SET", request, changed_request(record.text, "held", "unknown", answered))\n',
   ),
   mutant("one unknown outcome too many", "include/unknown", "if count < limit", "if count <= limit"),
   mutant("blocked until the last is due", "include/unknown", "count - limit, count - limit", "-1, -1"),
@@ -782,12 +819,12 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "an ended hold stays unknown",
     "void",
-    "if record[8] then remove_unknown(account, request_id) end\n",
+    "if record.unknown then remove_unknown(account, request_id) end\n",
   ),
   without(
     "a bound request stays unknown",
     "bind",
-    "  if record[4] then remove_unknown(account, request_id) end\n",
+    '  if string.find(record, " unknown=", 1, true) then remove_unknown(account, request_id) end\n',
   ),
   mutant("blocked for ever", "admit", "now < tonumber(money[6])", "true"),
   mutant("too many unknown outcomes refuse nothing", "admit", "if money[6] and", "if false and"),
@@ -797,7 +834,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "kept for longer than it was admitted with",
     "void",
-    "math.min(REFUSED_KEPT_MS, tonumber(record[6]))",
+    "math.min(REFUSED_KEPT_MS, tonumber(record.retention_ms))",
     "REFUSED_KEPT_MS",
   ),
   mutant(
@@ -834,7 +871,11 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("gone at once", "observe", " or now - since < tonumber(gone_ms)", ""),
   mutant("gone one ms late", "observe", "now - since < tonumber", "now - since <= tonumber"),
-  without("a good answer does not reset", "observe", '  call("HDEL", request, "gone_count", "gone_since")\n'),
+  without(
+    "a good answer does not reset",
+    "observe",
+    '  record.text = changed_request(record.text, state, "gone_count", false, "gone_since", false)\n',
+  ),
   without("another's answer is told", "observe", '  kept.status, kept.data = "", ""\n'),
   mutant("expired does not end it", "observe", 'status == "expired" or status', "status"),
   // adjust, refund
@@ -853,11 +894,10 @@ export const MUTANTS: readonly Mutant[] = [
     "operator and operator.reference then",
     "false then",
   ),
-  mutant(
+  without(
     "the end of a task does not ask what was refunded",
     "include/refund",
-    "  if is_repeat then\n",
-    "  if record.refunded then\n",
+    "  if is_repeat then return 0 end\n",
   ),
   mutant(
     "a refund is known by the request's record alone",
@@ -865,8 +905,13 @@ export const MUTANTS: readonly Mutant[] = [
     'recorded or call("HEXISTS", refunds, request_id) == 1',
     "recorded",
   ),
-  mutant("a failed task is refunded by hand, too", "refund", "request_id, record[8])", "request_id)"),
-  mutant("a refund by hand gives no room", "refund", "record[9] or record[10]", "nil"),
+  mutant("a failed task is refunded by hand, too", "refund", "request_id, record.refunded)", "request_id)"),
+  mutant(
+    "a refund by hand gives no room",
+    "include/refund",
+    "add_spent(spent, record.admitted_at or record.due_at, -price)",
+    "add_spent(spent, not (operator and operator.reference) and (record.admitted_at or record.due_at) or nil, -price)",
+  ),
   // inspect, credits, recharge, lease, collect
   mutant(
     "another account's task",
@@ -913,15 +958,30 @@ export const MUTANTS: readonly Mutant[] = [
     "now + tonumber(retention_ms or 0)",
     "now",
   ),
-  mutant("the retention is not fixed", "admit", ', "retention_ms", retention_ms)', ")"),
-  mutant("a forgotten request gets no retention", "bind", "if not earlier[2] then", "if false then"),
-  mutant("another's maximum age is answered", "inspect", 'fixed[1] or ""', '"1"'),
-  mutant("the maximum age is not fixed", "bind", '"max_age_ms", max_age_ms,\n', '"max_age_ms", "",\n'),
+  mutant(
+    "the retention is not fixed",
+    "admit",
+    'request_text("held", subject, clock, due_at)',
+    'request_text("held", (string.gsub(subject, "%d+$", "")), clock, due_at)',
+  ),
+  mutant(
+    "a forgotten request gets no retention",
+    "bind",
+    'request_text("held", subject, "", admission) ..',
+    'request_text("held", (string.gsub(subject, "%d+$", "")), "", admission) ..',
+  ),
+  mutant("another's maximum age is answered", "inspect", 'fixed.max_age_ms or ""', '"1"'),
+  mutant(
+    "the maximum age is not fixed",
+    "include/request",
+    '.. " bound_at=" .. bound_at\n    .. " " .. fixed',
+    '.. " bound_at=" .. bound_at\n    .. " " .. string.gsub(fixed, "^max_age_ms=%d+", "max_age_ms=", 1)',
+  ),
   mutant(
     "the upstream is not kept",
-    "bind",
-    '"upstream", upstream)\n  call("ZREM"',
-    '"upstream", "")\n  call("ZREM"',
+    "include/request",
+    '\n    .. " " .. fixed',
+    '\n    .. " " .. string.match(fixed, "^%S+")',
   ),
   without("collected, but still listed", "collect", 'call("ZREM", done, request_id)\n'),
   without(
@@ -937,7 +997,13 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("the task stays", "collect", 'call("DEL", task_name) '),
   without("the claim stays", "collect", ' call("DEL", claim)'),
-  mutant("no claim is taken", "bind", "claim and", "false and"),
+  mutant(
+    "a claim of another partition is not looked at",
+    "bind",
+    "not is_free and claim and taken_by_other(claim, request_id, task)",
+    "nil",
+  ),
+  mutant("no claim is taken", "bind", "local owned = task_text(", "claim = nil\nlocal owned = task_text("),
   mutant("another's claim is taken for its own", "include/claim", "read_owner(found) == request_id", "true"),
   without("a task id of another partition goes unmarked", "bind", "  dispute(others, account_id)\n"),
   without("a refused task id is bound in its partition", "bind", '  call("DEL", task)\n'),
@@ -991,10 +1057,10 @@ export const HOLDING_MUTANTS: readonly Mutant[] = [
     "> tonumber(holds_max)",
     ">= tonumber(holds_max)",
   ),
-  mutant("another account's hold counts", "holding", "record[1] == account_id and", ""),
-  mutant("what is bound counts", "holding", 'record[2] == "held"', "true"),
+  without("another account's hold counts", "holding", "record.account_id == account_id and"),
+  mutant("what is bound counts", "holding", 'record.state == "held"', "true"),
   mutant("what has no slot counts", "holding", "id) == 1 then", "id) >= 0 then"),
-  mutant("each hold counts once", "holding", "credits + tonumber(record[3] or 0)", "credits + 1"),
+  mutant("each hold counts once", "holding", "credits + tonumber(record.price or 0)", "credits + 1"),
   mutant(
     "the account holds what its holds add up to",
     "holding",
@@ -1037,8 +1103,8 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant(
     "a request is marked that has moved on",
     "archived",
-    'if call("HGET", request, "state") == state then',
-    "do",
+    'if text and string.match(text, "^%S+") == state then',
+    "if text then",
   ),
   mutant(
     "another archive's generation is marked",
@@ -1071,20 +1137,20 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant(
     "a request is collected before the archive has it",
     "collect",
-    'if generation and record[7] ~= generation .. " " .. record[1] then',
+    'if generation and record.archived ~= generation .. "/" .. state then',
     "if false then",
   ),
   mutant(
     "a request of another generation is collected",
     "collect",
-    'record[7] ~= generation .. " " .. record[1]',
-    "not record[7]",
+    'record.archived ~= generation .. "/" .. state',
+    "not record.archived",
   ),
   mutant(
     "a request is collected in another state than was copied",
     "archived",
-    '"archived", generation .. " " .. state',
-    '"archived", generation .. " finished"',
+    '"archived", generation .. "/" .. state',
+    '"archived", generation .. "/finished"',
   ),
 ];
 
@@ -1115,9 +1181,7 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
     "the hold is given back before the slot",
     "void",
     'call("SREM", slots, request_id)\n',
-    'call("HINCRBY", account, "held", int(-tonumber(record[2])))\n' +
-      'call("SREM", slots, request_id)\n' +
-      'call("HINCRBY", account, "held", int(tonumber(record[2])))\n',
+    'call("HINCRBY", account, "held", int(-tonumber(record.price)))\ncall("SREM", slots, request_id)\ncall("HINCRBY", account, "held", int(tonumber(record.price)))\n',
   ),
   mutant(
     "the sweeper forgets the hold before it is void",
@@ -1129,13 +1193,13 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
     "the request is finished before the refund",
     "observe",
     'call("SREM", slots, request_id)\n',
-    'call("HSET", request, "state", "finished")\ncall("SREM", slots, request_id)\n',
+    'call("SET", request, changed_request(record.text, "finished"))\ncall("SREM", slots, request_id)\n',
   ),
   mutant(
     "a 404 is counted before the next poll is due",
     "observe",
-    "  local since = tonumber(record[7] or now)\n",
-    '  local since = tonumber(record[7] or now)\n  call("HSET", request, "gone_count", int(count))\n',
+    "  local since = tonumber(record.gone_since or now)\n",
+    '  local since = tonumber(record.gone_since or now)\n  call("SET", request, changed_request(record.text, state, "gone_count", int(count)))\n',
   ),
 ];
 
@@ -1208,7 +1272,7 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
   without(
     "a request does not say that its charge has left",
     "trim",
-    'call("HSET", request, "trimmed_charge", id)',
+    'note_trimmed(charges, "trimmed_charge")\n',
   ),
   without("a grant is not noted", "trim", 'call("ZADD", grants_name, at, grant)'),
   mutant(
@@ -1434,7 +1498,12 @@ export const TIER_MUTANTS: readonly Mutant[] = [
 
 /** Of collecting, where something brings a request to it early, as no sequence of the model does; test/lua/sweeps.test.ts finds it. */
 export const COLLECT_MUTANTS: readonly Mutant[] = [
-  mutant("kept for the collector's retention", "collect", "record[4] or restored_ms", "restored_ms"),
+  mutant(
+    "kept for the collector's retention",
+    "collect",
+    "record.retention_ms or restored_ms",
+    "restored_ms",
+  ),
 ];
 
 /** Of caps of a month, beyond what the model knows; test/lua/spend-cap.test.ts finds them. */
@@ -1612,7 +1681,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     "operator and operator.reference then",
     "false then",
   ),
-  mutant("a failed task's refund does not count", "refund", "request_id, record[8])", "request_id)"),
+  mutant("a failed task's refund does not count", "refund", "request_id, record.refunded)", "request_id)"),
   mutant(
     "the end of a task does not see an operator's refund",
     "include/refund",
@@ -1624,12 +1693,12 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("a held request is refunded", "refund", 'state == "held" or', "false or"),
   mutant("a bound request is refunded", "refund", 'or state == "bound" then', "then"),
   mutant("a void request is refunded", "refund", 'state == "void" or', "false or"),
-  mutant("an uncollected request is refunded", "refund", "or record[7] or", "or"),
+  mutant("an uncollected request is refunded", "refund", "or record.uncollected or", "or"),
   mutant(
     "a failed task is refunded unsought",
     "refund",
-    'if record[6] == "completed" then',
-    "if record[6] then",
+    'elseif record.status ~= "completed" then',
+    "elseif not record.status then",
   ),
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
@@ -1782,11 +1851,31 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in fields of a request that the model does not know. */
+export const PACKED_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "a request forgets its callBackUrl",
+    "admit",
+    'if callback ~= "" then record',
+    "if false then record",
+  ),
+  mutant("the reason of a price is not encoded", "admit", "encoded(details)", "details"),
+  mutant(
+    "the reason of a price is charged encoded",
+    "include/request",
+    "return at and decoded(",
+    "return at and (",
+  ),
+  mutant("a fingerprint ends at a space", "void", 'encoded(first[4] or "")', 'first[4] or ""'),
+  mutant("a fingerprint is not kept", "void", '"fingerprint", fingerprint)', '"fingerprint", nil)'),
+  mutant("only spaces are encoded", "include/request", '"[%s%%]"', '"%s"'),
+];
+
 /** Mistakes in giving back what was charged too much. */
 export const CORRECTION_MUTANTS: readonly Mutant[] = [
   mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
   mutant("a refunded charge is corrected", "correct", "if is_before then", "if false then"),
-  mutant("a running task is corrected", "correct", 'record[1] == "bound"', "false"),
+  mutant("a running task is corrected", "correct", 'record.state == "bound"', "false"),
   without("a correction may be refunded", "correct", 'call("HSET", refunds, request_id, reference)\n'),
   without(
     "a correction's reference is not kept",
@@ -1820,15 +1909,15 @@ export const PRICE_MUTANTS: readonly Mutant[] = [
     '"list_price":\' .. int(price)',
     '"list_price":\' .. 0',
   ),
-  mutant("a request holds the list price", "admit", "details and int(price) or price_text", "price_text"),
-  mutant("a request does not keep why", "admit", 'call("HSET", request, "details", details)', ""),
-  mutant("an entry does not say why", "bind", "if record[5] then more", "if false then more"),
+  mutant("a request holds the list price", "admit", "if details then subject", "if false then subject"),
+  mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
+  mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
   mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
   mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
   mutant(
     "a repeat does not say the price",
     "admit",
-    'details and { "", call("HGET", request, "price") } or {}',
+    'details and { "", read_request(request).price } or {}',
     "{}",
   ),
   mutant(
@@ -1963,10 +2052,15 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
   without(
     "an end is not noted",
     "observe",
-    "note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9])",
+    "note_ended(request, now, request_id, account_id, record.key_id, record.endpoint, status, record.bound_at)",
   ),
-  mutant("a failed task has completed", "observe", "record[3], status, ", 'record[3], "completed", '),
-  mutant("when it was bound is not noted", "observe", "status, record[9])", "status, 0)"),
+  mutant(
+    "a failed task has completed",
+    "observe",
+    "record.endpoint, status, ",
+    'record.endpoint, "completed", ',
+  ),
+  mutant("when it was bound is not noted", "observe", "status, record.bound_at)", "status, 0)"),
   without(
     "an uncollected task is not noted",
     "bind",
@@ -2146,10 +2240,10 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
   mutant(
     "an unmetered task takes a slot",
     "bind",
-    'request, "unmetered", "1")',
-    'request, "unmetered", "1") call("SADD", slots, request_id)',
+    'if not is_unmetered then call("SADD"',
+    'if true then call("SADD"',
   ),
-  mutant("nothing marks an unmetered task", "bind", 'call("HSET", request, "unmetered", "1")', ""),
+  mutant("nothing marks an unmetered task", "bind", 'is_unmetered and " unmetered=1" or ""', '""'),
   mutant(
     "an unmetered task is late or uncollected",
     "bind",
@@ -2171,7 +2265,7 @@ export const UNMETERED_MUTANTS: readonly Mutant[] = [
   mutant(
     "an operator refunds an unmetered task",
     "refund",
-    " or tonumber(record[2] or price) == 0 then",
+    " or tonumber(record.price or price) == 0 then",
     " then",
   ),
 ];

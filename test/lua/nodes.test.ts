@@ -29,6 +29,7 @@ import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { TIERS, times } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
 const RULES = { partitions: 64, allowNoPersistence: true };
@@ -234,7 +235,12 @@ describe("the ledger of two servers", () => {
       // One more than its ledger makes, and a request that is in no list and has no slot.
       await redis.hincrby(account, "balance", 1);
       const lost = requestName(partition, "req_lost");
-      await redis.hset(lost, { state: "held", account_id: key.accountId, key_id: key.keyId, price: 1 });
+      await changeRequest(redis, lost, {
+        state: "held",
+        account_id: key.accountId,
+        key_id: key.keyId,
+        price: 1,
+      });
       const { violations } = await verifyLedger(two.nodes, { accountIds: [key.accountId] });
       expect(violations.map(({ invariant }) => invariant).sort()).toEqual(["balance", "due", "slots"]);
       await redis.hincrby(account, "balance", -1);

@@ -13,6 +13,7 @@ import {
   type TestConnection,
   taskOf,
 } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 
 let connection: TestConnection;
 let stage: Stage;
@@ -167,7 +168,10 @@ test.each(["completed", "failed", "processing", "gone"] as const)(
 
 test("a disputed task that was restored keeps slot and charge to the maximum age of the gateway that asks", async () => {
   const task = await givenTask();
-  await stage.redis.hdel(requestName(stage.partition, task.requestId), "max_age_ms", "upstream");
+  await changeRequest(stage.redis, requestName(stage.partition, task.requestId), {
+    max_age_ms: undefined,
+    upstream: undefined,
+  });
   await reused(task, "another's");
   stage.clock.nowMs += MAX_AGE_MS - 1;
   expect(await stage.observe(task, "completed")).toMatchObject({ outcome: "observed", isDisputed: true });

@@ -16,6 +16,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { type Mutant, PRICE_MUTANTS, plant } from "./mutants.ts";
 
 // What a request costs: an account's multiplier, and price lists that begin at a time.
@@ -47,9 +48,8 @@ describe("a price multiplier", () => {
         const generation = stage.request(key, { price });
         const expected = multipliedPrice(price, multiplier);
         expect(priceIn(await stage.admit(generation)), `${price}`).toBe(expected);
-        expect(await stage.redis.hget(requestName(key.partition, generation.requestId), "price")).toBe(
-          String(expected),
-        );
+        const record = await readRequest(stage.redis, requestName(key.partition, generation.requestId));
+        expect(record.price).toBe(String(expected));
       }
     },
   );

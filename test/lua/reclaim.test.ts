@@ -12,6 +12,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createStage, openConnection, type Stage, type TestConnection, taskOf } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 
 // RECLAIM: what the ledger, its checkpoints and its checks say of a refund that is taken back. They concern all accounts of a
 // partition, so these tests have a store of their own, with one partition.
@@ -105,7 +106,7 @@ test("what is wrong with it is found", async () => {
   await stage.observe(charged, "completed");
   await append(other, { type: "reclaim", reason: "completed_late" });
   expect((await verifyLedger(nodes, { accountIds: [other.accountId] })).violations.length).toBeGreaterThan(0);
-  await connection.redis.hdel(requestName(0, generation.requestId), "charged_again");
+  await changeRequest(connection.redis, requestName(0, generation.requestId), { charged_again: undefined });
   expect((await verified()).join()).toMatch(/its record does not say so/);
 });
 

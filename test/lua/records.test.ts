@@ -14,10 +14,10 @@ import {
   TOKEN_FIELDS,
   TRIMMED_FIELDS,
 } from "../../src/records/records.ts";
+import { fixedText } from "../../src/records/requests.ts";
 import { LUA_FOLDER } from "./headers.ts";
 
 const DECLARED = Object.keys({
-  ...REQUEST_FIELDS,
   ...ACCOUNT_FIELDS,
   ...KEY_FIELDS,
   ...IDEMPOTENCY_FIELDS,
@@ -77,4 +77,20 @@ test("the fields that the scripts read and write are those that are declared", (
     ...["on", "retry_after", "message"],
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
+});
+
+test("the fields of a request that the scripts write are those that are declared", () => {
+  const texts = FILES.map((file) => readFileSync(join(LUA_FOLDER, file), "utf8"));
+  const changed = texts.flatMap((text) =>
+    [...text.matchAll(/\bchanged_request\(/g)].flatMap(({ index, 0: begin }) =>
+      argumentsOf(text.slice(index + begin.length))
+        .slice(2)
+        .filter((_, at) => at % 2 === 0)
+        .flatMap((argument) => /^"([a-z]\w+)"$/.exec(argument)?.[1] ?? []),
+    ),
+  );
+  const appended = texts.flatMap((text) => [...text.matchAll(/" (\w+)=/g)].map(([, name]) => name));
+  const written = new Set([...changed, ...appended, "trimmed_charge", "trimmed_refund"]);
+  const ofGateway = fixedText({ maxAgeMs: 1, upstream: "u" }).match(/\w+(?==)/g) ?? [];
+  expect([...written, ...ofGateway].sort()).toEqual(Object.keys(REQUEST_FIELDS).sort());
 });

@@ -21,6 +21,7 @@ import {
   times,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
@@ -131,7 +132,7 @@ describe("what is counted", () => {
     const [done, failed, open, late] = times(4, () => stage.request(key, { price: 10 }));
     for (const request of [done!, failed!]) await stage.givenTask(request);
     for (const { requestId } of [done!, failed!])
-      await redis.hincrby(requestName(0, requestId), "bound_at", -83_000);
+      await changeRequest(redis, requestName(0, requestId), { bound_at: (atMs) => atMs - 83_000 });
     for (const status of ["completed", "completed", "failed"] as const) await stage.observe(done!, status);
     await stage.observe(failed!, "failed");
     await stage.givenTask(open!);

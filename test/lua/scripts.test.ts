@@ -133,6 +133,8 @@ test("a script is sent with each of its includes once, and those before what nee
         "reply_with",
         "reply",
       ],
+      ...["request_text", "subject_text", "with_price", "encoded", "decoded", "read_held", "read_state"],
+      ...["read_details", "read_request", "changed_request", "bound_request"],
       ...["forget_at", "read_task", "task_text", "is_final", "run", "keep", "answer"],
     ].map((name) => `local function ${name}`),
   );

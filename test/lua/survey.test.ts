@@ -15,6 +15,7 @@ import {
   times,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 
 /** A survey is of a whole store: one that no other test writes to. */
 let redis: TestRedis;
@@ -35,7 +36,7 @@ const MINUTE_MS = 60_000;
 /** Makes an open request older than it is. */
 async function aged(stage: Stage, { requestId, key }: Generation, field: string, ageMs: number) {
   const name = requestName(stage.partition, requestId);
-  await redis.client.hset(name, field, Date.now() - ageMs);
+  await changeRequest(redis.client, name, { [field]: Date.now() - ageMs });
   return { name, due: partitionNames(key.partition).polls };
 }
 

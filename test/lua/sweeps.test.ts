@@ -21,6 +21,7 @@ import {
   times,
   UPSTREAM,
 } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 import { COLLECT_MUTANTS, plant } from "./mutants.ts";
 
 // LEASE and COLLECT: what the sweeper asks of the store.
@@ -145,7 +146,7 @@ test.each([
     const task = stage.request(await stage.givenKey());
     await stage.givenTask(task);
     const record = requestName(stage.partition, task.requestId);
-    await stage.redis.hincrby(record, "bound_at", -ageMs);
+    await changeRequest(stage.redis, record, { bound_at: (atMs) => atMs - ageMs });
     await stage.redis.zadd(task.key.names.polls, 0, task.requestId);
     const metrics = createMetrics();
     await sweeperOf(stage, { nowMs: () => Date.now() + offMs, metrics }).sweep();
@@ -171,8 +172,9 @@ test.each([
   const task = stage.request(await stage.givenKey());
   await stage.givenTask(task, taskOf(task), { maxAgeMs: maxAgeMs ?? 3 * HOUR_MS });
   const record = requestName(stage.partition, task.requestId);
-  if (maxAgeMs === undefined) await stage.redis.hdel(record, "max_age_ms", "upstream");
-  await stage.redis.hincrby(record, "bound_at", -2 * HOUR_MS);
+  if (maxAgeMs === undefined)
+    await changeRequest(stage.redis, record, { max_age_ms: undefined, upstream: undefined });
+  await changeRequest(stage.redis, record, { bound_at: (atMs) => atMs - 2 * HOUR_MS });
   await stage.redis.zadd(task.key.names.polls, 0, task.requestId);
   const metrics = createMetrics();
   await sweeperOf(stage, { nowMs: Date.now, metrics }).sweep();
@@ -191,7 +193,10 @@ test("a poll finds the maximum age and the upstream that BIND fixed; those of a 
     return { maxAgeMs, upstream, fresh };
   };
   expect(await inspected()).toEqual({ maxAgeMs: MAX_AGE_MS, upstream: UPSTREAM, fresh: false });
-  await stage.redis.hdel(requestName(stage.partition, task.requestId), "max_age_ms", "upstream");
+  await changeRequest(stage.redis, requestName(stage.partition, task.requestId), {
+    max_age_ms: undefined,
+    upstream: undefined,
+  });
   expect(await inspected()).toEqual({ maxAgeMs: undefined, upstream: undefined, fresh: false });
 });
 
@@ -307,7 +312,9 @@ test("a restored request is kept for the collecting gateway's retention, and loo
   await stage.givenTask(request);
   await stage.observe(request, "completed");
   const { done } = partitionNames(stage.partition);
-  await stage.redis.hdel(requestName(stage.partition, request.requestId), "retention_ms");
+  await changeRequest(stage.redis, requestName(stage.partition, request.requestId), {
+    retention_ms: undefined,
+  });
   await stage.redis.zadd(done, stage.clock.nowMs, request.requestId);
   expect(await stage.sweeps.collect(stage.partition, HOUR_MS, 10)).toEqual({ looked: 1, collected: 0 });
   expect(await stage.redis.zscore(done, request.requestId)).toBe(String(stage.clock.nowMs + HOUR_MS));

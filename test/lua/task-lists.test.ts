@@ -5,6 +5,7 @@ import { listTasks, type TaskPage, type TaskQuery } from "../../src/operations/t
 import type { TaskView } from "../../src/operations/tasks/task-view.ts";
 import { CURSOR_CHARS_MAX, cursorOf } from "../../src/records/cursors.ts";
 import { accountNames, type KeyRef, META, requestName } from "../../src/records/names.ts";
+import { requestText } from "../../src/records/requests.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
@@ -251,7 +252,10 @@ test("a page looks at a bounded number of requests of the partition, and the nex
   const other = await stage.givenKey({ accountId: "other", credits: 0 });
   const pipe = redis.pipeline();
   for (let at = 0; at < 4500; at++) {
-    pipe.hset(requestName(0, `busy_${at}`), { state: "bound", account_id: "other", key_id: other.keyId });
+    pipe.set(
+      requestName(0, `busy_${at}`),
+      requestText({ state: "bound", account_id: "other", key_id: other.keyId }),
+    );
     pipe.zadd("tg:{p00}:polls", 1 + (at % 7), `busy_${at}`);
   }
   await pipe.exec();

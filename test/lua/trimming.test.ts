@@ -24,6 +24,7 @@ import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
+import { changeRequest } from "../support/stored-requests.ts";
 
 // Trimming a partition concerns all its accounts, so these tests have a store of their own, with one partition.
 
@@ -332,7 +333,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     "a finished request whose charge is nowhere",
     ["requests"],
     ({ requests: [, completed] }) =>
-      connection.redis.hdel(requestName(0, completed.requestId), "trimmed_charge"),
+      changeRequest(connection.redis, requestName(0, completed.requestId), { trimmed_charge: undefined }),
   ],
   [
     "an entry that has left and is there",

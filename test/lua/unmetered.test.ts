@@ -15,6 +15,7 @@ import {
   type TestConnection,
   taskOf,
 } from "../support/store.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { type Mutant, plant, UNMETERED_MUTANTS } from "./mutants.ts";
 
 // What passed while the store was away, and was never admitted: BIND at price 0.
@@ -35,8 +36,8 @@ const unmetered = (own: Stage, key: KeyRef, more: Partial<Generation> = {}): Gen
     ...more,
   });
 
-const record = (own: Stage, { requestId }: Generation): Promise<Record<string, string>> =>
-  own.redis.hgetall(requestName(own.partition, requestId));
+const record = (own: Stage, { requestId }: Generation) =>
+  readRequest(own.redis, requestName(own.partition, requestId));
 
 test("an unmetered task is bound without credits, slot, window or day, and listed in the ledger", async () => {
   const key = await stage.givenKey({ credits: 5 });

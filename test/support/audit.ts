@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { changeRequest, readRequest } from "./stored-requests.ts";
 
 /** One ledger entry as the store keeps it. */
 export interface Entry {
@@ -113,8 +114,8 @@ export async function openRequests(client: Redis, accountId: string): Promise<st
   const partition = await partitionFor(client, accountId);
   const { holds, polls } = partitionNames(partition);
   const due = [...(await client.zrange(holds, "0", "-1")), ...(await client.zrange(polls, "0", "-1"))];
-  const owners = await Promise.all(due.map((id) => client.hget(requestName(partition, id), "account_id")));
-  return due.filter((_, at) => owners[at] === accountId);
+  const records = await Promise.all(due.map((id) => readRequest(client, requestName(partition, id))));
+  return due.filter((_, at) => records[at]?.account_id === accountId);
 }
 
 /** Moves what is open into the past, as if its due time had come, and whatever else is named with it. */
@@ -128,7 +129,7 @@ export async function makeDue(
   const past = String(Date.now() - 1000);
   const { holds, polls } = partitionNames(partition);
   for (const requestId of open) {
-    await client.hset(requestName(partition, requestId), { due_at: past, ...fields });
+    await changeRequest(client, requestName(partition, requestId), { due_at: past, ...fields });
     for (const list of [holds, polls]) await client.zadd(list, "XX", past, requestId);
   }
   return open.length;

@@ -27,9 +27,10 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   for task = tonumber(ARGV[7]) + 1, tonumber(ARGV[7]) + tasks do
     local id = key_id .. "-request-" .. text(task)
     local is_held = (n + task) % 1000 < held
-    redis.call("HSET", tag .. ":request:" .. id, "state", is_held and "held" or "bound", "account_id", account_id, "key_id", key_id,
-      "price", "10", "endpoint", "/api/v1/gen2/text-to-video", "admitted_at", text(now), "due_at", text(now + 600000),
-      "retention_ms", "600000")
+    local record = (is_held and "held " or "bound ") .. account_id .. " " .. key_id .. " /api/v1/gen2/text-to-video 10 600000 "
+      .. text(now) .. " " .. text(now + 600000)
+    if not is_held then record = record .. " task_id=task-" .. id .. " bound_at=" .. text(now) end
+    redis.call("SET", tag .. ":request:" .. id, record)
     redis.call("SADD", slots, id)
     if limited then redis.call("SADD", tag .. ":account-slots:" .. account_id, id) end
     redis.call("LPUSH", window, text(now))
@@ -38,7 +39,6 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
       redis.call("ZADD", tag .. ":holds", text(now + 600000), id)
     else
       balance, used = balance - 10, used + 10
-      redis.call("HSET", tag .. ":request:" .. id, "task_id", "task-" .. id, "bound_at", text(now))
       redis.call("ZADD", tag .. ":polls", text(now + 600000), id)
       last = redis.call("XADD", tag .. ":ledger", "*", "account_id", account_id, "type", "consume", "amount", "-10",
         "balance_after", text(balance), "endpoint", "/api/v1/gen2/text-to-video", "reason", "", "task_id", "task-" .. id,

@@ -1,4 +1,5 @@
 import { partitionNames, requestName } from "../../records/names.ts";
+import { requestOf } from "../../records/requests.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { BindCall, Binding } from "../../scripts/bind.ts";
 import type { PrimaryView } from "./loss-report.ts";
@@ -55,9 +56,9 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       for (let at = 0; at < own.length; at += READ_BATCH) {
         const batch = own.slice(at, at + READ_BATCH);
         const asked = many<string | null, SentCharge>(redis, batch, (pipe, { call }) =>
-          pipe.hget(requestName(call.key.partition, call.requestId), "state"),
+          pipe.get(requestName(call.key.partition, call.requestId)),
         );
-        const states = await within(asked);
+        const states = (await within(asked)).map((text) => requestOf(text).state);
         missing.push(...batch.filter((_, of) => states[of] !== "bound" && states[of] !== "finished"));
       }
       return missing;

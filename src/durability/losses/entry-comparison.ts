@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { isLater } from "../../records/entry-ids.ts";
 import { entryFields, LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOfLedger, requestName } from "../../records/names.ts";
+import { requestOf } from "../../records/requests.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 
@@ -66,13 +67,14 @@ export async function missingAmong<E extends ConfirmedEntry>(
   const answers = await many<string | null, E>(redis, absent, (pipe, entry) => {
     const partition = partitionOfLedger(ledgerOf(entry));
     return entry.kind === "charge"
-      ? pipe.hget(requestName(partition, entry.requestId ?? ""), "state")
+      ? pipe.get(requestName(partition, entry.requestId ?? ""))
       : pipe.hget(accountNames(partition, entry.accountId).references, entry.reference);
   });
   return absent.filter((entry, at) => {
     if (entry.onReplicas !== true) return true;
     const answer = answers[at];
-    if (entry.kind === "charge") return answer !== "bound" && answer !== "finished";
-    return mustSurvive(entry) && answer === null;
+    if (entry.kind !== "charge") return mustSurvive(entry) && answer === null;
+    const { state } = requestOf(answer);
+    return state !== "bound" && state !== "finished";
   });
 }

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { listsOfOpenRequests, requestName, taskName } from "../../records/names.ts";
-import { type RequestRecord, taskRecord } from "../../records/records.ts";
+import { taskRecord } from "../../records/records.ts";
+import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { many, manyByNode } from "../../redis/pipelines.ts";
@@ -89,11 +90,12 @@ async function openViews(
   partition: number,
   places: readonly Place[],
 ): Promise<Omit<OpenView, "seenAtMs">[]> {
-  const records = await many<RequestRecord, Place>(redis, places, (pipe, place) =>
-    pipe.hgetall(requestName(partition, place.requestId)),
+  const records = await many<string | null, Place>(redis, places, (pipe, place) =>
+    pipe.get(requestName(partition, place.requestId)),
   );
-  return records.flatMap((record, at) => {
+  return records.flatMap((stored, at) => {
     const place = places[at];
+    const record = requestOf(stored);
     if (!place || (record.state !== "held" && record.state !== "bound")) return [];
     return {
       ...place,

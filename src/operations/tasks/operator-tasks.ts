@@ -3,6 +3,7 @@ import type { Actor } from "../../records/actor.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "../../records/records.ts";
+import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
@@ -46,11 +47,11 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
   const owner = await textOf(nodes, claimName(id)).catch(reads.skip);
   const requestId = owner === undefined ? id : taskRecord(owner).requestId;
   const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
-  const records = await reads.many<RequestRecord, { partition: number }>(places, (pipe, { partition }) =>
-    pipe.hgetall(requestName(partition, requestId)),
+  const records = await reads.many<string | null, { partition: number }>(places, (pipe, { partition }) =>
+    pipe.get(requestName(partition, requestId)),
   );
-  const partition = records.findIndex((record) => record?.state !== undefined);
-  const record = records[partition];
+  const partition = records.findIndex((text) => typeof text === "string");
+  const record = partition === -1 ? undefined : requestOf(records[partition]);
   const unread = record ? undefined : reads.unread();
   if (unread)
     throw new UnreadError(`no task or request ${id} is found, but ${unreadInWords(unread)}; try it again`);
@@ -143,9 +144,10 @@ export async function upstreamTags(
     pipe.zrange(partitionNames(partition).polls, "0", String(mostOfPartition - 1)),
   );
   const requests = open.flatMap((ids, partition) => ids.map((id) => ({ partition, id })));
-  return manyByNode<string | null, (typeof requests)[number]>(
+  const records = await manyByNode<string | null, (typeof requests)[number]>(
     requests,
     ({ partition }) => nodes.of(partition),
-    (pipe, { partition, id }) => pipe.hget(requestName(partition, id), "upstream"),
+    (pipe, { partition, id }) => pipe.get(requestName(partition, id)),
   );
+  return records.map((text) => requestOf(text).upstream ?? null);
 }

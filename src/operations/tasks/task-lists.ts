@@ -5,6 +5,7 @@ import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../records/names.ts";
 import { noAccount } from "../../records/operator-error.ts";
 import type { RequestRecord } from "../../records/records.ts";
+import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -234,10 +235,10 @@ async function readRecords(
   partition: number,
   requestIds: readonly string[],
 ): Promise<Map<string, RequestRecord>> {
-  const records = await many<RequestRecord, string>(redis, requestIds, (pipe, id) =>
-    pipe.hgetall(requestName(partition, id)),
+  const records = await many<string | null, string>(redis, requestIds, (pipe, id) =>
+    pipe.get(requestName(partition, id)),
   );
-  return new Map(requestIds.map((id, at) => [id, records[at] ?? {}]));
+  return new Map(requestIds.map((id, at) => [id, requestOf(records[at])]));
 }
 
 function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery): boolean {

@@ -149,7 +149,7 @@ async function forgetReferences(world: World): Promise<void> {
 /** As after the retention. @returns its record */
 async function forgetTask({ redis }: World, { requestId, taskId }: ClientEvent) {
   const name = requestName(PARTITION, requestId);
-  const value = await redis.hgetall(name);
+  const value = await redis.get(name);
   await redis.del(name, taskName(taskId, PARTITION), claimName(taskId));
   await redis.zrem(partitionNames(PARTITION).done, requestId);
   return [{ name, value }];
