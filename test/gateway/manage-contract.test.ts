@@ -58,6 +58,7 @@ describe("accounts", () => {
       metadata: { plan: "gold" },
       status: "active",
       limits: { rate_limit: null, max_concurrent: null, daily_limit: null },
+      effective_limits: { rate_limit: null, max_concurrent: null, daily_limit: null },
       balance: 0,
       held: 0,
       total_used: 0,

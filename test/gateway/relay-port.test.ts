@@ -1,4 +1,5 @@
 import { connect, type Socket } from "node:net";
+import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createCallbackAddresses } from "../../src/gateway/callback-addresses.ts";
 import { readLedger } from "../support/audit.ts";
@@ -30,9 +31,17 @@ async function givenTask() {
   return { key, task: stage.latest(), path: pathOf(stage.latest()) };
 }
 
+/** ioredis takes a command that is shown before the OK of MONITOR for a broken answer. */
+async function openMonitor(tries = 20): Promise<Redis> {
+  return stage.gateway.redis.monitor().catch((error: Error) => {
+    if (tries === 0) throw error;
+    return openMonitor(tries - 1);
+  });
+}
+
 /** The requests that were read in Redis meanwhile, as each callback with a valid token reads one. */
 async function readsDuring(work: () => Promise<void>): Promise<string[]> {
-  const monitor = await stage.gateway.redis.monitor();
+  const monitor = await openMonitor();
   const reads: string[] = [];
   monitor.on("monitor", (_atMs: string, [command = "", name = ""]: string[], source: string) => {
     // Scripts read requests, too.

@@ -1735,18 +1735,6 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "(told and tonumber(lowest) >= told)",
     "false",
   ),
-  mutant(
-    "a recharge arms nothing",
-    "include/alerts",
-    "if is_recharge then return",
-    "if is_recharge then return nil or",
-  ),
-  mutant(
-    "a recharge arms everything",
-    "include/alerts",
-    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
-    '""',
-  ),
   mutant("changed thresholds are not armed", "include/alerts", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
   mutant(
     "a refund arms the line",
@@ -1770,7 +1758,6 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   ),
   mutant("an end is told of once in all", "include/restricted", "(tonumber(revision or 0) + 1)", '"1"'),
   mutant("a revoked key expires", "expiring", "and not record[3] and", "and"),
-  mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("a key is told of eight days ahead", "include/expiry", "7 * 86400000", "8 * 86400000"),
   mutant(
     "a key that does not end any more stays listed",
@@ -2322,7 +2309,7 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "endpoints get videos that were not charged",
     "observe",
-    "if not record[5] and (of_account[2] or callback) then",
+    "if not record.uncollected and (of_account[2] or callback) then",
     "if of_account[2] or callback then",
   ),
   mutant("all endpoints get all events", "include/events", '"," .. kind .. ",", 1, true)', '"", 1, true)'),
