@@ -1,5 +1,4 @@
 import { connect, type Socket } from "node:net";
-import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createCallbackAddresses } from "../../src/gateway/callback-addresses.ts";
 import { readLedger } from "../support/audit.ts";
@@ -31,28 +30,28 @@ async function givenTask() {
   return { key, task: stage.latest(), path: pathOf(stage.latest()) };
 }
 
-/** ioredis takes a command that is shown before the OK of MONITOR for a broken answer. */
-async function openMonitor(tries = 20): Promise<Redis> {
-  return stage.gateway.redis.monitor().catch((error: Error) => {
-    if (tries === 0) throw error;
-    return openMonitor(tries - 1);
-  });
-}
-
 /** The requests that were read in Redis meanwhile, as each callback with a valid token reads one. */
 async function readsDuring(work: () => Promise<void>): Promise<string[]> {
-  const monitor = await openMonitor();
-  const reads: string[] = [];
-  monitor.on("monitor", (_atMs: string, [command = "", name = ""]: string[], source: string) => {
-    // Scripts read requests, too.
-    if (source !== "lua" && /^get$/i.test(command) && name.includes(":request:")) reads.push(name);
+  const { redis } = stage.gateway;
+  const { port } = redis.options;
+  // ioredis takes a command that is shown before it has seen the OK of MONITOR for a broken answer.
+  const monitor = connect(port!, "127.0.0.1");
+  let shown = "";
+  monitor.on("data", (chunk) => {
+    shown += chunk;
   });
+  monitor.write("MONITOR\r\n");
+  await until(() => shown.startsWith("+OK"), "MONITOR to begin");
   await work();
   // What is read last is seen last.
-  await stage.gateway.redis.get("tg:{p00}:request:the-end");
-  await until(() => reads.at(-1)?.endsWith("the-end") === true, "the monitor");
-  monitor.disconnect();
-  return reads.slice(0, -1);
+  await redis.get("tg:{p00}:request:the-end");
+  await until(() => shown.includes("request:the-end"), "the monitor");
+  monitor.destroy();
+  // Scripts read requests, too.
+  const reads = shown.matchAll(/\[\d+ (\S+)\] "get" "(\S+:request:\S+)"/gi);
+  return Array.from(reads, ([, source, name]) => (source === "lua" ? "" : name!)).filter(
+    (name) => name !== "" && !name.endsWith("the-end"),
+  );
 }
 
 // Guarantee: an address cannot be guessed, and one that no gateway made costs no call to the store.

@@ -47,7 +47,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: "if record[3] and change_counts(key_name, record[3], 1) then",
+        from: "if recorded_at and change_counts(key_name, recorded_at, 1) then",
         to: "if false then",
       },
     ],
@@ -79,7 +79,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: "local is_lost = earlier and earlier[4] and earlier[4] ~= (first and first[3])",
+        from: 'local is_lost = state ~= "held" and earlier.first_void_id and earlier.first_void_id ~= (first and first[3])',
         to: "local is_lost = false",
       },
     ],

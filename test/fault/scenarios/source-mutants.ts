@@ -152,8 +152,8 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   {
     ...FALLBACK,
     name: "an INSPECT that is answered after a revoke makes the key good again",
-    from: "if (valid === undefined || isInvalid) return false;",
-    to: "if (valid === undefined) return false;",
+    from: "if (valid === undefined || isInvalid || !isAllowed(context)) return false;",
+    to: "if (valid === undefined || !isAllowed(context)) return false;",
     test: "an INSPECT whose reply comes after the key was called invalid",
   },
   {
