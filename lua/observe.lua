@@ -99,7 +99,7 @@ end
 -- that only the removal from `polls` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
--- One that is too old may complete after all, and is then charged again: its record is kept twice as long.
+-- A task that ends as too old may complete later, and is then charged again: its record is kept twice as long.
 if ended_by == "expired" and record.retention_ms then
   record.retention_ms = int(2 * tonumber(record.retention_ms))
   record.text = changed_request(record.text, state, "retention_ms", record.retention_ms)

@@ -11,7 +11,7 @@ local function subject_text(account_id, key_id, endpoint, price, retention_ms)
   return account_id .. " " .. key_id .. " " .. endpoint .. " " .. price .. " " .. retention_ms
 end
 
--- The same with the price that ADMIT found.
+-- A subject with another price, which is that of the account or of the price list in force.
 local function with_price(subject, price)
   return (string.gsub(subject, "^(%S* %S* %S*) %S*", "%1 " .. int(price)))
 end

@@ -182,7 +182,7 @@ export interface Gateway {
   uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
-  /** The same of an IPv6 client, too, not its block. */
+  /** The address of a client; of an IPv6 client the whole address, while `clientAddress` gives its block. */
   exactAddress: ClientAddress;
   /** Undefined where nothing can be relayed. */
   callbacks: Callbacks | undefined;

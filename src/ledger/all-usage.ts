@@ -27,7 +27,7 @@ interface AllUsage {
   source: "archive" | "redis";
   /** Before, charges are not counted, Unix ms; undefined if no requested one is older. */
   sinceMs: number | undefined;
-  /** The same of ended tasks. */
+  /** Ended tasks before this time are not counted, Unix ms; undefined if no requested one is older. */
   endedSinceMs: number | undefined;
   unread: Unread | undefined;
 }

@@ -134,7 +134,7 @@ export function createRounds(send: () => Promise<Confirmed>) {
     const answer = takeWaiting();
     const confirmed = await send().catch((): Confirmed => "none");
     answer(confirmed);
-    // Those that came meanwhile do not wait for the next round, too, which would most likely fail like this one.
+    // Calls that came during a round without replicas are answered with it: the next round would most likely fail, too.
     if (confirmed === "none") takeWaiting()("none");
     isUnderWay = false;
     begin();

@@ -32,7 +32,7 @@ export interface AccountQuery {
   label?: string | undefined;
   status?: AccountStatus | undefined;
   sort?: AccountSort | undefined;
-  /** Those whose balance of the ledger is lower. */
+  /** Only accounts whose balance in the ledger, holds included, is below this. */
   balanceBelow?: number | undefined;
   cursor?: string | undefined;
   limit: number;
