@@ -22,7 +22,7 @@ import { upstreamCheck } from "./upstream-check.ts";
 const STORE_TIMEOUT_MS = 2000;
 
 /** What is looked at. */
-export interface CheckedGateway {
+interface CheckedGateway {
   config: Config;
   /** Settings of the file that a variable replaces. */
   hidden: ReadonlyMap<string, string>;
