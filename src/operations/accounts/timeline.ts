@@ -11,11 +11,11 @@ import { positionText, readPosition } from "../newest-first.ts";
 import { requireAccount } from "./accounts.ts";
 
 /** What happened to an account: an entry of its ledger, or a change by an operator or the gateway. */
-export type TimelineEvent =
+type TimelineEvent =
   | { atMs: number; entry: LedgerEntry; record?: undefined }
   | { atMs: number; record: AuditRecord; entry?: undefined };
 
-export interface TimelineQuery {
+interface TimelineQuery {
   /** Unix ms; `toMs` exclusive. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
