@@ -179,8 +179,8 @@ async function readStored(nodes: RedisNodes, endpoint: Endpoint): Promise<Stored
   let cursor: string | undefined;
   do {
     const page = await listDeliveries(nodes, endpoint, { limit: 100, cursor });
-    for (const { endpointId, eventId, status, tries } of page.deliveries)
-      all.push({ endpointId, webhookId: eventId, status, tries });
+    for (const { eventId, status, tries } of page.deliveries)
+      all.push({ endpointId: endpoint.endpointId, webhookId: eventId, status, tries });
     cursor = page.next;
   } while (cursor !== undefined);
   return all;
