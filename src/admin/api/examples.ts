@@ -424,6 +424,7 @@ export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
     ...CAPPED,
   },
   importKey: { key: "sk_live_4f9aB7c2e8d1", label: "taken over", allowed_addresses: ["203.0.113.0/24"] },
+  lookUpKey: { key: "sk_live_4f9aB7c2e8d1" },
   changeKey: {
     ...byLimit(CAPS, () => null),
     allowed_endpoints: ["gen2/text-to-video"],

@@ -169,7 +169,10 @@ export function problemBody({ code, detail, errors }: Problem, requestId: string
     code,
     request_id: requestId,
     ...(errors.length > 0 && {
-      errors: errors.map(({ path, message }) => ({ path, message: withoutSecrets(message) })),
+      errors: errors.map(({ path, message }) => ({
+        path: withoutSecrets(path),
+        message: withoutSecrets(message),
+      })),
     }),
   };
 }
