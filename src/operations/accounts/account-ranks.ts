@@ -16,7 +16,7 @@ const LISTED_SORTS = ["balance", "-balance", "-spent_today"] as const;
 const SPENDER_SORTS = ["-spent_7d", "days_left"] as const;
 export const ACCOUNT_SORTS = [...LISTED_SORTS, ...SPENDER_SORTS] as const;
 export type AccountSort = (typeof ACCOUNT_SORTS)[number];
-export type ListedSort = (typeof LISTED_SORTS)[number];
+type ListedSort = (typeof LISTED_SORTS)[number];
 
 export const isListed = (sort: AccountSort): sort is ListedSort =>
   !SPENDER_SORTS.some((other) => other === sort);
