@@ -58,7 +58,11 @@ export const Transaction = titled("Transaction", {
   metadata: Type.Optional(metadata),
   of: Type.Optional(words("Of a reversal: the reference of the grant.")),
   requested: Type.Optional(count("Of a reversal: the credits that were asked for.")),
-  reversed: Type.Optional(count("Of a reversal: the credits that were taken back.")),
+  reversed: Type.Optional(
+    count(
+      "Of a reversal: the credits that it took back. Of a grant, in the account's list: those that reversals have taken back of it, if any.",
+    ),
+  ),
   list_price: Type.Optional(
     count(
       "Of a charge with a `multiplier` or by a `price_list` that begins at a time: the price in the list.",

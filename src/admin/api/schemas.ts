@@ -31,6 +31,7 @@ import {
   unread,
   words,
 } from "./field-schemas.ts";
+import { Transaction } from "./money-schemas.ts";
 
 const newAccountId = Type.String({ pattern: NEW_ACCOUNT_ID.source, examples: ["acme"] });
 
@@ -154,14 +155,13 @@ const keyFields = {
   expires_at: Type.Optional(timeOrNull),
 };
 export const NewKey = object(keyFields);
-export const ImportedKey = object({
-  key: Type.String({
-    minLength: 8,
-    maxLength: 256,
-    description: "The key itself, `sk_...`; stored as a SHA-256.",
-  }),
-  ...keyFields,
+const secretOfKey = Type.String({
+  minLength: 8,
+  maxLength: 256,
+  description: "The key itself, `sk_...`; stored as a SHA-256.",
 });
+export const ImportedKey = object({ key: secretOfKey, ...keyFields });
+export const KeySecret = object({ key: { ...secretOfKey, description: "The key itself, `sk_...`." } });
 
 export const KeyChanges = object(
   {
@@ -272,6 +272,12 @@ export const AuditRecord = titled("AuditRecord", {
   before: anything,
   after: anything,
   request_id: textOrNull(),
+});
+
+export const TimelineEvent = titled("TimelineEvent", {
+  at: time,
+  transaction: Type.Optional(Transaction),
+  audit: Type.Optional(AuditRecord),
 });
 
 export const UsageRow = titled("UsageRow", {
