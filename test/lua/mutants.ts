@@ -2544,3 +2544,37 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     '"status") == "none" then',
   ),
 ];
+
+/** Of what was sold; test/lua/sales.test.ts finds them. */
+export const SALES_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "an adjustment is sold",
+    "rollup",
+    'if kind ~= "adjustment" then note_sale',
+    "if true then note_sale",
+  ),
+  mutant("all currencies are one", "include/sales", 'details.currency or "-"', '"-"'),
+  mutant("all packages are one", "include/sales", 'details.package or ""', '""'),
+  mutant("a grant counts twice", "include/sales", '"grants " .. group, 1)', '"grants " .. group, 2)'),
+  mutant(
+    "credits are grants",
+    "include/sales",
+    '"credits " .. group, entry.amount)',
+    '"credits " .. group, 1)',
+  ),
+  mutant("digits are lost", "include/sales", "4 - #part", "2 - #part"),
+  mutant("room without end", "include/sales", 'call("HLEN", name) >= SOLD_FIELDS_MAX', "false"),
+  mutant(
+    "what is in it has no room",
+    "include/sales",
+    'call("HEXISTS", name, "grants " .. group) == 0 and ',
+    "",
+  ),
+  mutant("a sum without end", "include/sales", "<= SUM_DIGITS_MAX", "<= 99"),
+  mutant("deep metadata stops it", "include/sales", "pcall(cjson.decode, ", "true, cjson.decode("),
+  without(
+    "kept for ever",
+    "include/sales",
+    '  call("PEXPIREAT", name, int(month_at + 31 * DAY_MS + tonumber(kept_ms)))\n',
+  ),
+];
