@@ -12,6 +12,7 @@ const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]
   PORT: ["server", "port"],
   ADMIN_HOST: ["admin", "host"],
   ADMIN_PORT: ["admin", "port"],
+  ADMIN_HOSTS: ["admin", "hosts"],
   REDIS_URL: ["store", "redis_url"],
   UPSTREAM_URL: ["upstream", "url"],
   UPSTREAM_ADAPTER: ["upstream", "adapter"],
@@ -72,8 +73,9 @@ const schemaOf = (sectionName: string, key: string) =>
     default?: unknown;
   };
 
-function typed(value: string, sectionName: string, key: string): string | number {
+function typed(value: string, sectionName: string, key: string): string | number | string[] {
   const { type } = schemaOf(sectionName, key);
+  if (type === "array") return value.split(",").map((part) => part.trim());
   return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 

@@ -99,7 +99,7 @@ test("what does not exist is found", () => {
     "`tollgate config show`, `tollgate keys set KEY --tear NAME`, `tollgate_event_loop`, `store.jurnal: 1`";
   const spans = spansOf(page);
   expect(spans.slice(0, 2).flatMap(commandFaults)).toEqual([
-    "tollgate config show: `config` has no `print`",
+    "tollgate config show: `config` has no `show`",
     "tollgate keys set KEY --tear NAME: no option --tear",
   ]);
   expect(spans.flatMap(metricFaults)).toEqual(["tollgate_event_loop"]);
