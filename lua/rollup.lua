@@ -96,7 +96,7 @@ local notes = call("ZRANGE", ended, 0, most - 1, "WITHSCORES")
 for at = 1, #notes, 2 do
   local what, number, account_id, key_id, endpoint = string.match(notes[at], "^%S+ (%S+) (%S+) (%S+) (%S+) (.*)$")
   local ended_at = notes[at + 1]
-  add(ended_at, account_id, endpoint, key_id, what, 1)
+  add(ended_at, account_id, endpoint, key_id, what == "unfailed" and "failed" or what, what == "unfailed" and -1 or 1)
   if what == "uncollected" then
     add(ended_at, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))
   elseif what == "completed" then
