@@ -36,7 +36,9 @@ async function style(): Promise<string> {
 /** `limits.js` of the page: what it says of limits. */
 function limits(): string {
   const lists = Object.entries({ TIER_LIMITS, CAPS }).map(([list, all]) => {
-    const shown = all.map(({ name, unit, short, title, used }) => ({ name, unit, short, title, used }));
+    const shown = all.map(({ name, unit, short, title, used, refusal }) => ({
+      ...{ name, unit, short, title, used, refusal },
+    }));
     return `const ${list} = ${JSON.stringify(shown)};\n`;
   });
   return lists.join("");
