@@ -1,3 +1,5 @@
+import type { Check } from "../../checks/check.ts";
+import { runbookOf } from "../../checks/runbooks.ts";
 import { parseObject } from "../../domain/json.ts";
 import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
@@ -25,6 +27,16 @@ export const isoTimeOrNull = (atMs: number | undefined): string | null =>
 /** How far back a list reaches, where that is not to the first one. */
 export const reachShown = (reachesBackToMs: number | undefined) =>
   reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
+
+export const SHOWN_STATUS = { ok: "ok", warning: "warn", failed: "fail" } as const;
+
+export const checkShown = ({ name, status, message, advice }: Check) => ({
+  name,
+  status: SHOWN_STATUS[status],
+  message,
+  advice: advice ?? null,
+  runbook: runbookOf(name),
+});
 
 const textOrNull = (text: string | undefined): string | null => text || null;
 
