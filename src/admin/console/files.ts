@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,8 +19,18 @@ const STYLE = "text/css; charset=utf-8";
 
 const read = (file: string) => (): Promise<string> => readFile(file, "utf8");
 
+/** Pages of the documentation that health leads to. */
+const RUNBOOKS = join(import.meta.dirname, "../../../docs/operations");
+const MARKDOWN = "text/markdown; charset=utf-8";
+
 /** The only files that are served, by the path below /console/. */
 const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string }>> = {
+  ...Object.fromEntries(
+    readdirSync(RUNBOOKS).map((name) => [
+      `runbooks/${name}`,
+      { text: read(join(RUNBOOKS, name)), type: MARKDOWN },
+    ]),
+  ),
   "": { text: read(join(PAGE, "index.html")), type: "text/html; charset=utf-8" },
   "icon.svg": { text: read(join(PAGE, "icon.svg")), type: "image/svg+xml" },
   "console.css": { text: style, type: STYLE },

@@ -1,6 +1,6 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Key, List, Live, OpenRequests, Overview,
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, List, Live, OpenRequests, Overview,
  *   Package, Price, KeyRefusal, RefusalsOfDay, Release, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token, TopKeys, Transaction, Usage,
  *   Webhook, Whoami
  * } from "./objects.d.ts"
@@ -221,6 +221,16 @@ export const revokeToken = (id) => post(["tokens", id, "revoke"]);
 export const search = (q) => get(["search"], { q });
 /** With the samples that are later. @type {(afterMs: number) => Promise<Live>} */
 export const readLive = (afterMs) => get(["live"], { after_ms: afterMs });
+/** @type {() => Promise<Health>} */
+export const readHealth = () => get(["health"]);
+/** A page of docs/operations, which is a file of the console's. @param {string} page */
+export async function readRunbook(page) {
+  const answer = await fetch(`runbooks/${encodeURIComponent(page)}`, { cache: "no-store" }).catch(() => {
+    throw new ApiError(0, "the gateway does not answer");
+  });
+  if (!answer.ok) throw new ApiError(answer.status, `there is no page ${page}`);
+  return answer.text();
+}
 /** @type {() => Promise<Overview>} */
 export const readOverview = () => get(["overview"]);
 /** @type {() => Promise<TopKeys>} */

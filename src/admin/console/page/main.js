@@ -12,6 +12,7 @@ import { showConfiguration } from "./views/configuration.js";
 import { showKey, showKeys } from "./views/key.js";
 import { openLeakedKey } from "./views/leaked-key.js";
 import { showOverview } from "./views/overview.js";
+import { showRunbook } from "./views/runbook.js";
 import { isSecret, SECRET_SEARCHED, showSearch } from "./views/search.js";
 import { showTask } from "./views/task.js";
 import { showOpenTasks } from "./views/tasks.js";
@@ -47,6 +48,7 @@ const VIEWS = {
   configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
   tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
+  runbook: { title: "Runbook", under: "overview", show: showRunbook },
   search: { title: "Search", under: "accounts", show: showSearch },
 };
 

@@ -38,6 +38,7 @@ export type Price = Static<typeof objects.Price>;
 export type Package = Static<typeof objects.Package>;
 
 export type Live = Static<typeof views.Live>;
+export type Health = Static<typeof views.Health>;
 export type Overview = Static<typeof views.Overview>;
 export type GatewayLine = Overview["gateways"][number];
 export type Configuration = Static<typeof views.Configuration>;

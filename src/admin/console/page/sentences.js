@@ -35,6 +35,9 @@ const creditsText = (credits) => `${count(Math.abs(Number(credits)))} credits`;
 const whyText = ({ reason, reference }) =>
   [reason && `: ${reason}`, reference && ` (reference ${reference})`].filter(Boolean).join("");
 
+/** @param {unknown} kind of a grant */
+const asKind = (kind = "purchase") => (kind === "goodwill" ? "as goodwill" : `as a ${kind}`);
+
 /** By action, after who did it: what was done. @type {Record<string, (after: Values, record: AuditRecord) => string>} */
 const SENTENCES = {
   "account.create": () => "created the account",
@@ -42,8 +45,7 @@ const SENTENCES = {
     status === "suspended"
       ? `suspended the account${changedFields(record).length > 1 ? `; ${changesText(record)}` : ""}`
       : `changed the account: ${changesText(record)}`,
-  "credits.grant": (after) =>
-    `granted ${creditsText(after.amount)} as a ${after.kind ?? "purchase"}${whyText(after)}`,
+  "credits.grant": (after) => `granted ${creditsText(after.amount)} ${asKind(after.kind)}${whyText(after)}`,
   "credits.adjust": (after) =>
     `${Number(after.amount) < 0 ? "took away" : "added"} ${creditsText(after.amount)}${whyText(after)}`,
   "credits.reverse": (after) =>
@@ -84,10 +86,18 @@ export const deedOf = (record) =>
 /** @param {string} by as audit and ledger have it */
 export const personOf = (by) => by.replace(/^tok_\S+ /, "");
 
+/** Who begins a sentence. @param {string | null} by */
+export function subjectOf(by) {
+  if (!by) return "The gateway";
+  if (by === "console") return "The console";
+  if (by === "admin_token") return "ADMIN_TOKEN";
+  return by.startsWith("cli ") ? `${by.slice(4)} at the command line` : personOf(by);
+}
+
 /** Who made an entry of the ledger, what and why. @param {Transaction} entry */
 export function entrySentence(entry) {
   const { kind, amount, by, reason, endpoint, of } = entry;
-  const [who, credits] = [by ? personOf(by) : "The gateway", creditsText(amount)];
+  const [who, credits] = [subjectOf(by), creditsText(amount)];
   // The word of a refund that nobody ordered.
   const note = whyText({ ...entry, reason: reason === "refund" ? "" : reason });
   switch (kind) {
@@ -101,6 +111,6 @@ export function entrySentence(entry) {
     case "reversal":
       return `${who} took back ${credits} of the grant ${of ?? ""}${note}`;
     default:
-      return `${who} granted ${credits} as a ${kind}${note}`;
+      return `${who} granted ${credits} ${asKind(kind)}${note}`;
   }
 }

@@ -85,7 +85,7 @@ async function transactionsPage(id, query, again) {
 /** A grant says what is left of it. @param {Transaction} transaction */
 function kindAndNet({ kind, type, amount, reversed }) {
   const net =
-    kind !== "reversal" && reversed ? `${count(amount - reversed)} left, ${count(reversed)} taken back` : "";
+    kind !== "reversal" && reversed ? `net ${count(amount - reversed)}: ${count(reversed)} taken back` : "";
   return [kind ?? type, net && html`<div class="hint">${net}</div>`];
 }
 

@@ -23,7 +23,7 @@ export const askLeakedKey = () =>
         name: "secret",
         label: "The key",
         lengthMax: 256,
-        check: (value) => (/^sk_.{5,}$/.test(value) ? undefined : "begins with sk_"),
+        check: (value) => (/^sk_.{5,}$/.test(value) ? undefined : "must begin with sk_"),
       },
     ],
     verb: "Find it",

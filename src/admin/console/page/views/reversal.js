@@ -3,7 +3,7 @@ import { readAccount, reverseGrant } from "../api.js";
 import { ask } from "../dialogs.js";
 import { credits, reference, required } from "../fields.js";
 import { count, momentText } from "../format.js";
-import { personOf } from "../sentences.js";
+import { subjectOf } from "../sentences.js";
 
 /** @param {Transaction} transaction */
 const isGrant = ({ kind, reference: of }) => ["purchase", "trial", "goodwill"].includes(kind) && Boolean(of);
@@ -22,7 +22,7 @@ export async function askReversal(id, grant) {
   return ask({
     title: `Take back this ${kind}?`,
     lines: [
-      `${by ? personOf(by) : "The gateway"} granted ${count(granted)} credits at ${momentText(at)}, reference ${of}.${before}`,
+      `${subjectOf(by)} granted ${count(granted)} credits at ${momentText(at)}, reference ${of}.${before}`,
       left > 0
         ? `The account can spend ${count(balance)}${isHeld}: at most ${count(left)} can be taken back.`
         : `Nothing is left to take back: the account can spend ${count(balance)}${isHeld}.`,

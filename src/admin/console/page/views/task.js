@@ -19,7 +19,7 @@ import {
   moment,
 } from "../dom.js";
 import { reference, required } from "../fields.js";
-import { capitalized, count, endpointName, momentText, signed } from "../format.js";
+import { count, endpointName, momentText, signed } from "../format.js";
 import { hrefTo } from "../location.js";
 import { entrySentence } from "../sentences.js";
 import { table } from "../table.js";
@@ -63,7 +63,7 @@ const entriesTable = (account, entries) =>
     "Its transactions (UTC)",
     [
       { title: "When", header: true, of: (one) => one.created_at, as: moment },
-      { title: "What", wide: true, cell: (one) => capitalized(entrySentence(one)) },
+      { title: "What", wide: true, cell: entrySentence },
       { title: "Credits", numeric: true, of: (one) => one.amount, as: signed },
       { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
       {

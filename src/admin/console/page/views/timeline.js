@@ -3,9 +3,9 @@
 /** @import { Account, TimelineEvent } from "../objects.d.ts" */
 import { listTimeline } from "../api.js";
 import { code, keyLink, link, moment, taskLink } from "../dom.js";
-import { capitalized, signed } from "../format.js";
+import { signed } from "../format.js";
 import { hrefTo, pageOf } from "../location.js";
-import { deedOf, entrySentence, personOf } from "../sentences.js";
+import { deedOf, entrySentence, subjectOf } from "../sentences.js";
 import { filtered, paging, table } from "../table.js";
 
 const TIMELINE_FILTERS = [
@@ -47,8 +47,8 @@ const eventCredits = (amount) => (amount === undefined ? "–" : signed(amount))
 
 /** @param {TimelineEvent} event */
 function eventSentence({ transaction, audit }) {
-  if (transaction) return capitalized(entrySentence(transaction));
-  return audit && capitalized(`${personOf(audit.by)} ${deedOf(audit)}`);
+  if (transaction) return entrySentence(transaction);
+  return audit && `${subjectOf(audit.by)} ${deedOf(audit)}`;
 }
 
 /** @param {string} account @param {TimelineEvent} event */
