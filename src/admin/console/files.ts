@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,7 +26,7 @@ const MARKDOWN = "text/markdown; charset=utf-8";
 /** The only files that are served, by the path below /console/. */
 const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string }>> = {
   ...Object.fromEntries(
-    readdirSync(RUNBOOKS).map((name) => [
+    (existsSync(RUNBOOKS) ? readdirSync(RUNBOOKS) : []).map((name) => [
       `runbooks/${name}`,
       { text: read(join(RUNBOOKS, name)), type: MARKDOWN },
     ]),
@@ -64,6 +64,9 @@ const MADE: Readonly<Record<string, () => string>> = {
 /** Imports and exports between modules of the page, or with a package. */
 const LINK = /^(?:import|export) \{[^}]*\}(?: from "(\..+)")?;\n/gm;
 
+/** What only readers of the source need: comments over declarations and fields. */
+const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
+
 /**
  * All modules of the page as one script, each behind those that it imports: a browser asks once, and not for one after the other. They share
  * a scope, so no two of them declare a name twice. Read for each answer, so that a reload shows a change.
@@ -80,7 +83,7 @@ async function script(): Promise<string> {
     for (const [, path] of module.matchAll(LINK))
       if (path !== undefined && !(basename(path) in FILES)) before += await from(join(dirname(file), path));
     const own = module.replace(LINK, (link, path) => (path && basename(path) in FILES ? link : ""));
-    return before + own.replace(/^export /gm, "");
+    return before + own.replace(COMMENT, "").replace(/^export /gm, "");
   }
   return from(join(PAGE, "main.js"));
 }
