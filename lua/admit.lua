@@ -29,7 +29,6 @@
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name account window slots request holds idempotency?
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
---@include counters
 --@include limits
 --@include month
 --@include numbers

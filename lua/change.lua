@@ -19,7 +19,6 @@
 --@include expiry
 --@include fields
 --@include revision
---@include terms
 --@include tiers
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revision")
@@ -31,7 +30,7 @@ if not before then return { "unchanged", now } end
 local key_id = string.match(key, ":key:(.*)$")
 note_changed(key, "key " .. key_id)
 set_fields(key, after)
-forget_terms(key)
+call("HDEL", key, "terms")
 if after.expires_at then list_expiry(key, key_id, after.expires_at ~= cjson.null and after.expires_at) end
 local revision = call("HINCRBY", key, "revision", 1)
 count_tier(key, tiers)

@@ -14,7 +14,6 @@
 --@include changed
 --@include events
 --@include numbers
---@include terms
 --@include tiers
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revoked_at", "label")
@@ -25,7 +24,7 @@ local data = cjson.encode({ key_id = key_id, label = record[3] or nil })
 add_event(account, now, record[1], call("HGET", account, "webhooks"), "key.revoked", key_id, data, data)
 note_changed(key, "key " .. key_id)
 call("HSET", key, "revoked_at", int(now))
-forget_terms(key)
+call("HDEL", key, "terms")
 call("HINCRBY", key, "revision", 1)
 count_tier(key, tiers)
 write_audit(key, now, actor, "key.revoke", record[1], key_id, { revoked_at = cjson.null }, { revoked_at = int(now) })

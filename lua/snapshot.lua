@@ -20,8 +20,8 @@
 --           (empty: none) of the fields that are asked for here}
 --@keys account references account_keys ledger trimmed checkpoint account_slots holds reversed
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
---@include counters
 --@include cut
+--@include limits
 --@include request
 --@include window
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))

@@ -1,11 +1,55 @@
 --@include clock
---@include counters
 --@include numbers
---@include terms
 --@include unknown
 --@include window
 -- The limits of keys, and of accounts over all their keys: how they are read, refuse, and count. A new limit of a UTC period changes
--- this file, and its words in counters.lua and terms.lua, alone of the scripts. Plain code on purpose: a table of limits that ADMIT loops over costs Redis a tenth more.
+-- this file alone of the scripts. Plain code on purpose: a table of limits that ADMIT loops over costs Redis a tenth more.
+
+-- What requests count of a key, or of all keys of an account that has limits over them: one text in the field `counters` of its
+-- record (decision 0071). Its words: the clock (ms), the credits spent in the month (0 for an account), the UTC day, the requests
+-- of that day, and of a key the limits that its latest admission was held to. src/records/packed-fields.ts reads and writes it, too.
+local NO_COUNTERS = "0 0 -1 0"
+local CLOCK_WORD, SPENT_WORD, DAY_COUNT_WORD = 1, 2, 4
+
+-- Clock, credits spent, day, requests of the day, as texts.
+local function read_counters(text)
+  return string.match(text or NO_COUNTERS, "^(%S+) (%S+) (%S+) (%S+)")
+end
+
+local function counters_text(clock, spent, day, day_count)
+  return clock .. " " .. spent .. " " .. day .. " " .. day_count
+end
+
+-- Changes words of the counters in a record of this name: `...` are places and texts.
+local function change_counters(name, ...)
+  local words = {}
+  for word in string.gmatch(call("HGET", name, "counters") or NO_COUNTERS, "%S+") do words[#words + 1] = word end
+  for at = 1, select("#", ...), 2 do words[select(at, ...)] = select(at + 1, ...) end
+  call("HSET", name, "counters", table.concat(words, " "))
+end
+
+-- What operators fix of a key is also one text in the field `terms` of its record, which is the same for many keys, so that the items
+-- of a call read it once (decision 0071). The first ADMIT after a change makes it; whoever changes one of these fields removes it.
+local TERM_FIELDS = { "tier", "rate_limit", "max_concurrent", "daily_limit", "monthly_credits", "expires_at", "revoked_at",
+  "restrictions", "spends_in" }
+
+-- The text by the fields of a key's record; nil without a record. `-` is what is not set.
+local function terms_text(name)
+  local f = call("HMGET", name, "account_id", unpack(TERM_FIELDS))
+  if not f[1] then return nil end
+  for at = 2, #f do f[at] = f[at] or "-" end
+  return table.concat(f, " ", 2)
+end
+
+-- Its values by field; false for what is not set.
+local function read_terms(text)
+  local terms, at = {}, 0
+  for word in string.gmatch(text, "%S+") do
+    at = at + 1
+    terms[TERM_FIELDS[at]] = word ~= "-" and word
+  end
+  return terms
+end
 
 -- Default limits of a tier, as texts, and which are in shadow mode. `tiers` is ";name rate concurrent daily;name ...;", the
 -- default tier first. Letters behind the last number name limits in shadow mode, which count and do not refuse: r(ate),

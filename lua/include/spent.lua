@@ -1,5 +1,5 @@
 --@include clock
---@include counters
+--@include limits
 --@include month
 --@include numbers
 -- What a key has spent in the month that it is in: credits held and consumed by requests that were admitted in that month,

@@ -5,7 +5,7 @@ import type { COUNTER_FIELDS } from "./records.ts";
 
 type Counters = Readonly<Partial<Record<keyof typeof COUNTER_FIELDS, string>>>;
 
-/** The words of `counters`, and what they are where nothing was counted yet; behind them are the limits. Lua: include/counters.lua. */
+/** The words of `counters`, and what they are where nothing was counted yet; behind them are the limits. Lua: include/limits.lua. */
 const COUNTERS = [
   ["clock_ms", "0"],
   ["spent", "0"],

@@ -70,7 +70,7 @@ const PERIODS = Object.fromEntries(
   ),
 ) as Record<PeriodField, string>;
 
-/** The words of the field `counters` of a key or an account, as records/packed-fields.ts and lua/include/counters.lua have them. */
+/** The words of the field `counters` of a key or an account, as records/packed-fields.ts and lua/include/limits.lua have them. */
 export const COUNTER_FIELDS = {
   clock_ms: "the latest moment of an admission; never goes back",
   spent:
@@ -130,7 +130,7 @@ export const KEY_FIELDS = {
   fingerprint: "of the call with an Idempotency-Key that made it",
   counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
   terms:
-    "limits and what else operators fixed, as lua/include/terms.lua packs it; missing after a change of it",
+    "limits and what else operators fixed, as lua/include/limits.lua packs it; missing after a change of it",
   counters: "what its requests count",
   spends_in: "the first of the keys that this one replaces, in whose record month and `spent` are",
   month: "the UTC month of `spent`, as months since January 1970",

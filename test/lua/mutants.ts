@@ -1875,8 +1875,8 @@ export const PACKED_MUTANTS: readonly Mutant[] = [
 
 /** What a key is held to after a change of it. */
 export const TERMS_MUTANTS: readonly Mutant[] = [
-  without("a changed key keeps its terms", "change", "forget_terms(key)\n"),
-  without("a revoked key keeps its terms", "revoke", "forget_terms(key)\n"),
+  without("a changed key keeps its terms", "change", 'call("HDEL", key, "terms")\n'),
+  without("a revoked key keeps its terms", "revoke", 'call("HDEL", key, "terms")\n'),
   mutant(
     "terms of one key are those of all",
     "include/limits",
