@@ -1987,11 +1987,7 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
     "local day = floor(at / DAY_MS)\n    local counts",
     "local day = floor(now / DAY_MS)\n    local counts",
   ),
-  without(
-    "earlier numbers move up",
-    "rollup",
-    '      for empty = last + 1, place - 1 do numbers[empty] = "0" end\n',
-  ),
+  mutant("what is between two numbers is not zero", "rollup", 'numbers[empty] = "0"', 'numbers[empty] = "1"'),
   mutant(
     "the last number is cut off",
     "rollup",
