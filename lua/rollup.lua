@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- ROLLUP: adds the next entries of a partition's ledger, and the next noted ends of tasks, to the usage of their accounts and
--- to the partition's totals, and brings the lists of accounts by balance and by spending up to date (include/ranks.lua). In the same step it moves the cursor and removes the notes, so each counts once, however often and
--- wherever this runs. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
+-- to the partition's totals, and brings the lists of accounts by balance and by spending (include/ranks.lua) and what was sold
+-- (include/sales.lua) up to date. In the same step it moves the cursor and removes the notes, so each counts once, however often
+-- and wherever this runs. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/records/records.ts. Decision 0054.
 --
 -- BOUND  4000  the entries and the ended tasks that are asked for, and the fields that they change
@@ -18,6 +19,7 @@
 --@include kind
 --@include numbers
 --@include ranks
+--@include sales
 --@unless_frozen ledger
 local most = tonumber(most_text)
 -- The place of a number among those of a field.
@@ -110,6 +112,7 @@ for nth, one in ipairs(entries) do
       add(day, entry.account_id, "", "", "reversed", -number)
     else
       add(day, entry.account_id, "", "", COUNTED_AS[kind], number)
+      if kind ~= "adjustment" then note_sale(ledger, entry, kind, kept_ms) end
     end
   end
 end

@@ -1,4 +1,5 @@
 import { ROUTES } from "../src/admin/api/routes.ts";
+import { CHECK_NAMES } from "../src/checks/check.ts";
 import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { GATE_REFUSALS } from "../src/domain/fair-gate.ts";
@@ -106,6 +107,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   },
   "tollgate_management_requests_total{status}": "HTTP status",
   "tollgate_sign_ins_refused_total{reason}": { values: SIGN_IN_REFUSALS },
+  "tollgate_check{check}": { values: CHECK_NAMES },
   class: { values: ["2xx", "4xx", "5xx"] },
   tier: TIER,
   limit: { values: ["window", "slots"] },

@@ -113,6 +113,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_config_settings_awaiting_restart:
     "above 0: a change in the file has not taken effect; the log names it",
   tollgate_tier_keys: "`other` above 0: these keys have the limits of standard, `TollgateTierUnknown`",
+  tollgate_check: "2 for ten minutes: `TollgateCheckFailed`; 1 deserves a look",
   tollgate_config_info: "more than one hash for long: `TollgateConfigDiffers`",
   tollgate_tls_certificate_expiry_timestamp_seconds:
     "less than two weeks ahead: `TollgateCertificateExpires`",

@@ -1,5 +1,8 @@
 import { hostname } from "node:os";
 import { archiveLookUps, lazyArchive } from "../archive/archived-reads.ts";
+import type { Check } from "../checks/check.ts";
+import { gatewayChecks } from "../checks/gateway-checks.ts";
+import { createHealthWatch } from "../checks/health-watch.ts";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import { createOperatorSession } from "../operations/access/operator-session.ts";
@@ -28,7 +31,7 @@ type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 export function createAdminPort(options: {
   /** For what needs a restart. */
   config: Config;
-  live: Pick<LiveConfig, "config" | "describe" | "describeFiles">;
+  live: Pick<LiveConfig, "config" | "describe" | "describeFiles" | "hidden">;
   connection: Connection;
   tierCounts(): TierCounts | null;
   metricsPage(): Promise<string>;
@@ -38,6 +41,7 @@ export function createAdminPort(options: {
   notReady(): string | undefined;
   apiCallCounted(route: string, status: number): void;
   signInRefused(reason: SignInRefusal): void;
+  checked(checks: readonly Check[]): void;
   log: Logger;
 }) {
   const { config, live, connection, metricsPage, notReady, log } = options;
@@ -54,6 +58,7 @@ export function createAdminPort(options: {
     requireMeant: connection.requireMeant,
   });
   const figures = createLive({ readings: options.readings, slots: () => slotsOf(connection) });
+  const health = healthOf(options, figures);
   const reporter = createGatewayReporter({
     connection,
     figures: figures.latest,
@@ -68,7 +73,13 @@ export function createAdminPort(options: {
     access,
     services: {
       ...servicesOf(options),
-      ...{ session, archive, lookUps: archiveLookUps(config.archive.url), live: figures },
+      ...{
+        session,
+        archive,
+        lookUps: archiveLookUps(config.archive.url),
+        live: figures,
+        health: health.report,
+      },
     },
     counted: options.apiCallCounted,
     refusals,
@@ -88,10 +99,13 @@ export function createAdminPort(options: {
   });
   return {
     server,
-    /** Stopped apart from the rest, while the store can still be reached. */
-    reporter,
+    /** Before the rest, while the store can still be reached. */
+    async stopWork(): Promise<void> {
+      await Promise.all([reporter.stop(), health.stop()]);
+    },
     start(): void {
       figures.start();
+      health.start();
       reporter.start();
     },
     stop(): void {
@@ -103,6 +117,22 @@ export function createAdminPort(options: {
     },
   };
 }
+
+const healthOf = (
+  { live, notReady, checked: shown, log }: AdminPortOptions,
+  figures: ReturnType<typeof createLive>,
+) =>
+  createHealthWatch({
+    checks: () =>
+      gatewayChecks({
+        config: live.config(),
+        hidden: live.hidden(),
+        figures: figures.health(),
+        notReady: notReady() ?? null,
+      }),
+    shown,
+    log,
+  });
 
 /** Keys by tier for `/config`, and the partitions that they lack; null before they are known. */
 const tierCountsJson = (counts: TierCounts | null) => ({

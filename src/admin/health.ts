@@ -23,6 +23,7 @@ const SHOWN = [
   "ledgerViolations",
   "ledgerCheckedAt",
   "ledgerCheckInterval",
+  "untrustedProxy",
 ] as const satisfies readonly (keyof Metrics)[];
 
 export type MetricsReading = Record<(typeof SHOWN)[number], readonly Value[]>;
@@ -128,6 +129,7 @@ export function dependenciesOf(readings: readonly MetricsReading[]) {
       of_other_stores: sum("outboxOfOtherStores"),
       unconfirmed: sum("unconfirmed"),
     },
+    untrustedProxies: sum("untrustedProxy"),
   };
 }
 

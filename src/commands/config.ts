@@ -1,19 +1,19 @@
 import { Command } from "commander";
 import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
 import { type Difference, differences, type Written } from "../config/differences.ts";
-import { variable } from "../config/environment.ts";
+import { hiddenInWords, variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
 import { listInForce, writtenPrices } from "../config/price-lists.ts";
 import { type ConfigProblem, printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
-import type { TierCounts } from "../operations/keys/tier-counts.ts";
+import { gapsInWords, type TierCounts } from "../operations/keys/tier-counts.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
-import { gapsInWords, tiersInUse } from "./tiers-in-use.ts";
+import { tiersInUse } from "./tiers-in-use.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
 const UNKNOWN_COUNTS =
@@ -66,12 +66,6 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
 
 const countOf = ({ length }: readonly ConfigProblem[]): string =>
   length === 1 ? "1 problem" : `${length} problems`;
-
-/** Settings of the file that are not in force, a sentence each. */
-export const hiddenInWords = (hidden: ReadonlyMap<string, string>): string[] =>
-  [...hidden].map(
-    ([setting, name]) => `${setting} of the file is not in force: the variable ${name} replaces it.`,
-  );
 
 export function checkConfig(file?: string) {
   const { loaded, problems } = readConfig({ env: process.env, file });

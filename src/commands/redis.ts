@@ -1,11 +1,10 @@
 import { readConfig } from "../config/config.ts";
-import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
+import { parseRedisAddress } from "../domain/redis-address.ts";
 import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
 import type { Written } from "../operations/access/confirmed-writes.ts";
 import { createOperatorSession, type OperatorSession } from "../operations/access/operator-session.ts";
-import { OperatorError } from "../records/operator-error.ts";
+import { operatorWords } from "../operations/access/operator-words.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { inStoreWords, storeReason } from "../redis/reasons.ts";
 import { partitionsOf, storedFacts } from "../redis/store-facts.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
 
@@ -44,12 +43,7 @@ async function withSession<T>(
   const session = createOperatorSession({
     ...{ redisUrl: url, tlsCa: tlsCaFor(url), timeoutMs: COMMAND_TIMEOUT_MS },
     ...{ journal, confirm, prepare },
-    inWords(error, isConnected) {
-      // Redis's own words, or those of a broken connection.
-      if (isConnected) return new Error(`Redis at ${hostsIn(url)}: ${inStoreWords(error)}`, { cause: error });
-      const { why, advice = "see Redis's log, and that REDIS_URL is right" } = storeReason(error);
-      return new OperatorError(`Redis at ${hostsIn(url)} cannot be used (${why}); ${advice}`);
-    },
+    inWords: operatorWords(url),
   });
   try {
     return await use(session);

@@ -2,7 +2,7 @@ import type { Config } from "../config/config.ts";
 import type { ConfigProblem } from "../config/problems.ts";
 import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { hostsIn } from "../domain/redis-address.ts";
-import { readTierCounts, type TierCounts } from "../operations/keys/tier-counts.ts";
+import { gapsInWords, readTierCounts } from "../operations/keys/tier-counts.ts";
 import { onOwnNodes } from "../redis/open-nodes.ts";
 import { storeReason } from "../redis/reasons.ts";
 
@@ -27,9 +27,3 @@ export async function tiersInUse({ tiers, store }: Config, file: string): Promis
     return { problems: [], notChecked };
   }
 }
-
-/** Undefined when all partitions could be read. */
-export const gapsInWords = ({ unread }: TierCounts): string | undefined =>
-  unread > 0
-    ? `whether keys use other tiers is not fully known: ${unread} partitions cannot be read`
-    : undefined;

@@ -50,6 +50,12 @@ export function applyOverrides(data: Record<string, unknown>, env: Environment):
   return { origins, hidden };
 }
 
+/** Settings of the file that are not in force, a sentence each. @param hidden setting to variable */
+export const hiddenInWords = (hidden: ReadonlyMap<string, string>): string[] =>
+  [...hidden].map(
+    ([setting, name]) => `${setting} of the file is not in force: the variable ${name} replaces it.`,
+  );
+
 function typed(value: string, sectionName: string, key: string): string | number {
   const { type } = Pointer.Get(ConfigSchema, `/properties/${sectionName}/properties/${key}`) as {
     type?: string;

@@ -64,6 +64,9 @@ export class LiveConfig {
 
   readonly config = (): Config => this.#inForce.config;
 
+  /** Settings of the file that a variable replaces, each with the variable's name. */
+  readonly hidden = (): ReadonlyMap<string, string> => this.#inForce.hidden;
+
   get file(): string {
     return this.#options.loaded.source.file;
   }

@@ -4,7 +4,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 
 /** Over all partitions, by id, then by partition, both descending. */
-interface StreamPosition {
+export interface StreamPosition {
   id: string;
   partition: number;
 }

@@ -5,6 +5,7 @@ import { resolve } from "node:path";
 import { createAdminPort } from "../admin/admin-port.ts";
 import { readMetrics } from "../admin/health.ts";
 import { SAMPLE_EVERY_MS } from "../admin/live-figures.ts";
+import { CHECK_STATUSES, type Check, worstOf } from "../checks/check.ts";
 import type { Config, Loaded } from "../config/config.ts";
 import { createLiveConfig, type LiveConfig } from "../config/live.ts";
 import { sameMaterial } from "../config/tls.ts";
@@ -230,6 +231,7 @@ function createFirstWorkerJobs(options: {
     notReady: options.notReady,
     apiCallCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
     signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
+    checked: (checks) => showChecks(metrics, checks),
     log,
   });
   const work = createWork({
@@ -245,7 +247,7 @@ function createFirstWorkerJobs(options: {
     work: {
       ...work,
       async stop(): Promise<void> {
-        await Promise.all([work.stop(), adminPort.reporter.stop()]);
+        await Promise.all([work.stop(), adminPort.stopWork()]);
       },
     },
     start(): void {
@@ -258,6 +260,13 @@ function createFirstWorkerJobs(options: {
       work.changed();
     },
   };
+}
+
+/** By name the worst, since several servers have the same check. */
+function showChecks({ checks: gauge }: Metrics, checks: readonly Check[]): void {
+  gauge.reset();
+  for (const [check, own] of Map.groupBy(checks, ({ name }) => name))
+    gauge.set({ check }, CHECK_STATUSES.indexOf(worstOf(own)));
 }
 
 async function openTracing(

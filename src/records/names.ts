@@ -132,6 +132,9 @@ export const usageName = (partition: number, accountId: string, month: string): 
 /** What all accounts of a partition have used in a UTC month, as 2030-01 (hash). */
 export const totalsName = (partition: number, month: string): string => `${tag(partition)}:totals:${month}`;
 
+/** What was sold and given in a UTC month (hash). */
+export const soldName = (partition: number, month: string): string => `${tag(partition)}:sold:${month}`;
+
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {
@@ -204,6 +207,10 @@ export const endpointNames = (partition: number, endpointId: string) => ({
 /** The endpoints of an account, by when they were registered (sorted set). */
 export const webhooksName = (partition: number, accountId: string): string =>
   `${tag(partition)}:webhooks:${accountId}`;
+
+/** The queues of origins of addresses that an account's requests name, by when they were last used (sorted set). */
+export const callbackQueuesName = (partition: number, accountId: string): string =>
+  `${tag(partition)}:callback-queues:${accountId}`;
 
 /** An event and its deliveries (hash). */
 export const eventName = (partition: number, eventId: string): string => `${tag(partition)}:event:${eventId}`;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Check } from "../../src/commands/doctor/doctor-check.ts";
+import type { Check } from "../../src/checks/check.ts";
 import { runHere } from "../support/cli.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type RedisNode, waitFor } from "./node.ts";

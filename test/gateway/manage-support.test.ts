@@ -46,6 +46,8 @@ test("each refusal of a key is listed with its limit, its wait and both ids, and
   const page = await get(`${list}?limit=1`);
   expect((await get(`${list}?limit=1&cursor=${page.next_cursor}`)).data).toEqual([first]);
   expect((await get(`${list}?outcome=daily_limited`)).data).toEqual([]);
+  for (const id of [quoted, latest.request_id])
+    expect((await get(`${list}?request_id=${id}`)).data).toEqual([latest]);
   for (const id of [quoted, own.body.request_id, theirs.headers.get("x-gateway-request-id")]) {
     expect((await get(`/search?q=${id}`)).data).toContainEqual({
       ...{ kind: "refusal", id, account_id: account, label: "rate_limited", key_id: keyId },
@@ -133,4 +135,160 @@ test("the audit is found by person, action and time", async () => {
   expect(await of("to=2020-01-01")).toEqual([]);
   expect(await of(`from=${new Date().toISOString().slice(0, 10)}`)).toHaveLength(3);
   expectStatus(await stage.manage("GET", "/audit?from=2026-02-30"), 400);
+});
+
+/** A task that has ended, as its key's customer sees it. */
+async function givenEnd(key: string, failRatio: number): Promise<string> {
+  stage.gateway.generator.behave({ durationMs: 0, failRatio });
+  const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+  const { task_id: id } = made.body.data;
+  await until(async () => {
+    const { status } = (await stage.gateway.request("GET", `/api/v1/tasks/${id}`, { key })).body.data;
+    return status === "completed" || status === "failed";
+  }, "the end of the task");
+  return id;
+}
+
+// Guarantee: "my video failed and I was charged" is answered from the task alone, however long the ledger is.
+test("a task has its own transactions alone: charge, refund, and who made it and why", async () => {
+  const account = await stage.givenAccount(1000);
+  const { key } = await stage.givenKey(account, { limits: { rate_limit: 100, max_concurrent: 100 } });
+  const failed = await givenEnd(key, 1);
+  const completed = await givenEnd(key, 0);
+  const other = await givenEnd(key, 0);
+  const body = { reason: "the video was black", reference: "ticket 7" };
+  expectStatus(await stage.manage("POST", `/tasks/${completed}/refund`, { body }), 201);
+  const of = async (id: string) => (await get(`/tasks/${id}/transactions`)).data;
+  expect(await of(failed)).toMatchObject([
+    { kind: "charge", amount: -10, task_id: failed },
+    { kind: "refund", amount: 10, task_id: failed, by: null, reason: "refund" },
+  ]);
+  expect(await of(completed)).toMatchObject([
+    { kind: "charge", amount: -10, task_id: completed },
+    { kind: "refund", amount: 10, task_id: completed, by: "admin_token", ...body },
+  ]);
+  expect(await of(other)).toMatchObject([{ kind: "charge", task_id: other }]);
+  const { request_id: requestId } = await get(`/tasks/${completed}`);
+  expect(await of(requestId)).toEqual(await of(completed));
+  const others = await stage.givenAccount();
+  const token = await stage.givenToken(["credits:read"], { accounts: [others] });
+  expectStatus(await stage.manage("GET", `/tasks/${failed}/transactions`, { token }), 404);
+  const blind = await stage.givenToken(["tasks:read"]);
+  expectStatus(await stage.manage("GET", `/tasks/${failed}/transactions`, { token: blind }), 403);
+});
+
+// Guarantee: a grant that was taken back is not shown as one that stands.
+test("a grant in the account's list says how much of it reversals took back", async () => {
+  const account = await stage.givenAccount(100);
+  const list = `/accounts/${account}/transactions`;
+  const grant = async (query = "") =>
+    (await get(list + query)).data.find(({ kind }: { kind: string }) => kind === "purchase");
+  expect(await grant()).not.toHaveProperty("reversed");
+  for (const [reference, amount] of [
+    ["undo 1", 30],
+    ["undo 2", 20],
+  ]) {
+    const body = { of: "first", reference, amount, reason: "a slip" };
+    expectStatus(await stage.manage("POST", `/accounts/${account}/reversals`, { body }), 201);
+  }
+  for (const query of ["", "?kind=purchase", "?reference=first"])
+    expect(await grant(query)).toMatchObject({ amount: 100, reversed: 50 });
+  expect((await get(`${list}?kind=reversal`)).data).toMatchObject([
+    { of: "first", reversed: 20 },
+    { of: "first", reversed: 30 },
+  ]);
+});
+
+// Guarantee: a key that has leaked is found by itself, and looking for it leaks it to nobody.
+test("whose key it is is found by the key in a body, and the key is in no log and no answer", async () => {
+  const account = await stage.givenAccount();
+  const { key, key_id: keyId } = await stage.givenKey(account);
+  const find = (body: unknown, token?: string) =>
+    stage.manage("POST", "/keys/lookup", { body, ...(token && { token }) });
+  const answers = [await find({ key })];
+  expectStatus(answers[0]!, 200);
+  expect(answers[0]!.body).toMatchObject({ key_id: keyId, account_id: account, status: "active" });
+  expectStatus(await stage.manage("POST", `/accounts/${account}/keys/${keyId}/revoke`), 200);
+  expect((await find({ key })).body).toMatchObject({ key_id: keyId, status: "revoked" });
+  const own = await stage.givenToken(["keys:read"], { accounts: [account] });
+  expectStatus(await find({ key }, own), 200);
+  const others = await stage.givenToken(["keys:read"], { accounts: [await stage.givenAccount()] });
+  for (const refused of [
+    await find({ key }, others),
+    await find({ key: `${key}x` }),
+    await find({ key: keyId }),
+  ]) {
+    expectStatus(refused, 404);
+    answers.push(refused);
+  }
+  for (const wrong of [{ key, [key]: 1 }, { keys: key }, { key: [key] }, { key: key.repeat(9) }]) {
+    const refused = await find(wrong);
+    expectStatus(refused, 400);
+    answers.push(refused);
+  }
+  expectStatus(await find({ key }, await stage.givenToken(["accounts:read"])), 403);
+  expect(JSON.stringify(answers.map(({ body }) => body))).not.toContain(key);
+  expect(JSON.stringify(stage.gateway.logs)).not.toContain(key);
+  expect(JSON.stringify(await get(`/audit?account_id=${account}`))).not.toContain(key);
+});
+
+// Guarantee: what happened to an account is one list in the order of time, each thing once, however it is paged.
+test("the timeline has each transaction and each change once, newest first, in pages of any size", async () => {
+  const account = await stage.givenAccount(1000);
+  const path = `/accounts/${account}`;
+  const { key, key_id: keyId } = await stage.givenKey(account, { limits: { rate_limit: 100 } });
+  await stage.manage("PATCH", path, { body: { limits: { rate_limit: 50 } } });
+  const failed = await givenEnd(key, 1);
+  for (const status of ["suspended", "active"]) await stage.manage("PATCH", path, { body: { status } });
+  const paid = await givenEnd(key, 0);
+  const undo = { of: "first", reference: "undo", amount: 10, reason: "a slip" };
+  await stage.manage("POST", `${path}/reversals`, { body: undo });
+  await stage.manage("POST", `/tasks/${paid}/refund`, { body: { reason: "black", reference: "ticket" } });
+  await stage.manage("POST", `${path}/keys/${keyId}/revoke`);
+  type Event = {
+    at: string;
+    transaction?: { kind: string; task_id: string | null };
+    audit?: { action: string };
+  };
+  const read = async (query: string): Promise<Event[]> => {
+    const events: Event[] = [];
+    for (let next: string | null = ""; next !== null; ) {
+      const page = await get(`${path}/timeline?${query}${next && `&cursor=${next}`}`);
+      events.push(...page.data);
+      next = page.next_cursor;
+    }
+    return events;
+  };
+  const name = ({ transaction, audit }: Event) => transaction?.kind ?? audit?.action;
+  const all = await read("limit=100");
+  const ends = ["key.revoke", "refund", "reversal", "charge", "account.patch", "account.patch"];
+  const begins = ["refund", "charge", "account.patch", "key.create", "purchase", "account.create"];
+  expect(all.map(name)).toEqual([...ends, ...begins]);
+  expect(all.find((one) => name(one) === "refund")?.transaction?.task_id).toBe(paid);
+  expect(all.findLast((one) => name(one) === "refund")?.transaction?.task_id).toBe(failed);
+  expect(all.map(({ at }) => at)).toEqual(
+    all
+      .map(({ at }) => at)
+      .sort()
+      .reverse(),
+  );
+  for (const limit of [1, 2, 3, 5]) expect(await read(`limit=${limit}`), `pages of ${limit}`).toEqual(all);
+  const uncharged = all.filter((one) => name(one) !== "charge");
+  for (const limit of [2, 100]) expect(await read(`charges=without&limit=${limit}`)).toEqual(uncharged);
+  const from = all[5]!.at;
+  const later = all.filter(({ at }) => at >= from);
+  expect(await read(`limit=2&from=${from}`)).toEqual(later);
+  expect(await read(`limit=2&to=${from}`)).toEqual(all.slice(later.length));
+  // Without the right to read credits, grants and refunds are as the audit has them.
+  const token = await stage.givenToken(["audit:read"]);
+  const audit = (await stage.manage("GET", `${path}/timeline?limit=100`, { token })).body.data;
+  expect(audit.map(({ audit: { action } }: Required<Event>) => action)).toContain("task.refund");
+  expect(audit.every((one: Event) => one.transaction === undefined)).toBe(true);
+  expectStatus(
+    await stage.manage("GET", `${path}/timeline`, { token: await stage.givenToken(["credits:read"]) }),
+    403,
+  );
+  const [cursor] = [(await get(`${path}/timeline?limit=1`)).next_cursor];
+  expectStatus(await stage.manage("GET", `${path}/timeline?charges=without&cursor=${cursor}`), 400);
+  expectStatus(await stage.manage("GET", `/accounts/nobody-${account}/timeline`), 404);
 });

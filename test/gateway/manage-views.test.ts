@@ -27,6 +27,7 @@ afterAll(async () => {
 
 /** What operators' views answer, by path. */
 const VIEWS: [path: string, scope: string, schema: TSchema][] = [
+  ["/health", "usage:read", schemas.Health],
   ["/live", "usage:read", schemas.Live],
   ["/overview", "usage:read", schemas.Overview],
   ["/configuration", "accounts:read", schemas.Configuration],
@@ -45,6 +46,26 @@ function expectShape(reply: Reply, schema: TSchema, what: string): void {
 }
 
 const generate = (key: string) => stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+
+// Guarantee: the API, the gauges and doctor say the same, and asking often costs Redis nothing.
+test("GET /health has doctor's checks, its gauges have them too, and a hundred questions look once", async () => {
+  const first = (await stage.manage("GET", "/health")).body;
+  const statusOf = (name: string) => first.checks.find((check: { name: string }) => check.name === name);
+  for (const name of ["redis", "version", "eviction", "clock", "partitions", "history", "scripts"])
+    expect(statusOf(name), name).toMatchObject({ status: "ok", advice: null });
+  expect(statusOf("ready")).toMatchObject({ status: "ok", runbook: "docs/operations/incidents.md" });
+  const answers = await Promise.all(times(100, async () => (await stage.manage("GET", "/health")).body));
+  expect(new Set(answers.map(({ checked_at: at }) => at))).toEqual(new Set([first.checked_at]));
+
+  const page = await (await fetch(`${stage.gateway.adminUrl}/metrics`)).text();
+  const gauges = new Map(
+    [...page.matchAll(/^tollgate_check\{check="([^"]+)"\} (\d)$/gm)].map(([, name, value]) => [name, value]),
+  );
+  const ranks: Record<string, string> = { ok: "0", warn: "1", fail: "2" };
+  for (const { name, status } of first.checks)
+    expect(Number(gauges.get(name)), name).toBeGreaterThanOrEqual(Number(ranks[status]));
+  expect(gauges.size).toBe(new Set(first.checks.map(({ name }: { name: string }) => name)).size);
+});
 
 test.each(VIEWS)(
   "GET %s answers what its description says, to a token with %s alone",

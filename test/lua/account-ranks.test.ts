@@ -166,6 +166,14 @@ test("accounts are listed by what they spent today; rows have today and seven da
   ).toEqual({
     ...{ small: [5, 35], large: [40, 40], returned: [10, 10], none: [0, 0] },
   });
+  // 60 credits at 40 a week, 95 at 35, 90 at 10.
+  for (const own of [undefined, ["none", "returned", "small", "large"]]) {
+    expect(await idsOf({ sort: "days_left", limit: 1 }, own)).toEqual(["large", "small", "returned"]);
+    expect(await idsOf({ sort: "-spent_7d", limit: 2 }, own)).toEqual(["large", "small", "returned"]);
+  }
+  expect(await idsOf({ sort: "days_left", prefix: "s" })).toEqual(["small"]);
+  await give("returned", -88);
+  expect(await idsOf({ sort: "days_left" })).toEqual(["returned", "large", "small"]);
 });
 
 // Guarantee: any page of any list, though a million accounts may have the same balance.

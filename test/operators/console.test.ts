@@ -197,6 +197,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.keyboard.type("75");
     await page.getByText("Balance 25 → 100 credits (+75).").waitFor();
     await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
     await page.keyboard.type("ticket 1");
     await page.keyboard.press("Enter");
     await page.getByText(`+75 credits for ${accountId}, reference ticket 1. The balance is 100.`).waitFor();
@@ -723,7 +724,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await dialog().getByLabel("Credits", { exact: true }).fill("6");
     await dialog().getByLabel("Reference").fill("inv-1");
     await press("Grant");
-    await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 has/);
+    await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 was/);
     expect((await page.locator("#dialog-error").textContent())?.match(/inv-1/g)).toHaveLength(1);
   });
 

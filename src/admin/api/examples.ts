@@ -386,6 +386,7 @@ export const OBJECT_EXAMPLES = {
   Delivery: {
     id: "evt_req_mh8p2k0a1b2c3d4e000001_task_completed",
     webhook_id: "we_9yKq2m4vTz0aRx0d",
+    url: null,
     type: "task.completed",
     event_at: "2026-10-31T06:03:00.000Z",
     status: "delivered",
@@ -424,6 +425,7 @@ export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
     ...CAPPED,
   },
   importKey: { key: "sk_live_4f9aB7c2e8d1", label: "taken over", allowed_addresses: ["203.0.113.0/24"] },
+  lookUpKey: { key: "sk_live_4f9aB7c2e8d1" },
   changeKey: {
     ...byLimit(CAPS, () => null),
     allowed_endpoints: ["gen2/text-to-video"],

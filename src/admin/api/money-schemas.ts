@@ -58,7 +58,11 @@ export const Transaction = titled("Transaction", {
   metadata: Type.Optional(metadata),
   of: Type.Optional(words("Of a reversal: the reference of the grant.")),
   requested: Type.Optional(count("Of a reversal: the credits that were asked for.")),
-  reversed: Type.Optional(count("Of a reversal: the credits that were taken back.")),
+  reversed: Type.Optional(
+    count(
+      "Of a reversal: the credits that it took back. Of a grant, in the account's list: those that reversals have taken back of it, if any.",
+    ),
+  ),
   list_price: Type.Optional(
     count(
       "Of a charge with a `multiplier` or by a `price_list` that begins at a time: the price in the list.",
@@ -220,6 +224,15 @@ export const Statement = titled("Statement", {
     ...time,
     description: "The archive has all entries up to this moment; null from Redis, which has the latest.",
   }),
+});
+
+export const Sale = titled("Sale", {
+  kind: Type.Enum([...GRANT_KINDS], { description: "What it is to an accountant." }),
+  package: textOrNull("Its name; null for credits by number, `*` for packages beyond a hundred together."),
+  currency: textOrNull(),
+  grants: count(),
+  credits,
+  amount_paid: textOrNull("What customers paid, a decimal in `currency`."),
 });
 
 export const Package = titled("Package", {

@@ -31,6 +31,7 @@ import {
   unread,
   words,
 } from "./field-schemas.ts";
+import { Transaction } from "./money-schemas.ts";
 
 const newAccountId = Type.String({ pattern: NEW_ACCOUNT_ID.source, examples: ["acme"] });
 
@@ -72,6 +73,12 @@ export const ListedAccount = titled("ListedAccount", {
     "Credits charged on this UTC day, without what was refunded on it; about a second behind.",
   ),
   spent_7d: count("The same of the last seven UTC days, this one included."),
+  days_left: nullable<number>(
+    Type.Number({
+      description: "Days that `balance` lasts at the pace of these seven; null if nothing was spent.",
+      examples: [2.5],
+    }),
+  ),
 });
 
 export const NewAccount = object({
@@ -154,14 +161,13 @@ const keyFields = {
   expires_at: Type.Optional(timeOrNull),
 };
 export const NewKey = object(keyFields);
-export const ImportedKey = object({
-  key: Type.String({
-    minLength: 8,
-    maxLength: 256,
-    description: "The key itself, `sk_...`; stored as a SHA-256.",
-  }),
-  ...keyFields,
+const secretOfKey = Type.String({
+  minLength: 8,
+  maxLength: 256,
+  description: "The key itself, `sk_...`; stored as a SHA-256.",
 });
+export const ImportedKey = object({ key: secretOfKey, ...keyFields });
+export const KeySecret = object({ key: { ...secretOfKey, description: "The key itself, `sk_...`." } });
 
 export const KeyChanges = object(
   {
@@ -272,6 +278,12 @@ export const AuditRecord = titled("AuditRecord", {
   before: anything,
   after: anything,
   request_id: textOrNull(),
+});
+
+export const TimelineEvent = titled("TimelineEvent", {
+  at: time,
+  transaction: Type.Optional(Transaction),
+  audit: Type.Optional(AuditRecord),
 });
 
 export const UsageRow = titled("UsageRow", {

@@ -1,4 +1,5 @@
 import type { LazyArchive } from "../../archive/archived-reads.ts";
+import type { HealthReport } from "../../checks/health-watch.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
 import type { CreditPackage } from "../../domain/credit-packages.ts";
@@ -41,6 +42,8 @@ export interface Services extends OperationSettings {
   gateway(): GatewayState;
   /** Samples of this gateway's figures. */
   live: Pick<ReturnType<typeof createLive>, "view" | "latest" | "health">;
+  /** The last checks of all that this gateway needs, at most a minute old. */
+  health(): Promise<HealthReport>;
   describeConfig(): ReturnType<LiveConfig["describe"]>;
   describeFiles(): ReturnType<LiveConfig["describeFiles"]>;
   /** The last check of the ledger by any gateway; undefined before the first one. */

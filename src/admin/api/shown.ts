@@ -1,14 +1,17 @@
+import type { Check } from "../../checks/check.ts";
+import { runbookOf } from "../../checks/runbooks.ts";
 import { parseObject } from "../../domain/json.ts";
 import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
 import type { ListedAccount } from "../../operations/accounts/account-lists.ts";
+import { daysLeft } from "../../operations/accounts/account-ranks.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
 import type { Refusal } from "../../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
-import type { Delivery } from "../../operations/webhooks/deliveries.ts";
+import { CALLBACK_DELIVERIES, type Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
 import { detailsOf } from "../../records/entry-details.ts";
 import { kindOf, type LedgerEntry, shownType, transactionId } from "../../records/ledger-entries.ts";
@@ -25,6 +28,16 @@ export const isoTimeOrNull = (atMs: number | undefined): string | null =>
 /** How far back a list reaches, where that is not to the first one. */
 export const reachShown = (reachesBackToMs: number | undefined) =>
   reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
+
+export const SHOWN_STATUS = { ok: "ok", warning: "warn", failed: "fail" } as const;
+
+export const checkShown = ({ name, status, message, advice }: Check) => ({
+  name,
+  status: SHOWN_STATUS[status],
+  message,
+  advice: advice ?? null,
+  runbook: runbookOf(name),
+});
 
 const textOrNull = (text: string | undefined): string | null => text || null;
 
@@ -50,7 +63,11 @@ export const listedAccountShown = ({ spent, ...account }: ListedAccount) => ({
   ...accountShown(account),
   spent_today: spent.today,
   spent_7d: spent.week,
+  days_left: tenths(daysLeft(account.balance, spent)),
 });
+
+const tenths = (number: number | undefined): number | null =>
+  number === undefined ? null : Math.floor(number * 10) / 10;
 
 /** @param secret the key itself, in the answer that makes it */
 export const keyShown = (key: KeyRecord, tiers: Tiers, secret?: string) => ({
@@ -182,7 +199,8 @@ export const webhookShown = (endpoint: Endpoint, secret?: string) => ({
 
 export const deliveryShown = (delivery: Delivery) => ({
   id: delivery.eventId,
-  webhook_id: delivery.endpointId,
+  webhook_id: delivery.endpointId ?? CALLBACK_DELIVERIES,
+  url: delivery.url ?? null,
   type: delivery.type,
   event_at: isoTime(delivery.eventAtMs),
   status: delivery.status,

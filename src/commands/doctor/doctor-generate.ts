@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
+import { type Check, checksOf } from "../../checks/check.ts";
 import type { Config } from "../../config/config.ts";
 import { listInForce } from "../../config/price-lists.ts";
 import type { GenerationEndpoint } from "../../domain/endpoints.ts";
@@ -7,7 +8,6 @@ import { validateGeneration } from "../../domain/generation-body.ts";
 import { priceOf } from "../../domain/prices.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
 import { createUpstream, type GenerationOutcome, type Upstream } from "../../upstream/upstream.ts";
-import { type Check, checksOf } from "./doctor-check.ts";
 
 const { good, failed } = checksOf("generation");
 

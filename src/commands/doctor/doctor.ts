@@ -1,16 +1,22 @@
 import { type Command, Option } from "commander";
+import { archiveChecks } from "../../checks/archive-check.ts";
+import { type Check, failed, warning } from "../../checks/check.ts";
+import { certificatesCheck, configCheck, journalCheck } from "../../checks/machine-checks.ts";
+import { storeChecks, unusable } from "../../checks/store-checks.ts";
+import { upstreamCheck } from "../../checks/upstream-check.ts";
 import type { Config } from "../../config/config.ts";
+import { hiddenInWords } from "../../config/environment.ts";
 import { listInForce } from "../../config/price-lists.ts";
 import { processLimits } from "../../config/process-bounds.ts";
 import { visible, visibleLines } from "../../domain/visible-text.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import { checkConfig, hiddenInWords } from "../config.ts";
+import { checkConfig } from "../config.ts";
+import { redisUrl } from "../local-config.ts";
 import { command, spanMs } from "../options.ts";
 import { note, print, shownPath } from "../output.ts";
 import { startProgress } from "../progress.ts";
+import { tlsCaFor, withAnyLayout } from "../redis.ts";
 import { paint, widthOf, wrapped } from "../terminal.ts";
-import { archiveChecks } from "./doctor-archive.ts";
-import { type Check, failed, warning } from "./doctor-check.ts";
 import {
   type GenerationRun,
   generationCheck,
@@ -19,10 +25,7 @@ import {
   TRIED_ENDPOINTS,
   testGeneration,
 } from "./doctor-generate.ts";
-import { certificatesCheck, configCheck, journalCheck } from "./doctor-machine.ts";
-import { storeChecks } from "./doctor-redis.ts";
 import { runningChecks } from "./doctor-running.ts";
-import { upstreamCheck } from "./doctor-upstream.ts";
 
 const SHOWN = {
   ok: { word: "ok  ", style: "green" },
@@ -128,7 +131,7 @@ function inJson({ requestId, end, tookMs, polls, steps }: GenerationRun) {
 async function allChecks(): Promise<{ config: Config | undefined; checks: Check[] }> {
   const { config, hidden, text } = checkConfig();
   const [store, upstream, running] = await Promise.all([
-    storeChecks(config),
+    ownStoreChecks(config),
     config && upstreamCheck(config.upstream),
     runningChecks(config, processLimits().openFiles),
   ]);
@@ -142,6 +145,15 @@ async function allChecks(): Promise<{ config: Config | undefined; checks: Check[
     ...running,
   ];
   return { config, checks };
+}
+
+async function ownStoreChecks(config: Config | undefined): ReturnType<typeof storeChecks> {
+  try {
+    const url = redisUrl();
+    return await storeChecks({ redisUrl: url, tlsCa: tlsCaFor(url) }, withAnyLayout, config);
+  } catch (error) {
+    return { checks: [unusable(error)] };
+  }
 }
 
 function inWords(checks: readonly Check[]): string {

@@ -6,7 +6,7 @@ import { partitionNames, partitionOf } from "../../records/names.ts";
 import { statusOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
-import { newestFirst, positionText, readPosition } from "../newest-first.ts";
+import { newestFirst, positionText, readPosition, type StreamPosition } from "../newest-first.ts";
 import { requireOrder } from "./operator-values.ts";
 
 const READ_OF_ALL = 10;
@@ -45,7 +45,8 @@ interface AuditQuery {
   fromMs?: number | undefined;
   /** Unix ms, exclusive. */
   toMs?: number | undefined;
-  cursor?: string | undefined;
+  /** Of those that the rest lets through. */
+  isWanted?(record: AuditRecord): boolean;
   limit: number;
 }
 
@@ -55,10 +56,22 @@ interface AuditQuery {
  */
 export async function pageAudit(
   nodes: RedisNodes,
-  { accountId, by, action, fromMs, toMs, cursor, limit }: AuditQuery,
+  { cursor, ...query }: AuditQuery & { cursor?: string | undefined },
 ): Promise<{ records: AuditRecord[]; next?: string }> {
+  const { accountId, by, action, fromMs, toMs } = query;
   requireOrder(fromMs, toMs);
   const list = ["audit", accountId, by, action, fromMs, toMs];
+  const after = cursor === undefined ? undefined : readPosition(positionOf(list, cursor));
+  const { records, next } = await readAudit(nodes, query, after);
+  return next === undefined ? { records } : { records, next: cursorOf(list, positionText(next)) };
+}
+
+/** The same from a position on. */
+export async function readAudit(
+  nodes: RedisNodes,
+  { accountId, by, action, fromMs, toMs, isWanted, limit }: AuditQuery,
+  after: StreamPosition | undefined,
+): Promise<{ records: AuditRecord[]; next: StreamPosition | undefined }> {
   const partitions = await partitionsOf(nodes);
   const isOfOne = accountId !== undefined;
   const { rows, next } = await newestFirst({
@@ -67,7 +80,7 @@ export async function pageAudit(
       ? [partitionOf(accountId, partitions)]
       : Array.from({ length: partitions }, (_, at) => at),
     nameOf: (partition) => partitionNames(partition).audit,
-    after: cursor === undefined ? undefined : readPosition(positionOf(list, cursor)),
+    after,
     ...{ fromMs, toMs, limit, lookedAtMax: LOOKED_AT_MAX },
     pageSize: isOfOne ? READ_OF_ONE : READ_OF_ALL,
     rowOf(partition, entry) {
@@ -76,19 +89,24 @@ export async function pageAudit(
       if (by !== undefined && record.by !== by && !record.by.startsWith(`${by} `)) return undefined;
       if (action !== undefined && record.action !== action) return undefined;
       const isInTime = record.atMs >= (fromMs ?? 0) && record.atMs < (toMs ?? Infinity);
-      return isInTime ? record : undefined;
+      return isInTime && (isWanted?.(record) ?? true) ? record : undefined;
     },
   });
-  return next === undefined ? { records: rows } : { records: rows, next: cursorOf(list, positionText(next)) };
+  return { records: rows, next };
 }
 
 // As in a transaction's id, 18 digits are enough for either half of a stream's id.
 const AUDIT_ID = /^aud_(\d{1,4})_(\d{1,18}-\d{1,18})$/;
 
+export function placeOfAudit(auditId: string): StreamPosition | undefined {
+  const [, partition, id] = AUDIT_ID.exec(auditId) ?? [];
+  return id === undefined ? undefined : { id, partition: Number(partition) };
+}
+
 export async function findAuditRecord(nodes: RedisNodes, id: string): Promise<AuditRecord | undefined> {
-  const [, number, streamId] = AUDIT_ID.exec(id) ?? [];
-  const partition = Number(number);
-  if (streamId === undefined || partition >= (await partitionsOf(nodes))) return undefined;
+  const place = placeOfAudit(id);
+  if (!place || place.partition >= (await partitionsOf(nodes))) return undefined;
+  const { partition, id: streamId } = place;
   const [found] = await nodes.of(partition).xrange(partitionNames(partition).audit, streamId, streamId);
   return found && auditRecord(partition, found);
 }

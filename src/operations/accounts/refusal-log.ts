@@ -110,11 +110,15 @@ async function refusalsOfKey(nodes: RedisNodes, keyId: string, accountId: string
   return texts.map((text) => refusalOf(text, keyId, accountId)).sort(byTime);
 }
 
+const hasId = ({ requestId, shownId }: Refusal, id: string): boolean => requestId === id || shownId === id;
+
 const byTime = (a: Refusal, b: Refusal): number =>
   b.atMs - a.atMs || (a.requestId < b.requestId ? 1 : a.requestId > b.requestId ? -1 : 0);
 
 interface RefusalQuery {
   outcome?: string | undefined;
+  /** Ours, or the client's own. */
+  requestId?: string | undefined;
   /** Unix ms; `toMs` exclusive. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
@@ -126,17 +130,18 @@ interface RefusalQuery {
 export async function pageRefusalsOfKey(
   nodes: RedisNodes,
   { keyId, accountId }: { keyId: string; accountId: string },
-  { outcome, fromMs = 0, toMs = Infinity, cursor, limit }: RefusalQuery,
+  { outcome, requestId, fromMs = 0, toMs = Infinity, cursor, limit }: RefusalQuery,
 ): Promise<{ refusals: Refusal[]; next: string | undefined }> {
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
-  const list = ["refusals-of-key", keyId, outcome, fromMs, toMs === Infinity ? undefined : toMs];
+  const list = ["refusals-of-key", keyId, outcome, requestId, fromMs, toMs === Infinity ? undefined : toMs];
   const [afterMs, afterId = ""] = cursor === undefined ? [] : positionOf(list, cursor).split(" ");
   if (afterMs !== undefined && !/^\d{1,15}$/.test(afterMs)) throw badCursor();
   const place = afterMs === undefined ? undefined : { atMs: Number(afterMs), requestId: afterId };
   const found = (await refusalsOfKey(nodes, keyId, accountId))
     .filter(({ atMs }) => atMs >= fromMs && atMs < toMs)
     .filter((one) => outcome === undefined || one.outcome === outcome)
+    .filter((one) => requestId === undefined || hasId(one, requestId))
     .filter((one) => place === undefined || byTime(place as Refusal, one) < 0);
   const refusals = found.slice(0, limit);
   const last = found.length > limit ? refusals.at(-1) : undefined;
@@ -156,7 +161,7 @@ export async function findRefusal(
     if (place === null) continue;
     const [keyId = "", accountId = ""] = place.split(" ");
     const refusals = await refusalsOfKey(nodes, keyId, accountId);
-    const refusal = refusals.find(({ requestId, shownId }) => requestId === id || shownId === id);
+    const refusal = refusals.find((one) => hasId(one, id));
     if (refusal) return refusal;
   }
   return undefined;

@@ -124,3 +124,19 @@ async function isKnown(
   const { references } = accountNames(partition, accountId);
   return (await nodes.of(partition).hexists(references, of)) === 1;
 }
+
+/** Credits that reversals took back of grants, by the grants' references; of these entries of one account. */
+export async function reversedOf(
+  nodes: RedisNodes,
+  accountId: string,
+  entries: readonly LedgerEntry[],
+): Promise<ReadonlyMap<string, number>> {
+  const references = entries
+    .filter((entry) => isGrant(kindOf(entry)) && entry.reference !== "")
+    .map(({ reference }) => reference);
+  if (references.length === 0) return new Map();
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { reversed } = accountNames(partition, accountId);
+  const credits = await nodes.of(partition).hmget(reversed, ...references);
+  return new Map(references.map((reference, at) => [reference, Number(credits[at] ?? 0)]));
+}

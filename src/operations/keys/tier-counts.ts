@@ -94,3 +94,9 @@ function summed(read: ReadonlyMap<number, PartitionCounts>, partitions: number):
     for (const [tier, count] of Object.entries(keys)) sum.set(tier, (sum.get(tier) ?? 0) + count);
   return { keys: Object.fromEntries(sum), unread: partitions - read.size };
 }
+
+/** Undefined when all partitions could be read. */
+export const gapsInWords = ({ unread }: TierCounts): string | undefined =>
+  unread > 0
+    ? `whether keys use other tiers is not fully known: ${unread} partitions cannot be read`
+    : undefined;

@@ -35,6 +35,11 @@ export function processMetrics({ counter, gauge, readCounter }: MetricFactory) {
       "Settings whose value in the file differs from the one in force because a change requires a restart.",
       { aggregator: "max" },
     ),
+    checks: gauge(
+      "tollgate_check",
+      "The last check of what the gateway needs, once a minute: 0 ok, 1 look at it, 2 mend it.",
+      { labelNames: ["check"], aggregator: "max" },
+    ),
     spansDropped: counter(
       "tollgate_spans_dropped_total",
       "Spans that were recorded and not sent: the queue was full, or the collector did not accept them.",

@@ -34,6 +34,18 @@ const MAY_IMPORT: Record<string, string[]> = {
   ledger: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations"],
   archive: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations", "ledger"],
   webhooks: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations"],
+  checks: [
+    "domain",
+    "telemetry",
+    "config",
+    "upstream",
+    "records",
+    "redis",
+    "durability",
+    "operations",
+    "ledger",
+    "archive",
+  ],
   admin: [
     "domain",
     "telemetry",
@@ -48,6 +60,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "ledger",
     "archive",
     "webhooks",
+    "checks",
   ],
   commands: [
     "domain",
@@ -60,6 +73,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "operations",
     "ledger",
     "archive",
+    "checks",
     "admin",
   ],
   jobs: [
@@ -95,6 +109,7 @@ const MAY_IMPORT: Record<string, string[]> = {
     "ledger",
     "archive",
     "webhooks",
+    "checks",
     "admin",
     "jobs",
   ],
@@ -185,6 +200,7 @@ describe("import rules", () => {
       "operations",
       "ledger",
       "archive",
+      "checks",
       "commands",
       "sandbox",
     ]);

@@ -1,13 +1,14 @@
 import { Type } from "typebox";
 import { findAuditRecord, pageAudit } from "../../../operations/access/audit.ts";
+import { pageTimeline } from "../../../operations/accounts/timeline.ts";
 import { badCursor } from "../../../records/cursors.ts";
 import { requireOwnAccount } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period } from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
-import { AuditRecord } from "../schemas.ts";
-import { auditShown } from "../shown.ts";
+import { AuditRecord, TimelineEvent } from "../schemas.ts";
+import { auditShown, isoTime, transactionShown } from "../shown.ts";
 
 export const listOfAudit = operation("GET /audit", {
   scope: "audit:read",
@@ -51,4 +52,37 @@ export const listOfAudit = operation("GET /audit", {
   answer: ({ records, next }) => page(records.map(auditShown), next),
 });
 
-export const auditRoutes = [listOfAudit];
+const timelineOfAccount = operation("GET /accounts/{account}/timeline", {
+  tag: "Accounts",
+  scope: "audit:read",
+  name: "listTimeline",
+  summary: "List what happened to an account",
+  description:
+    "Newest first: transactions and audit records in one order, each once. Transactions only for a token with `credits:read`. Pages may have fewer rows than `limit`, even none, and still a next one.",
+  query: object({
+    ...paging,
+    ...period,
+    charges: Type.Optional(
+      Type.Enum(["with", "without"], { default: "with", description: "Whether charges are listed." }),
+    ),
+  }),
+  answers: { 200: { description: "Events.", schema: pageOf(TimelineEvent) } },
+  refusals: [404],
+  async operate(nodes, { params, query, grantee }, { archive }) {
+    const { charges, cursor, limit = LIMIT_DEFAULT } = query;
+    const hasLedger = grantee.scopes.includes("credits:read");
+    const filter = { hasLedger, hasCharges: charges !== "without", cursor, limit, ...periodOf(query) };
+    return pageTimeline(nodes, params.account!, filter, await archive?.open(nodes));
+  },
+  answer: ({ events, next }) =>
+    page(
+      events.map(({ atMs, entry, record }) => ({
+        at: isoTime(atMs),
+        ...(entry && { transaction: transactionShown(entry) }),
+        ...(record && { audit: auditShown(record) }),
+      })),
+      next,
+    ),
+});
+
+export const auditRoutes = [listOfAudit, timelineOfAccount];

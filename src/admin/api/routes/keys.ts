@@ -7,14 +7,14 @@ import { pageRefusalsOfKey } from "../../../operations/accounts/refusal-log.ts";
 import { changeKey, revokeKey } from "../../../operations/keys/change-key.ts";
 import { importKey } from "../../../operations/keys/import-key.ts";
 import { issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
-import { type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
+import { findKey, type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
 import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period } from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
-import { ImportedKey, Key, KeyChanges, KeyRefusal, NewKey, Rotation } from "../schemas.ts";
+import { ImportedKey, Key, KeyChanges, KeyRefusal, KeySecret, NewKey, Rotation } from "../schemas.ts";
 import type { OperationSettings } from "../services.ts";
 import { keyRefusalShown, keyShown } from "../shown.ts";
 
@@ -141,6 +141,24 @@ export const readingOfKey = operation("GET /accounts/{account}/keys/{key}", {
   answer: (key, call, settings) => answer({ key }, call, settings),
 });
 
+const lookUpOfKey = operation("POST /keys/lookup", {
+  scope: "keys:read",
+  name: "lookUpKey",
+  onlyReads: true,
+  summary: "Find whose key this is",
+  description:
+    "For a key that has leaked: by the key itself, which is in the body and in no address or log. Also one that is revoked or has expired. One of an account that the token may not use is 404.",
+  body: KeySecret,
+  answers: { 200: { description: "The key, without the key itself.", schema: Key } },
+  refusals: [404],
+  async operate(nodes, { body, grantee: { accounts } }) {
+    const key = body.key.startsWith("sk_") ? await findKey(nodes, body.key) : undefined;
+    if (key && (accounts === undefined || accounts.includes(key.accountId))) return key;
+    throw new OperatorError("this key is not known", "not_found");
+  },
+  answer: (key, call, settings) => answer({ key }, call, settings),
+});
+
 export const changeOfKey = operation("PATCH /accounts/{account}/keys/{key}", {
   scope: "keys:write",
   name: "changeKey",
@@ -222,12 +240,15 @@ const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/refusal
     outcome: Type.Optional(
       Type.String({ minLength: 1, maxLength: 64, description: "Of this kind only, such as `rate_limited`." }),
     ),
+    request_id: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 200, description: "Of this request only, by either id." }),
+    ),
   }),
   answers: { 200: { description: "Refusals.", schema: pageOf(KeyRefusal) } },
   refusals: [404],
   async operate(nodes, call) {
-    const { outcome, cursor, limit = LIMIT_DEFAULT } = call.query;
-    const filter = { outcome, cursor, limit, ...periodOf(call.query) };
+    const { outcome, request_id: requestId, cursor, limit = LIMIT_DEFAULT } = call.query;
+    const filter = { outcome, requestId, cursor, limit, ...periodOf(call.query) };
     return pageRefusalsOfKey(nodes, await keyOf(nodes, call), filter);
   },
   answer: ({ refusals, next }) => page(refusals.map(keyRefusalShown), next),
@@ -238,6 +259,7 @@ export const keyRoutes = [
   importOfKey,
   listOfKeys,
   readingOfKey,
+  lookUpOfKey,
   changeOfKey,
   rotationOfKey,
   revocationOfKey,

@@ -7,14 +7,15 @@ import {
   releaseTask,
 } from "../../../operations/tasks/operator-tasks.ts";
 import { listTasks } from "../../../operations/tasks/task-lists.ts";
+import { transactionsOfTask } from "../../../operations/tasks/task-transactions.ts";
 import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
-import { NewRefund } from "../money-schemas.ts";
+import { NewRefund, Transaction } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
 import { Release, Task, TaskDetail } from "../schemas.ts";
-import { reachShown, seenShown, taskShown } from "../shown.ts";
+import { reachShown, seenShown, taskShown, transactionShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */
@@ -67,6 +68,22 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   }),
 });
 
+const transactionsOfTaskRoute = operation("GET /tasks/{task}/transactions", {
+  tag: "Tasks",
+  scope: "credits:read",
+  name: "listTransactionsOfTask",
+  summary: "List the transactions of a task",
+  description:
+    "Oldest first: its charge, its refund or correction and who made it, and the charge after a completion that came late. Of a task that `GET /tasks/{task}` knows.",
+  answers: { 200: { description: "Transactions, all on one page.", schema: pageOf(Transaction) } },
+  refusals: [404],
+  async operate(nodes, call, { archive, lookUps }) {
+    const opened = await archive?.open(nodes);
+    return transactionsOfTask(nodes, await taskOf(nodes, call), { ...lookUps, history: opened?.history });
+  },
+  answer: (entries) => page(entries.map((entry) => transactionShown(entry))),
+});
+
 export const releaseOfTask = operation("POST /tasks/{task}/release", {
   scope: "tasks:write",
   name: "releaseTask",
@@ -98,4 +115,4 @@ export const refundOfTask = operation("POST /tasks/{task}/refund", {
 });
 
 /** Tasks of an account, and one task, by its id or by that of its request. */
-export const taskRoutes = [listOfTasks, readingOfTask, releaseOfTask, refundOfTask];
+export const taskRoutes = [listOfTasks, readingOfTask, transactionsOfTaskRoute, releaseOfTask, refundOfTask];

@@ -1,6 +1,8 @@
 import { Type } from "typebox";
 import { pageAllTransactions } from "../../../operations/credits/all-transactions.ts";
+import { reversedOf } from "../../../operations/credits/reversals.ts";
 import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
+import { isGrant, kindOf } from "../../../records/ledger-entries.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches, titled } from "../field-schemas.ts";
 import { Transaction, TransactionKind, TransactionOfAll } from "../money-schemas.ts";
@@ -40,13 +42,18 @@ export const transactionRoutes = [
     async operate(nodes, { params, query }, { archive, lookUps }) {
       const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
       const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
-      return id === undefined && reference === undefined
-        ? pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
-        : namedTransactions(nodes, params.account!, { ...filter, id, reference }, lookUps);
+      const found =
+        id === undefined && reference === undefined
+          ? await pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
+          : await namedTransactions(nodes, params.account!, { ...filter, id, reference }, lookUps);
+      return { ...found, reversed: await reversedOf(nodes, params.account!, found.entries) };
     },
-    answer: ({ entries, next, reachesBackToMs }) =>
+    answer: ({ entries, next, reachesBackToMs, reversed }) =>
       page(
-        entries.map((entry) => transactionShown(entry)),
+        entries.map((entry) => {
+          const credits = isGrant(kindOf(entry)) && reversed.get(entry.reference);
+          return { ...transactionShown(entry), ...(credits && { reversed: credits }) };
+        }),
         next,
         reachShown(reachesBackToMs),
       ),

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { worstOf } from "../../../checks/check.ts";
 import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
 import type { UsageNumbers } from "../../../ledger/usage-records.ts";
@@ -7,10 +8,9 @@ import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { object } from "../field-schemas.ts";
-import { HEALTH_STATUSES, healthChecks } from "../health-checks.ts";
 import { route } from "../route.ts";
 import { type Services, shared } from "../services.ts";
-import { isoTime } from "../shown.ts";
+import { checkShown, isoTime, SHOWN_STATUS } from "../shown.ts";
 import { Configuration, Health, Live, Overview } from "../view-schemas.ts";
 
 /** Several operators who look at the overview cost one read. */
@@ -37,18 +37,17 @@ const health = route("GET /health", {
   name: "readHealth",
   summary: "Read what is in order and what is not",
   description:
-    "What this gateway knows of all that it needs, by its figures of the last two seconds. `status` is that of the worst check. `runbook` is a page of the documentation. `tollgate doctor` looks at more, from where it runs.",
+    "The checks of `tollgate doctor`, as this gateway sees them, and its own figures. It looks once a minute, however often it is asked. `status` is that of the worst check. `runbook` is a page of the documentation.",
   answers: { 200: { description: "Checks.", schema: Health } },
-  async run({ grantee }, { gateway, live, archive }) {
+  async run({ grantee }, { health }) {
     requireAllAccounts(grantee);
-    const { not_ready: notReady } = gateway();
-    const checks = healthChecks(live.health(), {
-      notReady,
-      hasArchive: archive !== undefined,
-      nowMs: Date.now(),
-    });
-    const status = HEALTH_STATUSES.findLast((one) => checks.some((check) => check.status === one)) ?? "ok";
-    return { status: 200, body: { status, checks } };
+    const { checkedAtMs, checks } = await health();
+    const body = {
+      status: SHOWN_STATUS[worstOf(checks)],
+      checked_at: isoTime(checkedAtMs),
+      checks: checks.map(checkShown),
+    };
+    return { status: 200, body };
   },
 });
 

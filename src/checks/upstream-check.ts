@@ -1,18 +1,18 @@
 import { request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
-import type { Config } from "../../config/config.ts";
-import { parseObject } from "../../domain/json.ts";
-import { ENVELOPE_CHOICE } from "../../upstream/dialect.ts";
-import { type GatewayIdentity, gatewayHeaders } from "../../upstream/gateway-headers.ts";
+import type { Config } from "../config/config.ts";
+import { parseObject } from "../domain/json.ts";
+import { ENVELOPE_CHOICE } from "../upstream/dialect.ts";
+import { type GatewayIdentity, gatewayHeaders } from "../upstream/gateway-headers.ts";
 import {
   createJsonClient,
   type ExchangeResult,
   tlsOptions,
   type UpstreamTls,
-} from "../../upstream/json-client.ts";
-import type { PollOutcome } from "../../upstream/poll-request.ts";
-import { createUpstream } from "../../upstream/upstream.ts";
-import { type Check, checksOf } from "./doctor-check.ts";
+} from "../upstream/json-client.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
+import { createUpstream } from "../upstream/upstream.ts";
+import { type Check, checksOf } from "./check.ts";
 
 const { good, warning, failed } = checksOf("upstream");
 

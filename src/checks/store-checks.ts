@@ -1,28 +1,26 @@
 import type { Redis } from "ioredis";
-import type { Config } from "../../config/config.ts";
-import { keysUse, missingTiers } from "../../config/tiers-in-use.ts";
-import { hostsIn, parseRedisAddress, type RedisAddress } from "../../domain/redis-address.ts";
-import { isMeantBy, replacedStore } from "../../durability/losses/last-confirmed.ts";
-import { lossInWords } from "../../durability/losses/loss-report.ts";
-import { readTierCounts } from "../../operations/keys/tier-counts.ts";
-import { listPartitions, type PartitionView } from "../../operations/store/freezing.ts";
-import { knownLoss } from "../../operations/store/operator-loss.ts";
-import { upstreamTags } from "../../operations/tasks/operator-tasks.ts";
-import { layoutRefusal } from "../../redis/layout.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
-import { placeOf } from "../../redis/open-nodes.ts";
-import { readsOfMost } from "../../redis/partition-reads.ts";
-import { tryScripts } from "../../redis/probes.ts";
-import { storeReason } from "../../redis/reasons.ts";
-import { type FoundStore, storedFacts } from "../../redis/store-facts.ts";
-import { routeOf } from "../../upstream/task-route.ts";
-import { redisUrl } from "../local-config.ts";
-import { tlsCaFor, withAnyLayout } from "../redis.ts";
-import { gapsInWords } from "../tiers-in-use.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
-import { nodesChecks } from "./doctor-nodes.ts";
-import { sentinelsChecks } from "./doctor-sentinels.ts";
-import { errorCheck, serverChecks } from "./doctor-server.ts";
+import type { Config } from "../config/config.ts";
+import { keysUse, missingTiers } from "../config/tiers-in-use.ts";
+import { hostsIn, parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
+import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
+import { lossInWords } from "../durability/losses/loss-report.ts";
+import { gapsInWords, readTierCounts } from "../operations/keys/tier-counts.ts";
+import { listPartitions, type PartitionView } from "../operations/store/freezing.ts";
+import { knownLoss } from "../operations/store/operator-loss.ts";
+import { upstreamTags } from "../operations/tasks/operator-tasks.ts";
+import type { RedisEndpoint } from "../redis/client.ts";
+import { layoutRefusal } from "../redis/layout.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { placeOf } from "../redis/open-nodes.ts";
+import { readsOfMost } from "../redis/partition-reads.ts";
+import { tryScripts } from "../redis/probes.ts";
+import { storeReason } from "../redis/reasons.ts";
+import { type FoundStore, storedFacts } from "../redis/store-facts.ts";
+import { routeOf } from "../upstream/task-route.ts";
+import { type Check, failed, good, warning } from "./check.ts";
+import { nodesChecks } from "./nodes-checks.ts";
+import { sentinelsChecks } from "./sentinels-checks.ts";
+import { errorCheck, serverChecks } from "./server-checks.ts";
 
 /** As many as a store may have. */
 const PARTITIONS_MAX = 1024;
@@ -33,19 +31,25 @@ interface StoreChecks {
   storeId?: string | undefined;
 }
 
-export async function storeChecks(config: Config | undefined): Promise<StoreChecks> {
-  let where: StoreAddress | undefined;
+/** @param run runs work on the store at `endpoint`, whatever layout it has, and throws an error in words */
+export async function storeChecks(
+  { redisUrl, tlsCa }: RedisEndpoint,
+  run: <T>(work: (nodes: RedisNodes) => Promise<T>) => Promise<T>,
+  config: Config | undefined,
+): Promise<StoreChecks> {
+  const where = { address: parseRedisAddress(redisUrl), place: hostsIn(redisUrl), tlsCa };
   try {
-    const url = redisUrl();
-    where = { address: parseRedisAddress(url), place: hostsIn(url), tlsCa: tlsCaFor(url) };
-    const found = where;
-    return await withAnyLayout((nodes) => openedChecks(nodes, found, config));
+    return await run((nodes) => openedChecks(nodes, where, config));
   } catch (error) {
-    const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");
-    const check = failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is");
     // Where the primary cannot be used, the Sentinels may say why.
-    return { checks: [check, ...(where ? await sentinelsChecks(where.address, where.tlsCa) : [])] };
+    return { checks: [unusable(error), ...(await sentinelsChecks(where.address, tlsCa))] };
   }
+}
+
+/** @param error whose message is what is wrong, a semicolon, and advice */
+export function unusable(error: unknown): Check {
+  const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");
+  return failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is");
 }
 
 interface StoreAddress {

@@ -1,7 +1,7 @@
-import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
-import { createAskedServers } from "../../redis/topology/asked-servers.ts";
-import { askSentinel, type SentinelAnswer, sentinelReason } from "../../redis/topology/sentinels.ts";
-import { type Check, checksOf } from "./doctor-check.ts";
+import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
+import { createAskedServers } from "../redis/topology/asked-servers.ts";
+import { askSentinel, type SentinelAnswer, sentinelReason } from "../redis/topology/sentinels.ts";
+import { type Check, checksOf } from "./check.ts";
 
 const { good, warning, failed } = checksOf("sentinels");
 

@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
-import type { Check } from "../../../../src/commands/doctor/doctor-check.ts";
-import { clusterChecks, readClusterNodes } from "../../../../src/commands/doctor/doctor-cluster.ts";
+import type { Check } from "../../../src/checks/check.ts";
+import { clusterChecks, readClusterNodes } from "../../../src/checks/cluster-checks.ts";
 import {
   connectedReplicas,
   guardCheck,
   linkCheck,
   promotableCheck,
-} from "../../../../src/commands/doctor/doctor-nodes.ts";
-import { type AskedSentinel, judgeSentinels } from "../../../../src/commands/doctor/doctor-sentinels.ts";
-import { clocksCheck } from "../../../../src/commands/doctor/doctor-server.ts";
-import { readInfo } from "../../../../src/redis/server-info.ts";
+} from "../../../src/checks/nodes-checks.ts";
+import { type AskedSentinel, judgeSentinels } from "../../../src/checks/sentinels-checks.ts";
+import { clocksCheck } from "../../../src/checks/server-checks.ts";
+import { readInfo } from "../../../src/redis/server-info.ts";
 
 const found = (checks: readonly Check[]) => checks.map(({ status, message }) => `${status}: ${message}`);
 const allSayWhatToDo = (checks: readonly Check[]) =>

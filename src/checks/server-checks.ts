@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
-import type { Config } from "../../config/config.ts";
-import { storeReason } from "../../redis/reasons.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
-import { memoryOf, readInfo, replicasOnline } from "../../redis/server-info.ts";
-import { type Persistence, persistenceOf } from "../../redis/store-facts.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import type { Config } from "../config/config.ts";
+import { storeReason } from "../redis/reasons.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
+import { memoryOf, readInfo, replicasOnline } from "../redis/server-info.ts";
+import { type Persistence, persistenceOf } from "../redis/store-facts.ts";
+import { type Check, failed, good, warning } from "./check.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */
 const CLOCK_WARNING_MS = 1000;
@@ -158,7 +158,7 @@ export function clocksCheck(ahead: readonly { name: string; aheadMs: number }[])
   return [judgeClocks("clocks", apartMs, found, advice)];
 }
 
-function judgeClocks(name: string, apartMs: number, found: string, advice: string): Check {
+function judgeClocks(name: "clock" | "clocks", apartMs: number, found: string, advice: string): Check {
   if (apartMs > CLOCK_FAILED_MS) return failed(name, found, advice);
   return apartMs > CLOCK_WARNING_MS ? warning(name, found, advice) : good(name, found);
 }

@@ -1,10 +1,10 @@
-import type { OpenedArchive } from "../../archive/archive-connection.ts";
-import { archiveReason } from "../../archive/archive-reasons.ts";
-import { identityOf, requireOwner } from "../../archive/identity.ts";
-import { pendingSteps } from "../../archive/migrations.ts";
-import type { Config } from "../../config/config.ts";
-import { redactArchiveUrl } from "../../config/redact.ts";
-import { type Check, checksOf } from "./doctor-check.ts";
+import type { OpenedArchive } from "../archive/archive-connection.ts";
+import { archiveReason } from "../archive/archive-reasons.ts";
+import { identityOf, requireOwner } from "../archive/identity.ts";
+import { pendingSteps } from "../archive/migrations.ts";
+import type { Config } from "../config/config.ts";
+import { redactArchiveUrl } from "../config/redact.ts";
+import { type Check, checksOf } from "./check.ts";
 
 const { good, warning, failed } = checksOf("archive");
 
@@ -30,7 +30,7 @@ export async function archiveChecks(
   const url = config?.archive.url;
   if (url === undefined) return [];
   // Without an archive, the client for PostgreSQL is not loaded.
-  const { connectArchive } = await import("../../archive/archive-connection.ts");
+  const { connectArchive } = await import("../archive/archive-connection.ts");
   const archive = connectArchive(url, { statementMs: STATEMENT_MS });
   try {
     return [await archiveCheck(archive, redactArchiveUrl(url), storeId)];

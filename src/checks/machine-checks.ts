@@ -12,12 +12,12 @@ import {
   writeSync,
 } from "node:fs";
 import path from "node:path";
-import { type CertificateValidity, certificateValidities } from "../../config/certificates.ts";
-import type { Config } from "../../config/config.ts";
-import { FILE_BYTES_MAX } from "../../durability/outbox/journal-lines.ts";
-import { diskReason } from "../../durability/outbox/journal-state.ts";
-import { readRegularFile } from "../../durability/process-files.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type CertificateValidity, certificateValidities } from "../config/certificates.ts";
+import type { Config } from "../config/config.ts";
+import { FILE_BYTES_MAX } from "../durability/outbox/journal-lines.ts";
+import { diskReason } from "../durability/outbox/journal-state.ts";
+import { readRegularFile } from "../durability/process-files.ts";
+import { type Check, failed, good, warning } from "./check.ts";
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;
 
@@ -62,7 +62,7 @@ const NAMED_MAX = 3;
 
 /** @param storeId of the Redis that answers now, if one does and has an id */
 export function journalCheck(folder: string, storeId?: string): Check {
-  const name = "journal";
+  const name = "journal" as const;
   const place = path.resolve(folder);
   try {
     // The gateway makes what is missing.
@@ -98,7 +98,7 @@ function tryToWrite(folder: string): void {
   }
 }
 
-function waitingCheck(name: string, folder: string, storeId: string | undefined): Check {
+function waitingCheck(name: "journal", folder: string, storeId: string | undefined): Check {
   const { files, entries, byStore, unread } = waiting(folder);
   const left = unread.length === 0 ? "" : `; not read: ${unread.sort().slice(0, NAMED_MAX).join(", ")}`;
   if (entries === 0 && unread.length === 0) return good(name, `${folder} can be written, nothing waits`);

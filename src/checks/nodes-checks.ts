@@ -1,14 +1,14 @@
 import type { Redis } from "ioredis";
-import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
-import { placeOf } from "../../redis/open-nodes.ts";
-import { storeReason } from "../../redis/reasons.ts";
-import { readInfo } from "../../redis/server-info.ts";
-import { storedFacts } from "../../redis/store-facts.ts";
-import { createAskedServers } from "../../redis/topology/asked-servers.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
-import { type ClusterNode, clusterChecks, readClusterNodes } from "./doctor-cluster.ts";
-import { clockAheadMs, clocksCheck, fsyncOf, infoChecks } from "./doctor-server.ts";
+import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { placeOf } from "../redis/open-nodes.ts";
+import { storeReason } from "../redis/reasons.ts";
+import { readInfo } from "../redis/server-info.ts";
+import { storedFacts } from "../redis/store-facts.ts";
+import { createAskedServers } from "../redis/topology/asked-servers.ts";
+import { type Check, failed, good, warning } from "./check.ts";
+import { type ClusterNode, clusterChecks, readClusterNodes } from "./cluster-checks.ts";
+import { clockAheadMs, clocksCheck, fsyncOf, infoChecks } from "./server-checks.ts";
 
 /** More than this and a failover loses what operators would miss: at 1,000 generations a second, about a second of them. */
 const BEHIND_WARNING_BYTES = 1_048_576;

@@ -2,16 +2,11 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import {
-  clockCheck,
-  infoChecks,
-  latencyCheck,
-  replicasChecks,
-} from "../../../../src/commands/doctor/doctor-server.ts";
-import { judgeUpstream, upstreamCheck } from "../../../../src/commands/doctor/doctor-upstream.ts";
-import { readConfig, requireLoaded } from "../../../../src/config/config.ts";
-import { readInfo } from "../../../../src/redis/server-info.ts";
-import { createUpstream } from "../../../../src/upstream/upstream.ts";
+import { clockCheck, infoChecks, latencyCheck, replicasChecks } from "../../../src/checks/server-checks.ts";
+import { judgeUpstream, upstreamCheck } from "../../../src/checks/upstream-check.ts";
+import { readConfig, requireLoaded } from "../../../src/config/config.ts";
+import { readInfo } from "../../../src/redis/server-info.ts";
+import { createUpstream } from "../../../src/upstream/upstream.ts";
 
 test("doctor names an old, evicting, forgetful or read-only Redis", () => {
   const info = (text: string) => infoChecks(readInfo(text)).filter(({ ok }) => !ok);

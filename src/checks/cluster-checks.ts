@@ -1,6 +1,6 @@
-import { slotOfPartition } from "../../operations/store/freezing.ts";
-import { SLOTS } from "../../redis/topology/slots.ts";
-import { type Check, checksOf } from "./doctor-check.ts";
+import { slotOfPartition } from "../operations/store/freezing.ts";
+import { SLOTS } from "../redis/topology/slots.ts";
+import { type Check, checksOf } from "./check.ts";
 
 const { good, warning, failed } = checksOf("cluster");
 

@@ -1,0 +1,42 @@
+import type { CheckName } from "./check.ts";
+
+const SECTIONS: Readonly<Record<CheckName, string>> = {
+  ready: "incidents.md",
+  config: "alerts-gateway.md#tollgatecheckfailed",
+  certificates: "alerts-gateway.md#tollgatecertificateexpires",
+  redis: "alerts-redis.md#tollgatestoredegraded",
+  primary: "alerts-redis.md#tollgateprimaryaway",
+  version: "redis.md",
+  role: "alerts-redis.md#tollgatestorerefuses",
+  persistence: "alerts-redis.md#tollgateredisnotpersistent",
+  replicas: "alerts-redis.md#tollgatereplicasmissing",
+  memory: "alerts-redis.md#tollgateredismemorylow",
+  eviction: "alerts-redis.md#tollgatestorerefuses",
+  clock: "alerts-redis.md#tollgateredisclockskewed",
+  latency: "alerts-redis.md#tollgatestoreslow",
+  replica: "alerts-redis.md#tollgatereplicalag",
+  "min-replicas": "several-redis.md",
+  priority: "several-redis.md",
+  clocks: "alerts-redis.md#tollgateredisclockskewed",
+  settings: "redis.md",
+  cluster: "redis-cluster.md",
+  sentinels: "alerts-redis.md#tollgateplacementserverssilent",
+  store: "alerts-redis.md#tollgatestorereplaced",
+  partitions: "redis.md",
+  layout: "upgrade.md",
+  history: "alerts-redis.md#tollgatestoreolder",
+  frozen: "alerts-redis.md#tollgatepartitionsfrozen",
+  "open tasks": "alerts-upstream.md#tollgateupstreamunroutable",
+  tiers: "alerts-gateway.md#tollgatetierunknown",
+  scripts: "alerts-redis.md#tollgatestorerefuses",
+  journal: "alerts-redis.md#tollgatesettlementswaiting",
+  ledger: "alerts-ledger.md#tollgateledgerdrift",
+  archive: "alerts-ledger.md#tollgatearchivelag",
+  upstream: "alerts-upstream.md#tollgateupstreamfailing",
+  generation: "alerts-upstream.md#tollgateupstreamfailing",
+  descriptors: "alerts-gateway.md#tollgatefiledescriptorslow",
+  proxies: "alerts-gateway.md#tollgateproxynottrusted",
+};
+
+/** A page of the documentation, or a section of one. */
+export const runbookOf = (name: CheckName): string => `docs/operations/${SECTIONS[name]}`;

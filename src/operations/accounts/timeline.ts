@@ -1,0 +1,129 @@
+import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { ENTRY_KINDS, type LedgerEntry } from "../../records/ledger-entries.ts";
+import { partitionOf } from "../../records/names.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+import { type AuditRecord, placeOfAudit, readAudit } from "../access/audit.ts";
+import { requireOrder } from "../access/operator-values.ts";
+import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
+import { wantedOf } from "../credits/transactions.ts";
+import { positionText, readPosition } from "../newest-first.ts";
+import { requireAccount } from "./accounts.ts";
+
+/** What happened to an account: an entry of its ledger, or a change by an operator or the gateway. */
+type TimelineEvent =
+  | { atMs: number; entry: LedgerEntry; record?: undefined }
+  | { atMs: number; record: AuditRecord; entry?: undefined };
+
+interface TimelineQuery {
+  /** Unix ms; `toMs` exclusive. */
+  fromMs?: number | undefined;
+  toMs?: number | undefined;
+  /** Whether charges are among the entries. */
+  hasCharges: boolean;
+  /** False: the audit alone. */
+  hasLedger: boolean;
+  cursor?: string | undefined;
+  limit: number;
+}
+
+/** One of the merged lists, newest first. */
+interface Lane {
+  events: readonly TimelineEvent[];
+  /** Where the list goes on behind these; undefined at its end. */
+  next: string | undefined;
+  /** Where it goes on at an event that was read and is not shown. */
+  positionAt(event: number): string;
+}
+
+const ENDED = "-";
+
+/** These stand in the ledger, too. */
+const isInLedger = ({ action }: AuditRecord): boolean =>
+  action.startsWith("credits.") || action === "task.refund";
+
+/**
+ * An account's ledger and audit in one order, newest first. Each is read for a bounded number of records, so a page may be short
+ * and still have a `next`. @throws OperatorError for an unknown account or a cursor of another list
+ */
+export async function pageTimeline(
+  nodes: RedisNodes,
+  accountId: string,
+  query: TimelineQuery,
+  archive?: { history: ArchivedHistory },
+): Promise<{ events: TimelineEvent[]; next: string | undefined }> {
+  const { fromMs, toMs, hasCharges, hasLedger, cursor, limit } = query;
+  requirePageSize(limit);
+  requireOrder(fromMs, toMs);
+  await requireAccount(nodes, accountId);
+  const list = ["timeline", accountId, fromMs, toMs, hasCharges, hasLedger];
+  const [ofLedger = "", ofAudit = ""] = cursor === undefined ? [] : positionOf(list, cursor).split("|");
+  const lanes = await Promise.all([
+    hasLedger ? ledgerLane(nodes, accountId, query, ofLedger, archive?.history) : noLane(),
+    auditLane(nodes, accountId, query, ofAudit),
+  ]);
+  const { events, positions } = merged(lanes, limit);
+  const isOver = positions.every((position) => position === ENDED);
+  return { events, next: isOver ? undefined : cursorOf(list, positions.join("|")) };
+}
+
+const noLane = (): Lane => ({ events: [], next: undefined, positionAt: () => ENDED });
+
+async function ledgerLane(
+  nodes: RedisNodes,
+  accountId: string,
+  { fromMs, toMs, hasCharges, limit }: TimelineQuery,
+  position: string,
+  archive: ArchivedHistory | undefined,
+): Promise<Lane> {
+  if (position === ENDED) return noLane();
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const kinds = ENTRY_KINDS.filter((kind) => kind !== "charge");
+  const wanted = hasCharges ? undefined : kinds.flatMap((kind) => wantedOf(undefined, kind) ?? []);
+  const { entries, next } = await readHistory({
+    ...{ redis: nodes.of(partition), partition, accountId, limit, archive },
+    position: position || undefined,
+    filter: { wanted, fromMs, toMs },
+  });
+  return {
+    events: entries.map((entry) => ({ atMs: entry.atMs, entry })),
+    next,
+    positionAt: (at) => entries[at]!.streamId,
+  };
+}
+
+async function auditLane(
+  nodes: RedisNodes,
+  accountId: string,
+  { fromMs, toMs, hasLedger, limit }: TimelineQuery,
+  position: string,
+): Promise<Lane> {
+  if (position === ENDED) return noLane();
+  const after = position === "" ? undefined : readPosition(position);
+  const isWanted = (record: AuditRecord) => !(hasLedger && isInLedger(record));
+  const { records, next } = await readAudit(nodes, { accountId, fromMs, toMs, isWanted, limit }, after);
+  return {
+    events: records.map((record) => ({ atMs: record.atMs, record })),
+    next: next && positionText(next),
+    positionAt: (at) => (at === 0 ? position : positionText(placeOfAudit(records[at - 1]!.auditId)!)),
+  };
+}
+
+/** Ends before a list that was not read to the next event: what follows there may be newer than all others. */
+function merged(lanes: readonly Lane[], limit: number): { events: TimelineEvent[]; positions: string[] } {
+  const shown = lanes.map(() => 0);
+  const events: TimelineEvent[] = [];
+  while (events.length < limit) {
+    const heads = lanes.map(({ events: own }, lane) => own[shown[lane]!]);
+    if (lanes.some(({ next }, lane) => next !== undefined && heads[lane] === undefined)) break;
+    const newest = Math.max(...heads.map((head) => head?.atMs ?? -1));
+    const lane = heads.findIndex((head) => head?.atMs === newest);
+    if (lane === -1) break;
+    events.push(heads[lane]!);
+    shown[lane]!++;
+  }
+  const positions = lanes.map(({ events: own, next = ENDED, positionAt }, lane) =>
+    shown[lane]! < own.length ? positionAt(shown[lane]!) : next,
+  );
+  return { events, positions };
+}

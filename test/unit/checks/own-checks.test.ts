@@ -1,0 +1,107 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { CHECK_NAMES, type Check, good } from "../../../src/checks/check.ts";
+import { createHealthWatch } from "../../../src/checks/health-watch.ts";
+import {
+  exchangesCheck,
+  journalFigures,
+  lagCheck,
+  ledgerCheck,
+  type OwnFigures,
+  readyCheck,
+} from "../../../src/checks/own-checks.ts";
+import { runbookOf } from "../../../src/checks/runbooks.ts";
+import { createLogger } from "../../../src/telemetry/log.ts";
+
+const NOW_MS = 1_800_000_000_000;
+const GOOD: OwnFigures = {
+  archive: { lag_seconds: 2, violations: 0 },
+  ledger: { checkedAtMs: NOW_MS - 1000, violations: 0, check_interval_seconds: 3600 },
+  journal: { usable: true, waiting: 0, of_other_stores: 0 },
+  upstream: { answered: 10, limited: 0, failed: 0, failure: null },
+  untrustedProxies: 0,
+};
+
+const of = (more: object = {}): (Check | undefined)[] => {
+  const figures = { ...GOOD, ...more };
+  return [
+    journalFigures(figures),
+    ledgerCheck(figures, NOW_MS),
+    exchangesCheck(figures),
+    lagCheck(figures),
+    readyCheck(null),
+  ];
+};
+
+test("a gateway in order has nothing to look at", () => {
+  expect(of().map((check) => check?.status)).toEqual(["ok", "ok", "ok", "ok", "ok"]);
+});
+
+// Guarantee: whatever is wrong is said to be wrong.
+test.each([
+  ["journal", "failed", { journal: { ...GOOD.journal, usable: false } }],
+  ["journal", "warning", { journal: { ...GOOD.journal, waiting: 3 } }],
+  ["journal", "warning", { journal: { ...GOOD.journal, of_other_stores: 3 } }],
+  ["ledger", "failed", { ledger: { ...GOOD.ledger, violations: 1 } }],
+  ["ledger", "warning", { ledger: { ...GOOD.ledger, checkedAtMs: 0 } }],
+  ["ledger", "warning", { ledger: { ...GOOD.ledger, checkedAtMs: NOW_MS - 4 * 3_600_000 } }],
+  ["upstream", "failed", { upstream: { ...GOOD.upstream, failed: 30, failure: "unreachable" } }],
+  ["upstream", "warning", { upstream: { ...GOOD.upstream, failed: 1, failure: "unreachable" } }],
+  ["upstream", "warning", { upstream: { ...GOOD.upstream, limited: 1 } }],
+  ["archive", "failed", { archive: { ...GOOD.archive, violations: 1 } }],
+  ["archive", "warning", { archive: { ...GOOD.archive, lag_seconds: 400 } }],
+])("%s is %s with %j", (name, status, more) => {
+  expect(of(more).filter((check) => check?.status !== "ok")).toMatchObject([{ name, status }]);
+});
+
+test("an upstream that was not asked lately has no check of its exchanges", () => {
+  const quiet = { answered: 0, limited: 0, failed: 0, failure: null };
+  expect([quiet, undefined].map((upstream) => exchangesCheck({ upstream }))).toEqual([undefined, undefined]);
+});
+
+test("a gateway that is not ready says why", () => {
+  expect(readyCheck("draining")).toMatchObject({
+    status: "failed",
+    message: expect.stringContaining("draining"),
+  });
+});
+
+test.each(CHECK_NAMES)("the runbook of %s exists", (name) => {
+  const [page = "", section] = runbookOf(name).split("#");
+  const file = join(import.meta.dirname, "../../..", page);
+  expect(existsSync(file)).toBe(true);
+  if (section !== undefined) expect(readFileSync(file, "utf8").toLowerCase()).toContain(`### ${section}\n`);
+});
+
+// Guarantee: asking often costs Redis nothing.
+test("however many ask, the checks run once", async () => {
+  let runs = 0;
+  const shown: string[] = [];
+  const watch = createHealthWatch({
+    checks: async () => [good("redis", `run ${++runs}`)],
+    shown: (checks) => void shown.push(checks[0]!.message),
+    log: createLogger("silent"),
+  });
+  const reports = await Promise.all(Array.from({ length: 100 }, () => watch.report()));
+  reports.push(await watch.report());
+  expect(new Set(reports.map(({ checks }) => checks[0]!.message))).toEqual(new Set(["run 1"]));
+  expect(shown).toEqual(["run 1"]);
+  await watch.stop();
+});
+
+test("checks that cannot run are no report, and the next who asks has them run again", async () => {
+  let fails = true;
+  const watch = createHealthWatch({
+    async checks() {
+      if (fails) throw new Error("broken");
+      return [good("redis", "answers")];
+    },
+    shown: () => undefined,
+    log: createLogger("silent"),
+  });
+  await expect(watch.report()).rejects.toThrow("broken");
+  fails = false;
+  expect((await watch.report()).checks).toHaveLength(1);
+  await watch.stop();
+});
