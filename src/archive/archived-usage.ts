@@ -1,3 +1,4 @@
+import type { Sale } from "../ledger/sales.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
 import {
   monthBounds,
@@ -53,6 +54,26 @@ export async function archivedSpenders(
 ): Promise<{ accountId: string; amount: number }[]> {
   const rows = await query<{ account_id: string; credits: string }>(SPENDERS, [from, to, limit]);
   return rows.map((row) => ({ accountId: row.account_id, amount: Number(row.credits) }));
+}
+
+const SALES = `
+  SELECT kind, coalesce(package, '') AS package, coalesce(currency, '') AS currency, count(*) AS grants,
+    sum(amount) AS credits, sum(amount_paid)::text AS paid
+  FROM tollgate.ledger_entries
+  WHERE kind IN ('purchase', 'trial', 'goodwill') AND at >= $1::date AT TIME ZONE 'UTC' AND at < $2::date AT TIME ZONE 'UTC'
+  GROUP BY 1, 2, 3 ORDER BY kind COLLATE "C", coalesce(currency, '') COLLATE "C", coalesce(package, '') COLLATE "C"`;
+
+/** What was sold and given in a UTC month. */
+export async function archivedSales(query: ArchiveQuery, month: string): Promise<Sale[]> {
+  const { first, next } = monthBounds(month);
+  const rows = await query<Record<"kind" | "package" | "currency" | "grants" | "credits" | "paid", string>>(
+    SALES,
+    [first, next],
+  );
+  return rows.map(({ kind, package: name, currency, grants, credits, paid }) => ({
+    ...{ kind: kind as Sale["kind"], package: name, currency },
+    ...{ grants: Number(grants), credits: Number(credits), amountPaid: paid ?? undefined },
+  }));
 }
 
 type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {

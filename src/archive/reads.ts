@@ -1,5 +1,6 @@
 import type { ArchivedStatements } from "../ledger/account-statements.ts";
 import type { ArchivedUsage } from "../ledger/account-usage.ts";
+import type { ArchivedSales } from "../ledger/sales.ts";
 import type { ArchivedSpenders } from "../operations/accounts/top-accounts.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
 import type { ArchivedTransactions } from "../operations/credits/all-transactions.ts";
@@ -10,7 +11,13 @@ import { createArchivedTransactions } from "./all-transactions.ts";
 import { connectArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
 import { createArchivedHistory, createArchivedRequests } from "./archived-history.ts";
-import { archivedSpenders, archivedStatements, archivedUsage, copiedUntilMs } from "./archived-usage.ts";
+import {
+  archivedSales,
+  archivedSpenders,
+  archivedStatements,
+  archivedUsage,
+  copiedUntilMs,
+} from "./archived-usage.ts";
 import { identifyFor } from "./identity.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
@@ -23,6 +30,7 @@ export interface ArchiveReads extends ArchivedUsage, ArchivedStatements {
   requests: ArchivedRequests;
   transactions: ArchivedTransactions;
   spenders: ArchivedSpenders;
+  sales: ArchivedSales;
 }
 
 /** Separate connections: copying never waits for a list. */
@@ -46,6 +54,7 @@ export function openArchiveReads(url: string) {
         requests: createArchivedRequests(query),
         transactions: createArchivedTransactions(query),
         spenders: (days, limit) => archivedSpenders(query, days, limit),
+        sales: (month) => archivedSales(query, month),
         usage: (selection) => archivedUsage(query, selection),
         statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),

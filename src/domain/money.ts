@@ -46,6 +46,15 @@ export function sumOfMoney(amounts: Iterable<Money>): Record<string, string> {
   );
 }
 
+/** The most that a currency has behind the point. */
+const DIGITS_MAX = 4;
+
+/** @param units ten-thousandths of the currency */
+export const moneyOfUnits = (units: bigint, currency: string): string => {
+  const digits = digitsOf(currency);
+  return decimal(units / 10n ** BigInt(DIGITS_MAX - digits), digits);
+};
+
 function decimal(units: bigint, digits: number): string {
   const text = String(units).padStart(digits + 1, "0");
   return digits === 0 ? text : `${text.slice(0, -digits)}.${text.slice(-digits)}`;

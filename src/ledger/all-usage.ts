@@ -50,7 +50,7 @@ export async function allUsage(
   if (query.cursor !== undefined)
     throw new OperatorError("usage by day, month and endpoint has one page", "invalid", "cursor");
   const nowMs = await storeNowMs(nodes.ofName(META));
-  const { entriesMs, endedMs } = await sinceOf(nodes, nowMs);
+  const { entriesMs, endedMs } = await rolledSinceOf(nodes, nowMs);
   const beginMs = from === undefined ? 0 : dayStartMs(from);
   if (archive && Math.max(entriesMs, endedMs) > beginMs) {
     const rows = await archive.usage({ from, to, by });
@@ -87,7 +87,10 @@ export async function allUsage(
 }
 
 /** From when on usage of all partitions is in Redis. */
-async function sinceOf(nodes: RedisNodes, nowMs: number): Promise<{ entriesMs: number; endedMs: number }> {
+export async function rolledSinceOf(
+  nodes: RedisNodes,
+  nowMs: number,
+): Promise<{ entriesMs: number; endedMs: number }> {
   const keptMs = dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, at) => at);
   const rolled = await Promise.all(

@@ -32,7 +32,8 @@ export async function pageStatements(
   return { statements: await accountStatements(nodes, ids, month, archive), next, unread };
 }
 
-function requireMonth(month: string): void {
+/** @throws OperatorError `invalid_month` */
+export function requireMonth(month: string): void {
   if (isMonth(month)) return;
   const problem = calendarProblem(month);
   throw new OperatorError(

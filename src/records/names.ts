@@ -132,6 +132,9 @@ export const usageName = (partition: number, accountId: string, month: string): 
 /** What all accounts of a partition have used in a UTC month, as 2030-01 (hash). */
 export const totalsName = (partition: number, month: string): string => `${tag(partition)}:totals:${month}`;
 
+/** What was sold and given in a UTC month (hash). */
+export const soldName = (partition: number, month: string): string => `${tag(partition)}:sold:${month}`;
+
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {

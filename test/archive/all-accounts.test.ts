@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
+import { salesOf } from "../../src/ledger/sales.ts";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
 import { pageAllTransactions } from "../../src/operations/credits/all-transactions.ts";
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
@@ -49,6 +50,15 @@ test("transactions of all accounts are all there, each once, newest first, whate
   expect(inRedis.source).toBe("redis");
   const idsOf = (some: LedgerEntry[]) => some.map(({ streamId }) => streamId).sort();
   expect(idsOf(inRedis.entries)).toEqual(idsOf(await transactions(100)));
+});
+
+test("what was sold before Redis reaches back comes from the archive, with the money", async () => {
+  const sold = await salesOf(stage.nodes, "2025-10", archive);
+  expect(sold).toMatchObject({ source: "archive", sinceMs: undefined, unread: undefined });
+  expect(sold.sales).toEqual([
+    { kind: "purchase", package: "", currency: "", grants: 1, credits: 200, amountPaid: undefined },
+  ]);
+  expect(await salesOf(stage.nodes, "2025-10")).toMatchObject({ source: "redis", sales: [] });
 });
 
 test("usage of months that Redis does not reach comes from the archive, by month and account", async () => {

@@ -1,4 +1,5 @@
 import { entryFields } from "../../src/records/ledger-entries.ts";
+import { unpacked } from "../../src/records/packed-fields.ts";
 import type { RequestRecord as StoredRecord } from "../../src/records/records.ts";
 import { requestOf } from "../../src/records/requests.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
@@ -30,6 +31,10 @@ export interface RequestRecord {
   endedBy: string;
   idempotency: string;
   uncollected: boolean;
+  /** Its customer named a `callBackUrl`, which is relayed. */
+  hasCallback: boolean;
+  /** It ended as too old, and completed after all. */
+  chargedAgain: boolean;
   /** It passed while the store was away, and was never admitted. */
   unmetered: boolean;
   /** By its key's clock. */
@@ -104,7 +109,7 @@ export function readLedger(history: History): Ledger {
   const ownRequests = Map.groupBy(requests.values(), ({ accountId }) => accountId);
   const accounts = history.meta.accounts.map((facts) => {
     const account = (find("account", facts.accountId) ?? {}) as Fields;
-    const key = (find("key", facts.keyId) ?? {}) as Fields;
+    const key: Fields = unpacked((find("key", facts.keyId) ?? {}) as Fields);
     const slots = find("slots", facts.keyId) ?? [];
     return {
       ...facts,
@@ -169,6 +174,8 @@ function requestRecord(id: string, fields: StoredRecord): RequestRecord {
     endedBy: fields.ended_by ?? "",
     idempotency: fields.idempotency ?? "",
     uncollected: fields.uncollected === "1",
+    hasCallback: fields.callback !== undefined,
+    chargedAgain: fields.charged_again === "1",
     unmetered: fields.unmetered === "1",
     admittedMs: ms("admitted_at"),
     boundMs: ms("bound_at"),

@@ -5,7 +5,7 @@ import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, PRO_TEXT_TO_VIDEO, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 // Lists over all accounts are those of a whole store: one that no other test writes to.
@@ -145,6 +145,7 @@ test.each([
   ["/usage?cursor=abc", 400],
   ["/top-accounts?by=luck", 400],
   ["/top-accounts?from=2026-03-01&to=2026-02-01", 400],
+  ["/sales?month=2026-13", 400],
   ["/transactions?from=yesterday", 400],
   ["/transactions?cursor=abc", 400],
   ["/accounts?sort=label", 400],
@@ -153,7 +154,37 @@ test.each([
 ])("%s is refused", async (path, status) => expectStatus(await stage.manage("GET", path), status));
 
 // Guarantee: what is about all accounts is for nobody who may see some of them.
-test.each(["/usage", "/transactions", "/top-accounts"])(
+// Guarantee: finance's question of the month in one call, as objects and as a table.
+test("what was sold this month is listed by kind, package and currency", async () => {
+  const body = { package: "basic", reference: "=order", amount_paid: "9.90", currency: "USD" };
+  for (const reference of ["one", "two"])
+    await stage.manage("POST", "/accounts/anna/grants", { body: { ...body, reference } });
+  await stage.manage("POST", "/accounts/bert/grants", {
+    body: { credits: 7, kind: "goodwill", reference: "sorry" },
+  });
+  const month = today.slice(0, 7);
+  await until(async () => (await get(`/sales?month=${month}`)).data.length === 3, "the roll-up");
+  const { data, ...rest } = await get(`/sales?month=${month}`);
+  const row = { package: null, currency: null, amount_paid: null };
+  expect(data).toEqual([
+    { ...row, kind: "goodwill", grants: 1, credits: 7 },
+    { ...row, kind: "purchase", grants: 3, credits: 900 },
+    {
+      ...{ kind: "purchase", package: "basic", currency: "USD", grants: 2 },
+      ...{ credits: expect.any(Number), amount_paid: "19.80" },
+    },
+  ]);
+  expect(rest).toEqual({ next_cursor: null, source: "redis", since: null });
+  const csv = await fetch(`${stage.gateway.adminUrl}/manage/v1/sales?month=${month}`, {
+    headers: { authorization: `Bearer ${ADMIN_TOKEN}`, accept: "text/csv" },
+  });
+  expect((await csv.text()).split("\r\n").slice(0, 2)).toEqual([
+    "month,kind,package,currency,grants,credits,amount_paid",
+    `"${month}","goodwill",,,1,7,`,
+  ]);
+});
+
+test.each(["/usage", "/transactions", "/top-accounts", `/sales?month=2026-10`])(
   "%s is 403 for a token of some accounts",
   async (path) => {
     const token = await stage.givenToken(["usage:read", "credits:read", "accounts:read"], {

@@ -166,6 +166,14 @@ test("accounts are listed by what they spent today; rows have today and seven da
   ).toEqual({
     ...{ small: [5, 35], large: [40, 40], returned: [10, 10], none: [0, 0] },
   });
+  // 60 credits at 40 a week, 95 at 35, 90 at 10.
+  for (const own of [undefined, ["none", "returned", "small", "large"]]) {
+    expect(await idsOf({ sort: "days_left", limit: 1 }, own)).toEqual(["large", "small", "returned"]);
+    expect(await idsOf({ sort: "-spent_7d", limit: 2 }, own)).toEqual(["large", "small", "returned"]);
+  }
+  expect(await idsOf({ sort: "days_left", prefix: "s" })).toEqual(["small"]);
+  await give("returned", -88);
+  expect(await idsOf({ sort: "days_left" })).toEqual(["returned", "large", "small"]);
 });
 
 // Guarantee: any page of any list, though a million accounts may have the same balance.
@@ -245,6 +253,8 @@ async function lived(mutant?: Mutant): Promise<unknown> {
     const made = times(3, () => stage.request(key, { price: 10 }));
     for (const one of made) await stage.givenTask(one);
     await stage.observe(made[0]!, "failed");
+    const other = await stage.givenKey({ accountId: "charged", credits: 50 });
+    await stage.givenTask(stage.request(other, { price: 10 }));
     await rollUp(scripts.run, { partition: 0 });
     const today = spentName(0, new Date().toISOString().slice(0, 10));
     const { byBalance } = partitionNames(0);

@@ -33,6 +33,7 @@ import {
   taskOf,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
@@ -206,7 +207,7 @@ test.each([false, true])(
     const given = await givenAccount();
     const { stage, key } = given;
     const request = await givenTask(given, "completed");
-    const spent = () => stage.redis.hget(key.names.key, "spent");
+    const spent = async () => (await readCounters(stage.redis, key.names.key)).spent;
     expect(await spent()).toBe("10");
     if (isCollected) await forget(given, request);
     await refundTask(nodes, request.requestId, { reason: "r", reference: "r-1" }, ANN);

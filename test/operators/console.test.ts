@@ -197,6 +197,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.keyboard.type("75");
     await page.getByText("Balance 25 → 100 credits (+75).").waitFor();
     await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
     await page.keyboard.type("ticket 1");
     await page.keyboard.press("Enter");
     await page.getByText(`+75 credits for ${accountId}, reference ticket 1. The balance is 100.`).waitFor();
@@ -723,7 +724,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await dialog().getByLabel("Credits", { exact: true }).fill("6");
     await dialog().getByLabel("Reference").fill("inv-1");
     await press("Grant");
-    await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 has/);
+    await expect.poll(() => page.locator("#dialog-error").textContent()).toMatch(/^The reference inv-1 was/);
     expect((await page.locator("#dialog-error").textContent())?.match(/inv-1/g)).toHaveLength(1);
   });
 
@@ -867,16 +868,22 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   // Guarantee: a key that is pasted by mistake is not kept by the browser.
   test("a secret that is searched for stands in no address", async () => {
-    const { key } = await gateway.givenKey();
+    const { key, keyId } = await gateway.givenKey();
     await operator.signIn();
     const visited: string[] = [];
     page.on("framenavigated", (frame) => visited.push(frame.url()));
     const field = page.getByRole("searchbox", { name: "Search" });
-    await field.fill(key);
+    const { token } = await givenToken(["usage:read"]);
+    await field.fill(token);
     await field.press("Enter");
     await page.getByText("This is a secret and has no place here.").waitFor();
     expect(await field.inputValue()).toBe("");
-    expect(visited.join()).not.toContain("sk_");
+    // A key leads to its page.
+    await field.fill(key);
+    await field.press("Enter");
+    await page.getByRole("heading", { name: `Key ${keyId}` }).waitFor();
+    expect(await field.inputValue()).toBe("");
+    expect(visited.join()).not.toMatch(/sk_|tgm_/);
     // A link may have one.
     await operator.view(`search?q=${key}`);
     await page.locator("#view").getByText("This is a secret and has no place here.").waitFor();

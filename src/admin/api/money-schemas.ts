@@ -226,6 +226,15 @@ export const Statement = titled("Statement", {
   }),
 });
 
+export const Sale = titled("Sale", {
+  kind: Type.Enum([...GRANT_KINDS], { description: "What it is to an accountant." }),
+  package: textOrNull("Its name; null for credits by number, `*` for packages beyond a hundred together."),
+  currency: textOrNull(),
+  grants: count(),
+  credits,
+  amount_paid: textOrNull("What customers paid, a decimal in `currency`."),
+});
+
 export const Package = titled("Package", {
   package: text,
   credits,

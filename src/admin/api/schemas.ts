@@ -73,6 +73,12 @@ export const ListedAccount = titled("ListedAccount", {
     "Credits charged on this UTC day, without what was refunded on it; about a second behind.",
   ),
   spent_7d: count("The same of the last seven UTC days, this one included."),
+  days_left: nullable<number>(
+    Type.Number({
+      description: "Days that `balance` lasts at the pace of these seven; null if nothing was spent.",
+      examples: [2.5],
+    }),
+  ),
 });
 
 export const NewAccount = object({

@@ -5,6 +5,7 @@ import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../..
 import type { AuditRecord } from "../../operations/access/audit.ts";
 import type { TokenRecord } from "../../operations/access/tokens.ts";
 import type { ListedAccount } from "../../operations/accounts/account-lists.ts";
+import { daysLeft } from "../../operations/accounts/account-ranks.ts";
 import type { AccountObject } from "../../operations/accounts/operator-accounts.ts";
 import type { Refusal } from "../../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
@@ -62,7 +63,11 @@ export const listedAccountShown = ({ spent, ...account }: ListedAccount) => ({
   ...accountShown(account),
   spent_today: spent.today,
   spent_7d: spent.week,
+  days_left: tenths(daysLeft(account.balance, spent)),
 });
+
+const tenths = (number: number | undefined): number | null =>
+  number === undefined ? null : Math.floor(number * 10) / 10;
 
 /** @param secret the key itself, in the answer that makes it */
 export const keyShown = (key: KeyRecord, tiers: Tiers, secret?: string) => ({

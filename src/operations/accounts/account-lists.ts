@@ -11,20 +11,29 @@ import { type KeyRecord, readKeys } from "../keys/keys.ts";
 import {
   type AccountSort,
   comparePlaces,
+  daysLeft,
   firstRanked,
+  isDescending,
+  isListed,
   placeText,
   rankingOf,
   readPlace,
   type Spending,
+  spendingDays,
   spendingOf,
 } from "./account-ranks.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
 import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
+import { topSpenders } from "./top-accounts.ts";
 
 const LOOKED_AT_MAX = 1000;
 const BATCH = 100;
 /** Of a list by balance or spending. */
 const RANKED_MAX = 300;
+/** Accounts that are ordered by the spending of a week: those that spent most. */
+const SPENDERS_MAX = 1000;
+/** More fits into no cursor. */
+const SCORE_MAX = 1e15;
 
 export interface AccountQuery {
   prefix?: string | undefined;
@@ -170,7 +179,8 @@ function isAsked(account: AccountObject, { prefix, label, status }: Omit<Account
 
 /**
  * Ordered by balance or spending, then by id, over all pages. Reads a bounded number of accounts, so a page may be short and
- * still have a `next`. With `-spent_today` only accounts that have spent anything today.
+ * still have a `next`. With `-spent_today` only accounts that have spent anything today; by what was spent in a week only the 1,000
+ * that spent most in it.
  */
 async function rankedAccounts(
   nodes: RedisNodes,
@@ -182,6 +192,10 @@ async function rankedAccounts(
   const list = ["accounts", sort, balanceBelow, prefix, label, status];
   let after = cursor === undefined ? undefined : readPlace(positionOf(list, cursor));
   if (own) return ownRanked(nodes, own, query, list, after);
+  if (!isListed(sort)) {
+    const spenders = await topSpenders(nodes, await spendingDays(nodes), SPENDERS_MAX);
+    return ownRanked(nodes, spenders, query, list, after);
+  }
   if (after === undefined && sort === "-balance" && balanceBelow !== undefined)
     after = { score: balanceBelow, member: "" };
   const reads = readsOfMost(nodes);
@@ -209,7 +223,7 @@ async function rankedAccounts(
   return page(after);
 }
 
-/** By what the store has now, since there are few. */
+/** By what the store has now, since there are few. @param own the accounts that may be listed */
 async function ownRanked(
   nodes: RedisNodes,
   own: readonly string[],
@@ -226,20 +240,27 @@ async function ownRanked(
     reads,
     listed.map(({ member, partition }) => ({ accountId: member, partition })),
   );
-  const descending = sort !== "balance";
+  const descending = isDescending(sort);
   const placed = found
     .filter((account) => isAsked(account, query) && isBelowBalance(account, balanceBelow))
-    .map((account) => {
-      const spent = spending.get(account.accountId)?.today ?? 0;
-      const score = sort === "-spent_today" ? spent : account.balance + account.held;
-      return { account, place: { score, member: account.accountId } };
+    .flatMap((account) => {
+      const score = scoreOf(account, spending.get(account.accountId)!, sort);
+      return score === undefined ? [] : [{ account, place: { score, member: account.accountId } }];
     })
-    .filter(({ place }) => sort !== "-spent_today" || place.score !== 0)
     .filter(({ place }) => after === undefined || comparePlaces(place, after, descending) > 0)
     .sort((one, other) => comparePlaces(one.place, other.place, descending));
   const shown = placed.slice(0, limit);
   const next = placed.length > shown.length ? cursorOf(list, placeText(shown.at(-1)!.place)) : undefined;
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
+}
+
+/** What a list goes by, a whole number; undefined for an account that is not in it. */
+function scoreOf(account: AccountObject, spent: Spending, sort: AccountSort): number | undefined {
+  if (sort === "-spent_today") return spent.today || undefined;
+  if (sort === "-spent_7d") return spent.week || undefined;
+  if (sort !== "days_left") return account.balance + account.held;
+  const days = daysLeft(account.balance, spent);
+  return days === undefined ? undefined : Math.min(Math.floor(days * 1000), SCORE_MAX);
 }
 
 const isBelowBalance = (account: AccountObject | undefined, below: number | undefined): boolean =>

@@ -10,8 +10,17 @@ import { compareBytes, type Listed } from "./sorted-lists.ts";
 
 // Accounts by balance and by spending. ROLLUP writes these lists about once a second.
 
-export const ACCOUNT_SORTS = ["balance", "-balance", "-spent_today"] as const;
+/** Those that Redis keeps a list of. */
+const LISTED_SORTS = ["balance", "-balance", "-spent_today"] as const;
+/** Those that are made of the accounts that spent most in seven days. */
+const SPENDER_SORTS = ["-spent_7d", "days_left"] as const;
+export const ACCOUNT_SORTS = [...LISTED_SORTS, ...SPENDER_SORTS] as const;
 export type AccountSort = (typeof ACCOUNT_SORTS)[number];
+type ListedSort = (typeof LISTED_SORTS)[number];
+
+export const isListed = (sort: AccountSort): sort is ListedSort =>
+  !SPENDER_SORTS.some((other) => other === sort);
+export const isDescending = (sort: AccountSort): boolean => sort.startsWith("-");
 
 const DAY_MS = 86_400_000;
 const WEEK_DAYS = 7;
@@ -75,11 +84,11 @@ export async function firstRanked(
 /** The list that a sort goes by, from its beginning or behind a place. */
 export async function rankingOf(
   nodes: RedisNodes,
-  sort: AccountSort,
+  sort: ListedSort,
   after: RankedPlace | undefined,
 ): Promise<RankedList> {
   const partitions = await partitionsOf(nodes);
-  const descending = sort !== "balance";
+  const descending = isDescending(sort);
   if (sort !== "-spent_today")
     return { partitions, descending, after, nameOf: (partition) => partitionNames(partition).byBalance };
   const [today = ""] = await spendingDays(nodes);
@@ -101,8 +110,12 @@ export interface Spending {
   week: number;
 }
 
+/** Days that a balance lasts at the pace of the week; undefined for one that nothing was spent of. */
+export const daysLeft = (balance: number, { week }: Spending): number | undefined =>
+  week > 0 ? (balance * WEEK_DAYS) / week : undefined;
+
 /** Today first. */
-async function spendingDays(nodes: RedisNodes, count = WEEK_DAYS): Promise<string[]> {
+export async function spendingDays(nodes: RedisNodes, count = WEEK_DAYS): Promise<string[]> {
   const nowMs = await storeNowMs(nodes.ofName(META));
   return Array.from({ length: count }, (_, at) => new Date(nowMs - at * DAY_MS).toISOString().slice(0, 10));
 }

@@ -34,7 +34,7 @@ const Query = object({
   sort: Type.Optional(
     Type.Enum([...ACCOUNT_SORTS], {
       description:
-        "By balance, or by the credits spent today, a minus for the largest first; then by id. `-spent_today` lists those that have spent any.",
+        "By balance, by the credits spent today or in seven days, or by the days that are left, a minus for the largest first; then by id. `-spent_today` lists those that have spent any; `-spent_7d` and `days_left` order the 1,000 that spent most in seven days.",
     }),
   ),
   balance_below: Type.Optional(

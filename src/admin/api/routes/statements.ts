@@ -1,10 +1,12 @@
 import { Type } from "typebox";
 import { csvLine } from "../../../domain/csv.ts";
 import type { AccountStatement } from "../../../ledger/account-statements.ts";
+import { type Sale as SaleOfMonth, salesOf } from "../../../ledger/sales.ts";
 import { pageStatements, readStatement } from "../../../ledger/statement-pages.ts";
 import { STATEMENT_NUMBERS } from "../../../ledger/statements.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
-import { Statement } from "../money-schemas.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { LIMIT_DEFAULT, object, pageOf, paging, timeOrNull, unread } from "../field-schemas.ts";
+import { Sale, Statement } from "../money-schemas.ts";
 import { operation, page } from "../route.ts";
 import { isoTimeOrNull } from "../shown.ts";
 
@@ -38,7 +40,48 @@ const month = Type.String({
 const SUM =
   "opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing. From the archive where there is one, else from Redis as far as it reaches. With `Accept: text/csv` as RFC 4180 has it; then `X-Next-Cursor` names the next page.";
 
+const SALE_COLUMNS = ["kind", "package", "currency", "grants", "credits", "amount_paid"] as const;
+
+const saleShown = ({ kind, package: name, currency, grants, credits, amountPaid }: SaleOfMonth) => ({
+  ...{ kind, package: name || null, currency: currency || null },
+  ...{ grants, credits, amount_paid: amountPaid ?? null },
+});
+
+const salesOfMonth = operation("GET /sales", {
+  scope: "usage:read",
+  name: "listSales",
+  summary: "List what was sold and given in a month",
+  description:
+    "Grants of all accounts by kind, package and currency, about a second behind; reversals are not subtracted. From Redis, which keeps it for 400 days; from the archive where Redis does not reach back so far. `since`: earlier grants are not counted. With `Accept: text/csv` as RFC 4180 has it.",
+  query: object({ month }),
+  answers: {
+    200: {
+      description: "One page.",
+      schema: object({
+        ...pageOf(Sale).properties,
+        source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+        since: timeOrNull,
+        unread,
+      }),
+      csv: true,
+    },
+  },
+  async operate(nodes, { query, grantee }, { archive }) {
+    requireAllAccounts(grantee);
+    return salesOf(nodes, query.month, await archive?.open(nodes));
+  },
+  answer({ sales, source, sinceMs, unread: away }, { query }) {
+    const rows = sales.map(saleShown);
+    const lines = rows.map((row) => csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name])]));
+    return {
+      ...page(rows, undefined, { source, since: isoTimeOrNull(sinceMs), unread: away }),
+      csv: { text: `month,${SALE_COLUMNS.join(",")}\r\n${lines.join("")}` },
+    };
+  },
+});
+
 export const statementRoutes = [
+  salesOfMonth,
   operation("GET /statements", {
     scope: "usage:read",
     name: "listStatements",

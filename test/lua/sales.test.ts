@@ -1,0 +1,166 @@
+import { rm } from "node:fs/promises";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { sumOfMoney } from "../../src/domain/money.ts";
+import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { salesOf } from "../../src/ledger/sales.ts";
+import { META, soldName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type Mutant, plant, SALES_MUTANTS } from "./mutants.ts";
+
+// What was sold in a month, in a store that no other test writes to.
+
+const DAY_MS = 86_400_000;
+const MONTH = new Date().toISOString().slice(0, 7);
+const BEGIN_MS = Date.parse(`${MONTH}-01`);
+
+let server: TestRedis;
+beforeAll(async () => {
+  server = await givenRedis();
+});
+afterAll(() => server.stop());
+
+interface Grant {
+  kind: "purchase" | "trial" | "goodwill" | "adjustment";
+  credits: number;
+  package?: string | undefined;
+  paid?: { amount: string; currency: string } | undefined;
+}
+
+function entryOf({ kind, credits, package: name, paid }: Grant, at: number): GivenEntry {
+  const details = { package: name, amount_paid: paid?.amount, currency: paid?.currency };
+  const text = JSON.stringify(details);
+  const said = kind === "adjustment" ? { reason: "mistake" } : kind === "purchase" ? {} : { kind };
+  return {
+    ...{ accountId: `a${at % 3}`, amount: credits, atMs: BEGIN_MS + at, reference: `r${at}` },
+    ...{ ...said, ...(text !== "{}" && { details: text }) },
+  };
+}
+
+/** What is read of these entries once they are rolled up, in small steps. */
+async function soldOf(entries: readonly GivenEntry[], mutant?: Mutant) {
+  await server.client.flushall();
+  await server.client.hset(META, { partitions: 1, id: "store", layout: "1" });
+  await writeEntries(server.client, 0, entries);
+  const folder = mutant && (await plant(mutant));
+  try {
+    const form = { checksFrozen: false, crossesSlots: false };
+    const { run } = createScriptRunner(server.client, { ...(folder === undefined ? {} : { folder }), form });
+    await rollUp(run, { partition: 0 });
+    const { sales, sinceMs } = await salesOf(oneNode(server.client), MONTH);
+    return { sales, sinceMs, keptMs: await server.client.pexpiretime(soldName(0, MONTH)) };
+  } finally {
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+/** The same, counted here. */
+function countedOf(grants: readonly Grant[]) {
+  const sold = grants.filter(({ kind }) => kind !== "adjustment");
+  const groups = Map.groupBy(sold, ({ kind, package: name, paid }) =>
+    JSON.stringify([kind, paid?.currency ?? "", name ?? ""]),
+  );
+  return [...groups].map(([group, of]) => {
+    const [kind, currency, name] = JSON.parse(group);
+    const paid = sumOfMoney(of.flatMap((one) => one.paid ?? []));
+    return {
+      ...{ kind, package: name, currency, grants: of.length, amountPaid: paid[currency] },
+      credits: of.reduce((sum, { credits }) => sum + credits, 0),
+    };
+  });
+}
+
+const money = fc.oneof(
+  fc.record({
+    amount: fc.constantFrom("0.05", "9.90", "100.00", "0.00"),
+    currency: fc.constantFrom("EUR", "USD"),
+  }),
+  fc.record({ amount: fc.constantFrom("0", "1200"), currency: fc.constant("JPY") }),
+  fc.record({ amount: fc.constantFrom("0.0001", "12.3456"), currency: fc.constant("CLF") }),
+);
+const grant = fc.record({
+  kind: fc.constantFrom<Grant["kind"][]>("purchase", "trial", "goodwill", "adjustment"),
+  credits: fc.integer({ min: 1, max: 1e6 }),
+  package: fc.option(fc.constantFrom("basic", "a b", "größer", '"'), { nil: undefined }),
+  paid: fc.option(money, { nil: undefined }),
+});
+
+// Guarantee: finance reads what customers paid to the last digit, whatever was sold in which currency.
+test("grants add up by kind, package and currency, and money is exact", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(grant, { minLength: 1, maxLength: 40 }), async (grants) => {
+      const { sales, sinceMs } = await soldOf(grants.map(entryOf));
+      expect(sinceMs).toBeUndefined();
+      expect(new Set(sales)).toEqual(new Set(countedOf(grants)));
+    }),
+    { numRuns: 40 },
+  );
+});
+
+const nested = `${"[".repeat(1500)}${"]".repeat(1500)}`;
+/** Each bound, and what stands beside it. */
+const BOUNDS: readonly GivenEntry[] = [
+  { kind: "purchase", credits: 5, package: "first", paid: { amount: "0.05", currency: "USD" } },
+  ...Array.from(
+    { length: 210 },
+    (_, at) =>
+      ({
+        kind: "purchase",
+        credits: 1,
+        package: `p${at}`,
+        paid: { amount: "1.00", currency: "USD" },
+      }) as const,
+  ),
+  { kind: "purchase", credits: 7, package: "first", paid: { amount: "0.05", currency: "USD" } },
+  { kind: "adjustment", credits: 4 },
+  { kind: "trial", credits: 3 },
+]
+  .map((one, at) => entryOf(one as Grant, at))
+  .concat(
+    ["deep"].map(() => ({
+      accountId: "a",
+      amount: 2,
+      atMs: BEGIN_MS + 1000,
+      reference: "deep",
+      kind: "goodwill",
+      details: `{"metadata":{"x":${nested}}}`,
+    })),
+  );
+
+test("packages beyond the room count together, and what cannot be read of a grant stops nothing", async () => {
+  const { sales, keptMs } = await soldOf(BOUNDS);
+  expect(sales.find((one) => one.package === "first")).toEqual({
+    ...{ kind: "purchase", package: "first", currency: "USD", grants: 2, credits: 12, amountPaid: "0.10" },
+  });
+  const further = sales.filter((one) => one.package === "*");
+  expect(further).toContainEqual({
+    ...{ kind: "purchase", package: "*", currency: "", grants: 11, credits: 11, amountPaid: undefined },
+  });
+  expect(further.map(({ kind, grants }) => [kind, grants])).toEqual([
+    ["goodwill", 1],
+    ["purchase", 11],
+    ["trial", 1],
+  ]);
+  expect(keptMs).toBe(BEGIN_MS + 431 * DAY_MS);
+});
+
+// Guarantee: a sum that Redis cannot hold does not stop the roll-up of usage.
+test("a sum beyond 10^13 of a currency stays as it is", async () => {
+  const { sales } = await soldOf(HUGE);
+  expect(sales).toMatchObject([{ grants: 2000, amountPaid: "10999999999999.89" }]);
+});
+const HUGE = Array.from({ length: 2000 }, (_, at) =>
+  entryOf({ kind: "purchase", credits: 1, paid: { amount: "999999999999.99", currency: "USD" } }, at),
+);
+
+test.each(SALES_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const seen = (of?: Mutant) =>
+    Promise.all([BOUNDS, HUGE]).then(async ([bounds, huge]) => [
+      await soldOf(bounds, of).catch(String),
+      await soldOf(huge, of).catch(String),
+    ]);
+  expect(await seen(mutant)).not.toEqual(await seen());
+});
