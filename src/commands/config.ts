@@ -4,7 +4,7 @@ import { type Difference, differences, type Written } from "../config/difference
 import { type EffectiveSetting, effectiveSettings } from "../config/effective.ts";
 import { hiddenInWords, variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
-import { listInForce, writtenPrices } from "../config/price-lists.ts";
+import { isSingleTable, listInForce, writtenPrices } from "../config/price-lists.ts";
 import { type ConfigProblem, printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
@@ -142,7 +142,7 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
   );
   // A gateway that starts takes any price; a running one takes no slip.
   const slips =
-    flags.defaults || !("gen2/text-to-video" in base.written.prices)
+    flags.defaults || !isSingleTable(base.written.prices)
       ? []
       : unconfirmedPriceChanges(base.written.prices, listInForce(config).table, config.confirmedPrices);
   const { missing, dropped, notNamed } = tiersOf(base, config.tiers, printedName(name));

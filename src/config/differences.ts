@@ -1,13 +1,13 @@
 import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
-import type { PriceTable } from "../domain/prices.ts";
+import type { WrittenPrices } from "./price-lists.ts";
 import { redactSetting, withoutRedisPassword } from "./redact.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
 
 export interface Written {
   readonly settings: Settings;
-  readonly prices: PriceTable;
+  readonly prices: WrittenPrices;
   /** Contents behind settings that name files, by the setting. */
   readonly contents?: Readonly<Record<string, string | undefined>>;
 }
