@@ -96,16 +96,7 @@ class PendingSeries<Label extends string> {
  */
 export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) {
   const made = new Map<string, Map<string, Map<number, Made>>>();
-  /** Most requests end as the one before. */
-  let last: { a: string; b: string; c: number; made: Made } | undefined;
   return (a: string, b = "", c = 0): Made => {
-    if (last && last.a === a && last.b === b && last.c === c) return last.made;
-    const found = find(a, b, c);
-    last = { a, b, c, made: found };
-    return found;
-  };
-
-  function find(a: string, b: string, c: number): Made {
     const known = made.get(a)?.get(b)?.get(c);
     if (known !== undefined) return known;
     const ofA = made.get(a) ?? new Map<string, Map<number, Made>>();
@@ -113,7 +104,7 @@ export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) 
     const fresh = make(a, b, c);
     made.set(a, ofA.set(b, ofB.set(c, fresh)));
     return fresh;
-  }
+  };
 }
 
 /** Seconds, for requests and their upstream exchanges. */
