@@ -22,6 +22,7 @@
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
 --@include cut
 --@include due
+--@include limits
 --@include request
 --@include window
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))
@@ -59,7 +60,7 @@ for at, id in ipairs(ids) do
     next_rank = rank
     break
   end
-  local clock = tonumber(call("HGET", keys_prefix .. id, "clock_ms") or 0)
+  local clock = tonumber((read_counters(call("HGET", keys_prefix .. id, "counters"))))
   local stamps = call("LRANGE", window, window_from, window_from + left - 1)
   local newer = window_from > 0 and call("LINDEX", window, window_from - 1) or ""
   local page = slots_from == "" and { "0", {} } or call("SSCAN", slots, slots_from, "COUNT", left)

@@ -1,7 +1,8 @@
 import { type Checkpoint, checkpointOf } from "../records/checkpoints.ts";
 import { recordOf, type StreamEntry } from "../records/ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
-import type { AccountRecord, KeyFields, RequestRecord } from "../records/records.ts";
+import { unpacked } from "../records/packed-fields.ts";
+import type { AccountRecord, RequestRecord, UnpackedKey } from "../records/records.ts";
 import { ENTRIES_AT_ONCE, type LedgerPart, ledgerPart } from "./entries.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -55,7 +56,7 @@ export interface KeyPart {
   /** The stamp before those of this part; empty for none. */
   newer: string;
   stamps: string[];
-  record: KeyFields;
+  record: UnpackedKey;
   requests: SlotRequest[];
 }
 
@@ -119,7 +120,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
         live,
         newer,
         stamps,
-        record: recordOf(record),
+        record: unpacked(recordOf(record)),
         requests: requests.map(([id, isDue, isShared, values]) => ({
           id,
           isDue: isDue === 1,

@@ -25,12 +25,27 @@ export const MUTANTS: readonly Mutant[] = [
     "if stamp >= since then most, oldest",
   ),
   mutant("an oldest entry of exactly 60 s counts", "include/window", "oldest > since", "oldest >= since"),
-  mutant("a key's clock runs backwards", "include/limits", "math.max(now, f[8] or 0)", "now"),
-  mutant("a revoked key is good", "include/limits", "usable = not f[7] and", "usable ="),
-  mutant("a key is good in the ms it expires", "include/limits", "clock < f[6] + 0", "clock <= f[6] + 0"),
-  mutant("own limits do not count", "include/limits", "f[3] or tier.rate,", "tier.rate,"),
+  mutant(
+    "a key's clock runs backwards",
+    "include/limits",
+    "(f[2])\n  local clock = math.max(now, counted_until)",
+    "(f[2])\n  local clock = now",
+  ),
+  mutant("a revoked key is good", "include/limits", "usable = not terms.revoked_at and", "usable ="),
+  mutant(
+    "a key is good in the ms it expires",
+    "include/limits",
+    "clock < terms.expires_at + 0",
+    "clock <= terms.expires_at + 0",
+  ),
+  mutant("own limits do not count", "include/limits", "terms.rate_limit or tier.rate,", "tier.rate,"),
   mutant("an unknown tier has no limits of its own", "include/limits", "at or 1)", "at or 20)"),
-  mutant("yesterday's count goes on", "include/limits", "is_same_day and f[10] + 0", "f[10] and f[10] + 0"),
+  mutant(
+    "yesterday's count goes on",
+    "include/limits",
+    "is_same_day and day_count + 0 or 0,\n    is_same_day = is_same_day,\n  }, terms)",
+    "day_count + 0,\n    is_same_day = is_same_day,\n  }, terms)",
+  ),
   mutant("a month never ends", "admit", "not (key.is_same_day and spent)\n  and", "not spent\n  and"),
   mutant("remaining below zero", "include/reply", "math.max(0, rate_limit - live)", "rate_limit - live"),
   mutant(
@@ -242,7 +257,7 @@ export const MUTANTS: readonly Mutant[] = [
     "spent_after = int(spent)",
   ),
   mutant("what is spent is of no month", "admit", "if is_new_month then", "if false then"),
-  mutant("last month's credits go on", "admit", "is_new_month and 0 or spent + 0", "(spent or 0) + 0"),
+  mutant("last month's credits go on", "admit", "is_new_month and 0 or (spent or 0) + 0", "(spent or 0) + 0"),
   mutant("a month ends a day early", "include/date", "+ 719468", "+ 719469"),
   without(
     "a void gives no room back",
@@ -281,14 +296,14 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a key's clock stays behind its month",
     "include/spent",
-    '    call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))\n',
+    "    change_counters(spent.key, CLOCK_WORD, int(math.max(spent.clock, admitted_at)))\n",
   ),
   mutant("another month gets the room", "include/spent", "if month == spent.month then", "if true then"),
   mutant(
     "a later month begins with the last one's credits",
     "include/spent",
-    '"spent", int(credits))',
-    '"spent", int(spent.credits + credits))',
+    "SPENT_WORD, int(credits))",
+    "SPENT_WORD, int(spent.credits + credits))",
   ),
   // limits over all keys of an account
   mutant(
@@ -330,10 +345,15 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "an account's day does not count",
     "admit",
-    ", int(shared.clock), counted_request(shared))",
-    ", int(shared.clock))",
+    'count_request(shared, "0")',
+    'counters_text(int(shared.clock), "0", int(shared.day), int(shared.day_count))',
   ),
-  mutant("an account's clock is not kept", "admit", '"clock_ms", int(shared.clock), ', ""),
+  mutant(
+    "an account's clock is not kept",
+    "admit",
+    'count_request(shared, "0")',
+    'counters_text("0", "0", int(shared.day), int(shared.day_count + 1))',
+  ),
   without(
     "no entry in the account's window",
     "admit",
@@ -360,12 +380,17 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
   mutant("an account's newest resets", "admit", "shared.oldest or shared.clock", "shared.clock"),
-  mutant("an account's clock runs backwards", "include/limits", "math.max(now, tonumber(f[4] or 0))", "now"),
+  mutant(
+    "an account's clock runs backwards",
+    "include/limits",
+    ':account:(.*)$")\n  local clock = math.max(now, counted_until)',
+    ':account:(.*)$")\n  local clock = now',
+  ),
   mutant(
     "an account's yesterday goes on",
     "include/limits",
-    "is_same_day and tonumber(f[6]) or 0",
-    "tonumber(f[6] or 0)",
+    "is_same_day and day_count + 0 or 0,\n  }\n",
+    "day_count + 0,\n  }\n",
   ),
   mutant(
     "what was admitted under earlier limits counts",
@@ -470,12 +495,7 @@ export const MUTANTS: readonly Mutant[] = [
     "elseif f[4] and not has_limits then",
     "elseif false then",
   ),
-  mutant(
-    "limits that are removed leave their day",
-    "include/limits",
-    '"limited", "clock_ms", "day", "day_count")',
-    '"limited")',
-  ),
+  mutant("limits that are removed leave their day", "include/limits", '"limited", "counters")', '"limited")'),
   mutant(
     "limits that are removed leave their slots",
     "include/limits",
@@ -526,13 +546,8 @@ export const MUTANTS: readonly Mutant[] = [
     "(key.day + 1) * DAY_MS - now",
     "(key.day + 1) * DAY_MS - key.clock",
   ),
-  mutant(
-    "the day does not count",
-    "include/limits",
-    'then return "day_count", int(owner.day_count + 1) end',
-    'then return "day_count", int(owner.day_count) end',
-  ),
-  mutant("the clock is not kept", "admit", '"clock_ms", clock, "spent", spent_after', '"spent", spent_after'),
+  mutant("the day does not count", "include/limits", "int(owner.day_count + 1)", "int(owner.day_count)"),
+  mutant("the clock is not kept", "include/limits", "counters_text(int(owner.clock)", 'counters_text("0"'),
   without("no window entry", "include/window", '  call("LPUSH", window, stamp)\n'),
   mutant(
     "the newest entry is trimmed",
@@ -641,8 +656,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a late one is not counted in its day",
     "include/limits",
-    "if is_same_day and tonumber(counted[2]) + by >= 0 then",
-    "if is_same_day and by < 0 and tonumber(counted[2]) + by >= 0 then",
+    "if is_same_day and day_count + by >= 0 then",
+    "if is_same_day and by < 0 and day_count + by >= 0 then",
   ),
   mutant(
     "a charged Idempotency-Key is forgotten before the first can be bound",
@@ -751,8 +766,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another day gets the count",
     "include/limits",
-    "if is_same_day and tonumber(counted[2]) + by >= 0 then",
-    "if counted[2] and tonumber(counted[2]) + by >= 0 then",
+    "if is_same_day and day_count + by >= 0 then",
+    "if day_count + by >= 0 then",
   ),
   without("the day's count stays", "void", "  change_counts(key_name, record.admitted_at, -1)\n"),
   mutant(
@@ -921,7 +936,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another account's task",
     "inspect",
-    "if not task or task.account_id ~= key.account_id then",
+    'if not task or ":account:" .. task.account_id ~= string.match(account_name, ":account:.*$") then',
     "if not task then",
   ),
   mutant(
@@ -1541,13 +1556,13 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
   mutant(
     "a rotated key spends by itself",
     "admit",
-    "if spends_in then\n  spending",
+    "if key.spends_in then\n  spending",
     "if false then\n  spending",
   ),
   without(
     "what a rotated key spends is not counted",
     "admit",
-    '  call("HSET", spending, "spent", spent_after)\n',
+    "if key.spends_in then change_counters(spending, SPENT_WORD, spent_after) end\n",
   ),
   mutant(
     "a charge just after a month's end is taken for one of the month before",
@@ -1868,6 +1883,18 @@ export const PACKED_MUTANTS: readonly Mutant[] = [
   mutant("a fingerprint ends at a space", "void", 'encoded(first[4] or "")', 'first[4] or ""'),
   mutant("a fingerprint is not kept", "void", '"fingerprint", fingerprint)', '"fingerprint", nil)'),
   mutant("only spaces are encoded", "include/request", '"[%s%%]"', '"%s"'),
+];
+
+/** What a key is held to after a change of it. */
+export const TERMS_MUTANTS: readonly Mutant[] = [
+  without("a changed key keeps its terms", "change", 'call("HDEL", key, "terms")\n'),
+  without("a revoked key keeps its terms", "revoke", 'call("HDEL", key, "terms")\n'),
+  mutant(
+    "terms of one key are those of all",
+    "include/limits",
+    "local terms = COMMON[text]",
+    "local _, terms = next(COMMON)",
+  ),
 ];
 
 /** Mistakes in giving back what was charged too much. */

@@ -3,6 +3,7 @@ import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
+import { countersOf } from "../../src/records/packed-fields.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import {
@@ -145,14 +146,15 @@ export async function storedState(run: Run): Promise<State> {
     const fields = pairs(flat(names.account));
     state.accounts[accountId] = accountState(fields, ledger);
     const slots = flat(accountNames(partition, accountId).slots).sort();
-    const shared = sharedText(fields.day && `${fields.day} ${fields.day_count}`, slots);
+    const { day, day_count } = countersOf(fields.counters);
+    const shared = sharedText(day && `${day} ${day_count}`, slots);
     if (fields.limited !== undefined || shared !== sharedText(undefined, []))
       state.shared[accountId] = shared;
   }
   for (const { keyId, names } of refs) {
     state.slots[keyId] = flat(names.slots).sort();
-    const { month, spent } = pairs(flat(names.key));
-    if (month !== undefined) state.spent[keyId] = `${month} ${spent}`;
+    const { month, counters } = pairs(flat(names.key));
+    if (month !== undefined) state.spent[keyId] = `${month} ${countersOf(counters).spent}`;
   }
   for (const { digest, partition } of digests) {
     const name = idempotencyName(partition, digest);

@@ -51,7 +51,7 @@ test("an unmetered task is bound without credits, slot, window or day, and liste
     ...before.recent,
   ]);
   expect(await record(stage, generation)).toMatchObject({ state: "bound", price: "0", unmetered: "1" });
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBeNull();
+  expect(await stage.redis.hget(key.names.key, "counters")).toBeNull();
   expect(await stage.redis.zscore(key.names.due, generation.requestId)).not.toBeNull();
 });
 

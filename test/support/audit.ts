@@ -3,6 +3,7 @@ import { expect } from "vitest";
 import { dueFrom, dueTime } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { readCounters } from "./stored-records.ts";
 import { changeRequest, readRequest } from "./stored-requests.ts";
 
 /** One ledger entry as the store keeps it. */
@@ -66,7 +67,7 @@ export async function readLedger(client: Redis, { accountId, keyId }: Owner): Pr
     totalRequests: Number(account.total_requests ?? 0),
     slots: await client.smembers(names.slots),
     windowEntries: await client.llen(names.window),
-    dayCount: Number((await client.hget(names.key, "day_count")) ?? 0),
+    dayCount: Number((await readCounters(client, names.key)).day_count ?? 0),
     entries,
   };
 }

@@ -22,7 +22,7 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   local key, slots, window = tag .. ":key:" .. key_id, tag .. ":slots:" .. key_id, tag .. ":window:" .. key_id
   local many = text(tonumber(ARGV[7]) + tasks)
   redis.call("HSET", key, "account_id", account_id, "tier", "standard", "sha256", key_id, "created_at", text(now),
-    "clock_ms", text(now), "day", text(math.floor(now / 86400000)), "day_count", many, "limits", many .. " " .. many .. " " .. many)
+    "counters", text(now) .. " 0 " .. text(math.floor(now / 86400000)) .. (" " .. many):rep(4))
   redis.call("ZADD", tag .. ":keys:" .. account_id, text(now), key_id)
   for task = tonumber(ARGV[7]) + 1, tonumber(ARGV[7]) + tasks do
     local id = key_id .. "-request-" .. text(task)
