@@ -217,7 +217,7 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/gateway/callbacks.ts",
-        from: 'if (outcome !== "unanswered") return success("{}");',
+        from: 'if (outcome !== "unanswered" && outcome !== "unknown_task") return success("{}");',
         to: 'if (outcome !== "no_task") return success("{}");',
       },
     ],
