@@ -29,7 +29,6 @@ import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
-import { createCallbackRelay } from "./callback-relay.ts";
 import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
@@ -60,6 +59,12 @@ export async function startGateway(
     metrics.spansDropped.inc({ reason }, spans),
   );
   const counts = createCounts({ connection, live, metrics, log });
+  const relayed = { connection, store, upstreams, live, metrics, log };
+  // Without the key nothing of webhooks is loaded.
+  const callbacks =
+    config.webhooks.secretKey === undefined
+      ? undefined
+      : (await import("./callback-relay.ts")).createCallbackRelay(relayed);
   const publicPort = createPublicPort({
     started: config,
     store,
@@ -68,7 +73,7 @@ export async function startGateway(
       resolve(config.store.journal),
       () => connection.known.facts?.id,
     ),
-    callbacks: createCallbackRelay({ connection, store, upstreams, live, metrics, log }),
+    callbacks,
     countRefusal: counts.refusals.count,
     maintenance: counts.maintenance.current,
     usageOf: counts.usage.usageOf,
