@@ -24,6 +24,7 @@ import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
 import { TaskPolls } from "./poll.ts";
+import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
 import { isRelaying } from "./relay.ts";
 import { Uploads } from "./upload.ts";
@@ -41,6 +42,7 @@ export class RequestLifecycle {
   readonly #gateway: Gateway;
   readonly #connections: ClientConnections;
   readonly #dispatcher: Dispatcher;
+  readonly #polls: PollSummary;
   readonly #complete: ReturnType<typeof createCompletion>;
   /**
    * Connections that end with a response that is decided or written. Later requests on them may be smuggled in and could not be
@@ -57,7 +59,8 @@ export class RequestLifecycle {
     this.#gateway = gateway;
     this.#connections = connections;
     this.#dispatcher = new Dispatcher(gateway);
-    this.#complete = createCompletion(gateway);
+    this.#polls = new PollSummary(gateway.log);
+    this.#complete = createCompletion(gateway, this.#polls);
   }
 
   /**
@@ -94,6 +97,7 @@ export class RequestLifecycle {
       this.#becameIdle = resolve;
       await promise;
     }
+    this.#polls.write();
   }
 
   /** @param overload the limit that is reached, if any */
@@ -377,7 +381,6 @@ type CustomerRoute = Exclude<Route, { kind: "callback" }>;
 /** Requests that count toward the utility rate of a key. */
 const LIMITED_KINDS: ReadonlySet<string> = new Set(["task", "upload", "credits", "usage"]);
 const TASKS = `${API_PREFIX}tasks/`;
-const TASK_TEMPLATE = `${TASKS}{taskId}`;
 const CALLBACK_TEMPLATE = `${CALLBACKS}{token}`;
 const UNKNOWN: Route = { kind: "unknown_path", template: "unknown" };
 const OUTSIDE: Route = { kind: "outside", template: "unknown" };
