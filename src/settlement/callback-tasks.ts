@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Tiers } from "../domain/limits.ts";
-import { idempotencyName, keyRef, requestName } from "../records/names.ts";
+import { claimName, idempotencyName, keyRef, readClaim, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
@@ -29,7 +29,7 @@ interface CallbackSettings {
 }
 
 export interface CallbackTasksOptions {
-  connection: Pick<Connection, "of" | "known">;
+  connection: Pick<Connection, "of" | "ofName" | "known">;
   store: Pick<Store, "observe"> & Pick<Holds, "bind">;
   upstream(): Upstream;
   upstreamOf(tag: string | undefined): TaskUpstream;
@@ -146,6 +146,7 @@ export class CallbackTasks {
     if (outcome.outcome === "gone") return "unknown_task";
     if (outcome.outcome !== "task" && outcome.outcome !== "unknown_status")
       return isAnswered(outcome) ? "unconfirmed" : "unanswered";
+    if (await this.#isOfAnother(requestId, taskId)) return "conflict";
     const { pollIntervalMs, maxAgeMs } = settings().tasks;
     const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
     const data = JSON.stringify({ task_id: taskId, status: "pending" });
@@ -156,6 +157,17 @@ export class CallbackTasks {
     if (binding === undefined) return "waiting";
     if (binding !== "conflict" && binding !== "forgotten") await this.#observe(request, task, outcome);
     return binding;
+  }
+
+  /**
+   * Whether another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
+   * that an id was given twice.
+   */
+  async #isOfAnother(requestId: string, taskId: string): Promise<boolean> {
+    const name = claimName(taskId);
+    const { connection } = this.#options;
+    const owner = await connection.ofName(name).command((redis) => redis.get(name));
+    return owner !== null && readClaim(owner).requestId !== requestId;
   }
 
   /** Charges again what was refunded because the task was too old, if it has completed after all. */

@@ -148,6 +148,11 @@ test("a callback that names the task of another request is a conflict, and charg
   expectStatus(await callBack(stage.gateway, task, stage.upstream.callbackOf(bound)), 200);
   expect([await ledgerOf(key), await ledgerOf(others)]).toEqual(before);
   expect(await callbackCounts(stage.gateway)).toMatchObject({ conflict: 1 });
+  // Nothing that a callback says is believed: its owner still has it.
+  bound.status = "completed";
+  expectStatus(await callBack(stage.gateway, bound), 200);
+  const shown = await stage.gateway.request("GET", `/api/v1/tasks/${bound.taskId}`, { key: others.key });
+  expect(shown.body.data).toMatchObject({ status: "completed" });
 });
 
 test.each([
