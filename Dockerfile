@@ -24,6 +24,7 @@ COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tools/bundle.ts ./tools/bundle.ts
 COPY config ./config
+COPY docs/operations ./docs/operations
 COPY lua ./lua
 COPY src ./src
 ARG REVISION=unknown

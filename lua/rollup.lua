@@ -136,7 +136,7 @@ for at = 1, #notes, 2 do
   local what, number, account_id, key_id, endpoint = string.match(notes[at], "^%S+ (%S+) (%S+) (%S+) (%S+) (.*)$")
   local ended_at = tonumber(notes[at + 1])
   local day = floor(ended_at / DAY_MS)
-  add(day, account_id, endpoint, key_id, what, 1)
+  add(day, account_id, endpoint, key_id, what == "unfailed" and "failed" or what, what == "unfailed" and -1 or 1)
   if what == "uncollected" then
     add(day, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))
   elseif what == "completed" then

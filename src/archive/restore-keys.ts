@@ -56,8 +56,9 @@ interface Spent {
 
 const SPENT = `
   SELECT key_id, (-sum(amount))::bigint AS credits FROM tollgate.ledger_entries charge
-  WHERE kind = 'charge' AND key_id IS NOT NULL AND at >= $1 AND NOT EXISTS (
-    SELECT FROM tollgate.ledger_entries refund WHERE refund.request_id = charge.request_id AND refund.kind = 'refund')
+  WHERE kind = 'charge' AND key_id IS NOT NULL AND at >= $1 AND coalesce((
+    SELECT sum(refund.amount) FROM tollgate.ledger_entries refund
+    WHERE refund.request_id = charge.request_id AND refund.kind = 'refund'), 0) <= 0
   GROUP BY key_id`;
 
 async function spentThisMonth(query: ArchiveQuery): Promise<Spent> {

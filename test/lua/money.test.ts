@@ -374,9 +374,16 @@ test("a charge that has left Redis is found in the archive, and without it nothi
     expect(await codeOf(refund(() => Promise.reject(new Error("away"))))).toBe("unavailable");
     expect(await codeOf(refund(async () => undefined))).toBe("not_found");
     const archivedTo = id;
-    expect(await codeOf(refund(async () => ({ charge, isRefunded: true, archivedTo })))).toBe("conflict");
+    expect(
+      await codeOf(refund(async () => ({ charge, isRefunded: true, isChargedAgain: false, archivedTo }))),
+    ).toBe("conflict");
     expect(await readAccount(nodes, accountId)).toMatchObject({ balance: 90 });
-    const found: FindArchivedCharge = async () => ({ charge, isRefunded: false, archivedTo });
+    const found: FindArchivedCharge = async () => ({
+      charge,
+      isRefunded: false,
+      isChargedAgain: false,
+      archivedTo,
+    });
     const ofOthers = { ...wanted, accounts: ["another"] };
     expect(await codeOf(refundTask(nodes, taskOf(request), ofOthers, ANN, { findCharge: found }))).toBe(
       "not_found",

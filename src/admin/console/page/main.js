@@ -10,9 +10,12 @@ import { showAccount, showAccounts } from "./views/accounts.js";
 import { showAudit } from "./views/audit.js";
 import { showConfiguration } from "./views/configuration.js";
 import { showKey, showKeys } from "./views/key.js";
+import { openLeakedKey } from "./views/leaked-key.js";
 import { showOverview } from "./views/overview.js";
+import { showRunbook } from "./views/runbook.js";
 import { isSecret, SECRET_SEARCHED, showSearch } from "./views/search.js";
-import { showOpenTasks, showTask } from "./views/tasks.js";
+import { showTask } from "./views/task.js";
+import { showOpenTasks } from "./views/tasks.js";
 import { showTokens } from "./views/tokens.js";
 import { showWebhook } from "./views/webhooks.js";
 
@@ -45,6 +48,7 @@ const VIEWS = {
   configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
   tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
+  runbook: { title: "Runbook", under: "overview", show: showRunbook },
   search: { title: "Search", under: "accounts", show: showSearch },
 };
 
@@ -214,7 +218,7 @@ byId("find").addEventListener("submit", (event) => {
   if (isSecret(q)) {
     // Not even for a moment in the address: the browser would keep it in its history.
     input.value = "";
-    return say(SECRET_SEARCHED);
+    return q.startsWith("sk_") && may("keys:read") ? void openLeakedKey(q) : say(SECRET_SEARCHED);
   }
   const href = hrefTo(["search"], { q });
   if (location.hash === href) void show();

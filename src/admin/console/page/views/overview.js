@@ -2,6 +2,7 @@
 /** @import { GatewayLine, Live, Overview } from "../objects.d.ts" */
 
 import { ApiError, readLive, readOverview } from "../api.js";
+import { Checks } from "../checks.js";
 import {
   badge,
   bar,
@@ -255,6 +256,7 @@ class Figures extends Component {
     };
     const pause = () => this.setState({ paused: !paused });
     return html`<div>${this.health()}</div>
+      <${Checks} />
       <div>
         <h3 class="section">Money, in credits, by UTC day and month</h3>
         ${money.overview ? moneyTiles(money.overview) : failureNote(money.failure)}
