@@ -20,7 +20,7 @@ import {
   type Snapshot,
   takeRequestId,
 } from "./http-exchange.ts";
-import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
+import { credits, deny, denyInMaintenance, inspectKey } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
 import { TaskPolls } from "./poll.ts";
@@ -145,8 +145,9 @@ export class RequestLifecycle {
         if (respond(exchange, answer, close)) this.#connections.responseWritten(exchange, answer.body.length);
         else exchange.clientGone = true;
       }
+      if (exchange.req.complete) continue;
       const end = (): void => this.#connections.endAfterResponse(exchange.res);
-      if (exchange.leavesBody && !exchange.req.complete) end();
+      if (exchange.leavesBody) end();
       else drainBody(exchange.req, bodyRead, end);
     }
     for (const { exchange, answer } of decided) this.#complete(exchange, answer);
@@ -273,7 +274,8 @@ class Dispatcher {
 
   /** Calls the handler of a request whose key was found. */
   #handle(context: RequestContext, target: CustomerRoute): Answered {
-    return isAllowed(context) ? this.#serve(context, target) : this.#confirmRestrictions(context, target);
+    if (context.usage.restrictions === undefined || isAllowed(context)) return this.#serve(context, target);
+    return this.#confirmRestrictions(context, target);
   }
 
   #serve(context: RequestContext, target: CustomerRoute): Answered {
@@ -324,22 +326,6 @@ function callOf(
   const usage = gateway.keyUsages.of(key);
   exchange.keyUsage = usage;
   return { gateway, config, upstream, exchange, head, key, token, usage };
-}
-
-async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
-  return refusal(await refuseKnown(context, refused), context.exchange.shownId);
-}
-
-/** Also while the store is away: it may be what is maintained. */
-async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
-  const { gateway, exchange } = context;
-  const { retryAfterSeconds = 1, message } = gateway.maintenance() ?? {};
-  const refused = refuse("maintenance", {
-    retryAfterSeconds,
-    ...(message !== undefined && { text: message }),
-  });
-  const known = await inspectKey(context).catch(() => undefined);
-  return refusal(known ?? refused, exchange.shownId);
 }
 
 /** CORS is not granted: a page that holds a key shows it to everybody. */

@@ -134,7 +134,9 @@ function refusalFields(line: RequestLine): string {
   return text;
 }
 
-const quoted = (text: string): string => JSON.stringify(text);
+/** Most texts here are ids; a test is cheaper than the escapes. */
+const PLAIN = /^[\w.~-]*$/;
+const quoted = (text: string): string => (PLAIN.test(text) ? `"${text}"` : JSON.stringify(text));
 
 /** The parts of a request's duration, ms. */
 interface RequestTimes {

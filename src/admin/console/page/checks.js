@@ -1,6 +1,6 @@
 /** @import { Health } from "./objects.d.ts" */
 import { readHealth } from "./api.js";
-import { badge, Component, failureNote, html, link } from "./dom.js";
+import { badge, Component, failureNote, html, link, marked } from "./dom.js";
 import { capitalized, count, momentText } from "./format.js";
 import { hrefTo } from "./location.js";
 import { table } from "./table.js";
@@ -57,4 +57,4 @@ const checksTable = (caption, checks, sortedAs) =>
 
 /** @param {Check} check */
 const wordsOfCheck = ({ message, advice }) =>
-  advice ? `${capitalized(message)}: ${advice}.` : `${capitalized(message)}.`;
+  marked(capitalized([message, advice].filter(Boolean).join(": ").replace(/\.*$/, ".")));

@@ -1,7 +1,7 @@
 /** @import { Live } from "./objects.d.ts" */
 import { ApiError, may, ownAccounts, readLive } from "./api.js";
 import { runbookLink } from "./checks.js";
-import { badge, byId, code, html } from "./dom.js";
+import { badge, byId, html, marked } from "./dom.js";
 import { age, count, wordsOf } from "./format.js";
 
 /** @typedef {"good" | "warn" | "bad" | "unknown" | "none"} Level */
@@ -34,7 +34,7 @@ export const healthStrip = (found) =>
   html`<dl class="health" aria-label="What this gateway needs">${found.map(
     ({ name, level, words }) => html`<div class=${`finding ${level}`}>
       <dt>${name} ${badge(WORDS[level])}</dt>
-      <dd>${words.split("`").map((part, at) => (at % 2 === 1 ? code(part) : part))}
+      <dd>${marked(words)}
         ${level === "warn" || level === "bad" ? [" ", runbookLink(RUNBOOKS[name] ?? "incidents.md")] : ""}</dd>
     </div>`,
   )}</dl>`;

@@ -114,7 +114,7 @@ export function paging({ next_cursor: next }, order) {
  * @typedef {object} Filter
  * @property {string} name in the address
  * @property {string} label
- * @property {"search" | "date" | "datetime-local"} [type] a date is a UTC day, the last one a minute in UTC
+ * @property {"search" | "date"} [type] a date is a UTC day
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
  */
 

@@ -2,7 +2,6 @@
 /** @import { Key, KeyRefusal } from "../objects.d.ts" */
 import { listRefusalsOfKey } from "../api.js";
 import { code, hint, html, moment } from "../dom.js";
-import { momentOrNull } from "../fields.js";
 import { age, count } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
 import { pageOf } from "../location.js";
@@ -19,15 +18,15 @@ const KEY_REFUSAL_FILTERS = [
       ...OUTCOMES.map((name) => /** @type {const} */ ([name, name])),
     ],
   },
-  { name: "from", label: "From (UTC)", type: /** @type {const} */ ("datetime-local") },
-  { name: "to", label: "to", type: /** @type {const} */ ("datetime-local") },
+  { name: "from", label: "From (UTC)" },
+  { name: "to", label: "to" },
   { name: "request_id", label: "Request" },
 ];
 
 /** The latest refusals of a key, one by one. @param {Key} key @param {URLSearchParams} query @returns {Promise<Content>} */
 export async function refusalsOfKey({ account_id: account, key_id: id }, query) {
   const list = await filtered(KEY_REFUSAL_FILTERS, async () => {
-    const [from, to] = ["from", "to"].map((name) => momentOrNull(query.get(name) ?? "") ?? "");
+    const [from, to] = ["from", "to"].map((name) => timeOfText(query.get(name) ?? ""));
     const filter = pageOf(query, ["outcome", "request_id"]);
     const page = await listRefusalsOfKey(account, id, { ...filter, from, to });
     return [
@@ -50,9 +49,18 @@ export async function refusalsOfKey({ account_id: account, key_id: id }, query) 
   return [
     html`<h3 class="section">Refusals</h3>`,
     list,
-    hint("The last 1,000 of the last day, some seconds behind. The wait is what Retry-After said."),
+    hint(
+      "The last 1,000 of the last day, some seconds behind. The wait is what Retry-After said. A time is as in the rows, or to the minute: 2026-11-30 14:03.",
+    ),
   ];
 }
+
+/** A time as a row has it, or to the minute, as the API takes it. @param {string} text */
+const timeOfText = (text) =>
+  text.replace(
+    /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/,
+    (_, day, time, seconds = ":00") => `${day}T${time}${seconds}Z`,
+  );
 
 /** @param {KeyRefusal} refusal */
 const usedOfLimit = ({ used, limit }) => (limit === null ? "–" : `${count(used)} of ${count(limit)}`);

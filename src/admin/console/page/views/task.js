@@ -47,7 +47,10 @@ export async function showTask({ place, again }) {
       ["Admitted", task.created_at && moment(task.created_at)],
       ["Charged", task.bound_at && moment(task.bound_at)],
       ["Finished", task.finished_at && moment(task.finished_at)],
-      ["Why it failed", task.status === "failed" && (task.failure_reason ?? "The upstream gave no reason.")],
+      [
+        "Why it failed",
+        task.status === "failed" ? (task.failure_reason ?? "The upstream gave no reason.") : "",
+      ],
       ["Video", task.video_url && code(task.video_url)],
     ]),
     known && entriesTable(account, known),

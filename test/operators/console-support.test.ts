@@ -142,7 +142,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     expect(clicks).toBe(1);
     const minute = new Date().toISOString().slice(0, 16);
     const [from, to] = [-600_000, 60_000].map((ms) =>
-      new Date(Date.parse(`${minute}Z`) + ms).toISOString().slice(0, 16),
+      new Date(Date.parse(`${minute}Z`) + ms).toISOString().slice(0, 16).replace("T", " "),
     );
     await page.getByLabel("From (UTC)").fill(from!);
     await page.getByLabel("to", { exact: true }).fill(from!);
