@@ -4,8 +4,8 @@ import type { Target } from "./client.ts";
 import { anyGateway, type Fleet } from "./fleet.ts";
 import type { UpstreamEvent } from "./history.ts";
 
-const TRIES_MAX = 20;
-const AGAIN_MS = 300;
+const TRIES_MAX = 60;
+const AGAIN_MS = 500;
 
 /** The path of the gateways' address for a request; empty if the upstream was given none. */
 export const callbackPathOf = ({ callBackUrl = "" }: UpstreamEvent): string =>
