@@ -220,6 +220,8 @@ export const Task = titled("Task", {
   refunded: Type.Boolean(),
 });
 
+export const ListedTask = titled("ListedTask", { ...Task.properties, key_label: textOrNull() });
+
 export const TaskDetail = titled("TaskDetail", {
   ...Task.properties,
   video_url: textOrNull("As the customer saw it last; null without one."),

@@ -1,7 +1,8 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, RefusalsOfDay, Release, Scope, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Webhook, Whoami
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Key, List, ListedTask, Live, OpenRequests, Overview,
+ *   Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, Task, Tiers, Token, TopAccounts, TopKeys, Transaction, Usage,
+ *   Webhook, Whoami
  * } from "./objects.d.ts"
  */
 export const STORED = "tollgate-admin-token";
@@ -129,6 +130,10 @@ function problemText({ detail, title, errors = [] }, status) {
 
 /** @type {(query: Query) => Promise<Accounts>} */
 export const listAccounts = (query) => get(["accounts"], query);
+/** @type {(query: Query) => Promise<TopAccounts>} */
+export const listTopAccounts = (query) => get(["top-accounts"], query);
+/** Of a UTC month. @type {(month: string) => Promise<Sales>} */
+export const listSales = (month) => get(["sales"], { month });
 /** @type {(id: string) => Promise<Tagged<Account>>} */
 export const readAccount = (id) => getTagged(["accounts", id]);
 /** @type {(body: Body) => Promise<Account>} */
@@ -141,7 +146,7 @@ export const readUse = (id, query) => get(["accounts", id, "use"], query);
 export const readUsage = (id, query) => get(["accounts", id, "usage"], query);
 /** @type {(id: string, query: Query) => Promise<List<Transaction>>} */
 export const listTransactions = (id, query) => get(["accounts", id, "transactions"], query);
-/** @type {(id: string, query: Query) => Promise<List<Task>>} */
+/** @type {(id: string, query: Query) => Promise<List<ListedTask>>} */
 export const listTasks = (id, query) => get(["accounts", id, "tasks"], query);
 /** @type {(id: string, query: Query) => Promise<AccountRefusals>} */
 export const listRefusals = (id, query) => get(["accounts", id, "refusals"], query);
