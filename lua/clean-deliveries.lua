@@ -29,6 +29,9 @@ if oldest then
 else
   call("ZREM", clean, endpoint_id)
   for _, lane in ipairs({ "webhooks-first", "webhooks-retry" }) do call("ZREM", tag .. ":" .. lane, endpoint_id) end
+  local account_id = string.match(endpoint_id, "^callback@(.*)$")
+  local queues = account_id and name_in(tag, "callback-queues", account_id)
+  for _, queue_id in ipairs(queues and call("ZRANGE", queues, 0, -1) or {}) do forget_queue(tag, queues, queue_id) end
   if not status or status == "deleted" then call("DEL", endpoint) end
 end
 return { "cleaned", now, #ids, call("ZCOUNT", clean, "-inf", int(now)) > 0 and 1 or 0 }

@@ -6,81 +6,102 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1500  the deliveries and endpoints that are asked for
--- `first` and `retry` are zsets: endpoint id by when it has something to do (ms). `first_max` and `retry_max` are how many are
--- leased, `per_endpoint` how many of one endpoint may be under way.
--- RETURNS now, then for each delivery {endpoint id, event id, lane, lease, tries, url, event, sealed secret, sealed secret
---   before it}; empty where there is none
+-- `first` and `retry` are zsets: endpoint id (or queue of an origin) by when it has something to do (ms). `first_max` and `retry_max`
+-- are how many are leased, `per_endpoint` how many of one endpoint may be under way. `keys` are the beginnings of secrets that the
+-- caller can open: what it cannot sign stays for others.
+-- RETURNS now, how many endpoints were left since the caller cannot open their secret, then for each delivery {endpoint id or queue,
+--   event id, lane, lease, tries, url, event, sealed secret, sealed secret before it}; empty where there is none
 --@keys first retry
---@args now first_max retry_max per_endpoint lease_ms
+--@args now first_max retry_max per_endpoint lease_ms keys
 --@include deliveries
 --@include numbers
 --@unless_frozen first
 local ENDPOINTS_MAX = 16
+-- Endpoints that are looked at to find so many whose secrets can be opened.
+local LOOKED_AT_MAX = 64
 local tag = string.match(first, "^tg:{p%d+}")
 local lease_end = int(now + tonumber(lease_ms))
-local answer = { now }
+local answer = { now, 0 }
 
--- The endpoint whose secrets sign what goes to an address of a request: the first of the account that is enabled.
-local function signing_endpoint(account_id)
-  local webhooks = call("HGET", name_in(tag, "account", account_id), "webhooks")
-  return string.match(webhooks or "", "^(%S+):")
+local function is_openable(sealed)
+  for prefix in string.gmatch(keys, "%S+") do
+    if string.sub(sealed, 1, #prefix) == prefix then return true end
+  end
+  return sealed == ""
 end
 
-local function secrets_of(endpoint_id)
-  local signing = endpoint_id
-  local account_id = string.match(endpoint_id, "^callback@(.*)$")
-  if account_id then signing = signing_endpoint(account_id) end
-  if not signing then return "", "" end
-  local record = call("HMGET", name_in(tag, "webhook", signing), "secret", "previous_secret", "previous_until")
-  local previous = record[3] and tonumber(record[3]) > now and record[2]
-  return record[1] or "", previous or ""
+-- An endpoint, or the queue of an origin with what signs its messages: the first endpoint of the account that is enabled.
+local function read_endpoint(queue_id)
+  local own = call("HMGET", name_in(tag, "webhook", queue_id), "url", "status", "is_slow", "secret", "previous_secret", "previous_until")
+  local signs, account_id = own, string.match(owner_of(queue_id), "^callback@(.*)$")
+  if account_id then
+    local signing = string.match(call("HGET", name_in(tag, "account", account_id), "webhooks") or "", "^(%S+):")
+    signs = signing and call("HMGET", name_in(tag, "webhook", signing), "url", "status", "is_slow", "secret", "previous_secret",
+      "previous_until") or {}
+  end
+  return {
+    url = own[1],
+    is_enabled = account_id or own[2] == "enabled",
+    is_slow = own[3],
+    secret = signs[4] or "",
+    previous_secret = signs[6] and tonumber(signs[6]) > now and signs[5] or "",
+  }
 end
 
 -- Leases one delivery; false if it does not wait any more.
-local function lease_one(endpoint_id, url, event_id, queue, lane)
+local function lease_one(queue_id, endpoint, event_id, queue, lane)
   local event = name_in(tag, "event", event_id)
-  local one = read_delivery(event, endpoint_id)
+  local one = read_delivery(event, owner_of(queue_id))
   if not one or one.state ~= "waiting" then
-    unqueue_delivery(tag, endpoint_id, event_id)
+    unqueue_delivery(tag, queue_id, event_id)
     return false
   end
   one.leases = one.leases + 1
-  write_delivery(event, endpoint_id, one)
+  write_delivery(event, owner_of(queue_id), one)
   call("ZADD", queue, lease_end, event_id)
-  call("ZADD", name_in(tag, "sending", endpoint_id), lease_end, event_id)
+  call("ZADD", name_in(tag, "sending", queue_id), lease_end, event_id)
   local stored = call("HMGET", event, "event", "url")
-  answer[#answer + 1] = { endpoint_id, event_id, lane, int(one.leases), int(one.tries),
-    url or stored[2] or "", stored[1], secrets_of(endpoint_id) }
+  local _, address = split_address(stored[2])
+  answer[#answer + 1] = { queue_id, event_id, lane, int(one.leases), int(one.tries), endpoint.url or address or "", stored[1],
+    endpoint.secret, endpoint.previous_secret }
   return true
 end
 
 -- Leases up to `room` deliveries of an endpoint; returns how many it leased.
-local function lease_of(endpoint_id, lane, room)
-  local record = call("HMGET", name_in(tag, "webhook", endpoint_id), "url", "status", "is_slow")
-  local is_enabled = record[2] == "enabled" or string.sub(endpoint_id, 1, 9) == "callback@"
-  local sending = name_in(tag, "sending", endpoint_id)
+local function lease_of(queue_id, endpoint, lane, room)
+  local sending = name_in(tag, "sending", queue_id)
   call("ZREMRANGEBYSCORE", sending, "-inf", int(now))
   local places = tonumber(per_endpoint) - call("ZCARD", sending)
   local leased = 0
-  local queues = { "retries", record[3] and "first-tries" or nil }
-  if lane == "first" then queues = { not record[3] and "first-tries" or nil } end
+  local queues = { "retries", endpoint.is_slow and "first-tries" or nil }
+  if lane == "first" then queues = { not endpoint.is_slow and "first-tries" or nil } end
   for _, name in ipairs(queues) do
-    local queue = name_in(tag, name, endpoint_id)
-    local most = is_enabled and math.min(places, room) - leased or 0
+    local queue = name_in(tag, name, queue_id)
+    local most = endpoint.is_enabled and math.min(places, room) - leased or 0
     local ids = most > 0 and call("ZRANGEBYSCORE", queue, "-inf", int(now), "LIMIT", 0, int(most)) or {}
     for _, event_id in ipairs(ids) do
-      if lease_one(endpoint_id, record[1], event_id, queue, lane) then leased = leased + 1 end
+      if lease_one(queue_id, endpoint, event_id, queue, lane) then leased = leased + 1 end
     end
   end
-  schedule_endpoint(tag, endpoint_id, now, is_enabled, record[3], leased < places)
+  schedule_endpoint(tag, queue_id, now, endpoint.is_enabled, endpoint.is_slow, leased < places)
   return leased
 end
 
-for _, lane in ipairs({ { "first", first, first_max }, { "retry", retry, retry_max } }) do
-  local room = tonumber(lane[3])
-  local ids = room > 0 and call("ZRANGEBYSCORE", lane[2], "-inf", int(now), "LIMIT", 0, ENDPOINTS_MAX) or {}
-  for _, endpoint_id in ipairs(ids) do
-    if room > 0 then room = room - lease_of(endpoint_id, lane[1], room) end
+local function lease_lane(lane, list, most)
+  local room, endpoints = most, 0
+  local ids = room > 0 and call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", 0, LOOKED_AT_MAX) or {}
+  for _, queue_id in ipairs(ids) do
+    if room <= 0 or endpoints >= ENDPOINTS_MAX then return end
+    local endpoint = read_endpoint(queue_id)
+    if endpoint.is_enabled and not is_openable(endpoint.secret) then
+      answer[2] = answer[2] + 1
+    else
+      endpoints = endpoints + 1
+      room = room - lease_of(queue_id, endpoint, lane, room)
+    end
   end
 end
+
+lease_lane("first", first, tonumber(first_max))
+lease_lane("retry", retry, tonumber(retry_max))
 return answer

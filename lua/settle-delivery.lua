@@ -4,7 +4,7 @@
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  300  one delivery
--- `lease` is its number. `result` is delivered, failed or gone. `retry_ms`: when the next try comes, from now; empty after the last one.
+-- `queue_id` is the endpoint's id, or the queue of an address that a request names; `endpoint` is its record. `lease` is its number. `result` is delivered, failed or gone. `retry_ms`: when the next try comes, from now; empty after the last one.
 -- `status` is that of HTTP (0: none), `response` the text of the answer or of what went wrong, `took_ms` how long it took; beyond `slow_ms` the
 -- endpoint is slow. One that has failed `failures_min` times, and for `disable_ms`, is disabled.
 -- RETURNS outcome, now, whether more of the endpoint is due (1 or 0)
@@ -15,17 +15,18 @@
 --   disabled   it failed, and the endpoint is disabled from now on
 --   fenced     another lease has it, or it has ended; nothing happens
 --@keys endpoint event
---@args now endpoint_id event_id per_endpoint lease result retry_ms status response took_ms slow_ms failures_min disable_ms
+--@args now queue_id event_id per_endpoint lease result retry_ms status response took_ms slow_ms failures_min disable_ms
 --@include deliveries
 --@include endpoints
 --@include numbers
 --@unless_frozen endpoint
 local tag = string.match(endpoint, "^tg:{p%d+}")
+local endpoint_id = owner_of(queue_id)
 local one = read_delivery(event, endpoint_id)
 if not one or one.state ~= "waiting" or int(one.leases) ~= lease then return { "fenced", now, 0 } end
 
 local record = call("HMGET", endpoint, "account_id", "status", "is_slow", "failing_since", "failures")
-local sending = name_in(tag, "sending", endpoint_id)
+local sending = name_in(tag, "sending", queue_id)
 call("ZREM", sending, event_id)
 one.tried_at, one.took_ms, one.status, one.answer = int(now), took_ms, status, response
 local is_again = one.again == "1"
@@ -37,18 +38,18 @@ if is_again then outcome = "again" end
 if outcome == "retried" then
   one.tries = one.tries + 1
   one.at = int(now + tonumber(retry_ms))
-  call("ZREM", name_in(tag, "first-tries", endpoint_id), event_id)
-  call("ZADD", name_in(tag, "retries", endpoint_id), one.at, event_id)
+  call("ZREM", name_in(tag, "first-tries", queue_id), event_id)
+  call("ZADD", name_in(tag, "retries", queue_id), one.at, event_id)
 elseif is_again then
   one.tries, one.at = 0, int(now)
-  call("ZREM", name_in(tag, "retries", endpoint_id), event_id)
-  call("ZADD", name_in(tag, "first-tries", endpoint_id), one.at, event_id)
+  call("ZREM", name_in(tag, "retries", queue_id), event_id)
+  call("ZADD", name_in(tag, "first-tries", queue_id), one.at, event_id)
 else
   one.tries = one.tries + 1
   one.state, one.at = outcome, int(now)
 end
 write_delivery(event, endpoint_id, one)
-if one.state ~= "waiting" then finish_delivery(tag, endpoint_id, event_id, now) end
+if one.state ~= "waiting" then finish_delivery(tag, queue_id, event_id, now) end
 
 local is_slow = result ~= "delivered" or tonumber(took_ms) > tonumber(slow_ms)
 if is_slow ~= (record[3] ~= false) then
@@ -69,6 +70,6 @@ elseif record[1] then
     disable_endpoint(endpoint, endpoint_id, record[1], now, result == "gone" and "gone" or "failing", " system")
   end
 end
-schedule_endpoint(tag, endpoint_id, now, is_enabled, is_slow, call("ZCARD", sending) < tonumber(per_endpoint))
-local due = first_score(name_in(tag, "first-tries", endpoint_id)) or first_score(name_in(tag, "retries", endpoint_id))
+schedule_endpoint(tag, queue_id, now, is_enabled, is_slow, call("ZCARD", sending) < tonumber(per_endpoint))
+local due = first_score(name_in(tag, "first-tries", queue_id)) or first_score(name_in(tag, "retries", queue_id))
 return { outcome, now, is_enabled and due and due <= now and 1 or 0 }

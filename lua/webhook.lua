@@ -14,7 +14,7 @@
 --   unchanged   the record has these values; nothing happens; then the endpoint
 --   deleted     CLEAN-DELIVERIES removes what waits
 --   full        the account has as many as it may; nothing happens
---   closed      the account is closed; nothing happens
+--   closed      the account is closed, and the action neither deletes nor reseals; nothing happens
 --   stale       the record has another revision; nothing happens
 --   missing     there is no such endpoint, or account; nothing happens
 --@keys account endpoint webhooks
@@ -65,6 +65,9 @@ end
 
 local record = call("HMGET", endpoint, "account_id", "status", "revision", "is_slow", "secret")
 if record[1] ~= account_id or record[2] == "deleted" then return { "missing", now } end
+if action ~= "webhook.delete" and action ~= "webhook.reseal" and call("HGET", account, "status") == "closed" then
+  return { "closed", now }
+end
 if not is_seen(revisions, record[3]) then return { "stale", now } end
 if action == "webhook.delete" then
   call("HSET", endpoint, "status", "deleted")

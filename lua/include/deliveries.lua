@@ -4,14 +4,33 @@
 -- is in `webhooks-first` and `webhooks-retry` of its partition by when it has something to do for. Decision 0074.
 -- An endpoint whose latest try failed or took seconds (`is_slow`) sends first tries from the budget of retries, too: it takes no
 -- place of endpoints that answer.
+-- Messages to addresses that requests name are deliveries of the pseudo endpoint `callback@<account id>`. Each origin has a queue
+-- `callback@<account id>@<hash>`, which waits and is paced as an endpoint. The field `url` of the event is its queue and the address.
 
 -- The deliveries of an endpoint that are kept once they have ended.
 local FINISHED_MAX = 1000
 -- What an event takes beside its data, about.
 local EVENT_BYTES = 500
+-- Origins of an account that have queues of their own. While all of these have something waiting, further ones share one queue.
+local ORIGINS_MAX = 16
 
 local function name_in(tag, kind, id)
   return tag .. ":" .. kind .. ":" .. id
+end
+
+-- The pseudo endpoint of an account for messages to addresses that requests name.
+local function callback_of(account_id)
+  return "callback@" .. account_id
+end
+
+-- The endpoint that a queue belongs to.
+local function owner_of(queue_id)
+  return string.match(queue_id, "^(callback@[^@]+)@") or queue_id
+end
+
+-- Queue and address of an event that a request's address is told of, from its field `url`.
+local function split_address(text)
+  return string.match(text or "", "^(%S+) (.*)$")
 end
 
 -- A delivery as a table: state (waiting, delivered or failed), tries of its schedule, how often it was leased, when it is due
@@ -81,28 +100,59 @@ local function count_bytes(totals, account_id, bytes)
 end
 
 -- Queues a delivery for its first try.
-local function queue_delivery(tag, endpoint_id, event_id, now, is_slow)
-  call("ZADD", name_in(tag, "first-tries", endpoint_id), int(now), event_id)
+local function queue_delivery(tag, queue_id, event_id, now, is_slow)
+  call("ZADD", name_in(tag, "first-tries", queue_id), int(now), event_id)
   call("HINCRBY", tag .. ":webhook-totals", " waiting", 1)
-  bring_forward(tag, endpoint_id, is_slow and "retry" or "first", now)
+  bring_forward(tag, queue_id, is_slow and "retry" or "first", now)
+end
+
+-- How many deliveries of a queue wait, those that are being sent included.
+local function count_waiting(tag, queue_id)
+  return call("ZCARD", name_in(tag, "first-tries", queue_id)) + call("ZCARD", name_in(tag, "retries", queue_id))
+end
+
+-- Forgets the queue of an origin, which is empty.
+local function forget_queue(tag, queues, queue_id)
+  call("ZREM", queues, queue_id)
+  call("DEL", name_in(tag, "webhook", queue_id))
+  for _, lane in ipairs({ "webhooks-first", "webhooks-retry" }) do call("ZREM", tag .. ":" .. lane, queue_id) end
+end
+
+-- The queue for an address that a request names. Beyond the bound an origin takes the place of one whose queue is empty.
+local function queue_of_address(tag, account_id, url, now)
+  local owner, queues = callback_of(account_id), name_in(tag, "callback-queues", account_id)
+  local id = owner .. "@" .. string.sub(redis.sha1hex(string.match(url, "^%a+://[^/?#]+") or url), 1, 16)
+  if not call("ZSCORE", queues, id) and call("ZCARD", queues) >= ORIGINS_MAX then
+    local has_place = false
+    for _, other in ipairs(call("ZRANGE", queues, 0, -1)) do
+      if not has_place and count_waiting(tag, other) == 0 then
+        forget_queue(tag, queues, other)
+        has_place = true
+      end
+    end
+    if not has_place then return owner end
+  end
+  call("ZADD", queues, int(now), id)
+  return id
 end
 
 -- Takes a delivery out of the queue, if it is in it.
-local function unqueue_delivery(tag, endpoint_id, event_id)
-  local removed = call("ZREM", name_in(tag, "first-tries", endpoint_id), event_id)
-    + call("ZREM", name_in(tag, "retries", endpoint_id), event_id)
+local function unqueue_delivery(tag, queue_id, event_id)
+  local removed = call("ZREM", name_in(tag, "first-tries", queue_id), event_id)
+    + call("ZREM", name_in(tag, "retries", queue_id), event_id)
   if removed > 0 then call("HINCRBY", tag .. ":webhook-totals", " waiting", -1) end
 end
 
 -- Forgets a delivery, and its event once no other endpoint has it.
 local function remove_delivery(tag, endpoint_id, event_id)
-  unqueue_delivery(tag, endpoint_id, event_id)
-  for _, list in ipairs({ "deliveries", "sending", "finished-deliveries" }) do
-    call("ZREM", name_in(tag, list, endpoint_id), event_id)
-  end
   local event = name_in(tag, "event", event_id)
-  if call("HDEL", event, endpoint_id) == 0 then return end
   local stored = call("HMGET", event, "event", "url")
+  local queue_id = endpoint_id
+  if string.sub(endpoint_id, 1, 9) == "callback@" then queue_id = split_address(stored[2]) or endpoint_id end
+  unqueue_delivery(tag, queue_id, event_id)
+  call("ZREM", name_in(tag, "sending", queue_id), event_id)
+  for _, list in ipairs({ "deliveries", "finished-deliveries" }) do call("ZREM", name_in(tag, list, endpoint_id), event_id) end
+  if call("HDEL", event, endpoint_id) == 0 then return end
   if call("HLEN", event) > (stored[2] and 2 or 1) then return end
   local account_id = string.match(stored[1], "^%S+ %S+ (%S+)")
   count_bytes(tag .. ":webhook-totals", account_id, -(#stored[1] + EVENT_BYTES))
@@ -110,8 +160,9 @@ local function remove_delivery(tag, endpoint_id, event_id)
 end
 
 -- Notes that a delivery has ended, and forgets those that ended first.
-local function finish_delivery(tag, endpoint_id, event_id, now)
-  unqueue_delivery(tag, endpoint_id, event_id)
+local function finish_delivery(tag, queue_id, event_id, now)
+  unqueue_delivery(tag, queue_id, event_id)
+  local endpoint_id = owner_of(queue_id)
   local finished = name_in(tag, "finished-deliveries", endpoint_id)
   call("ZADD", finished, int(now), event_id)
   for _ = 1, math.min(2, call("ZCARD", finished) - FINISHED_MAX) do

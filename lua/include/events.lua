@@ -11,11 +11,6 @@ local WAITING_MAX = 10000
 local ACCOUNT_BYTES_MAX = 16 * 1024 * 1024
 local PARTITION_BYTES_MAX = 64 * 1024 * 1024
 
--- The pseudo endpoint of an account for messages to addresses that requests name.
-local function callback_of(account_id)
-  return "callback@" .. account_id
-end
-
 -- The enabled endpoints of an account that want this type of event. `webhooks` is the field of the account.
 local function endpoints_for(webhooks, kind)
   local wanted = {}
@@ -51,8 +46,8 @@ end
 -- apart (characters of ids). `data` is the JSON that is sent, `short` what is sent instead if that is too long. With a `url`,
 -- that address is told, too. Returns the event's id, nil if nobody is told.
 local function add_event(account, now, account_id, webhooks, kind, subject, data, short, url)
-  local wanted = endpoints_for(webhooks, kind)
-  if url then wanted[#wanted + 1] = callback_of(account_id) end
+  local wanted, callback = endpoints_for(webhooks, kind), callback_of(account_id)
+  if url then wanted[#wanted + 1] = callback end
   if #wanted == 0 then return nil end
   local tag = string.match(account, "^tg:{p%d+}")
   local id = "evt_" .. subject .. "_" .. string.gsub(kind, "%W", "_")
@@ -63,20 +58,21 @@ local function add_event(account, now, account_id, webhooks, kind, subject, data
   local bytes = #text + EVENT_BYTES
   local is_kept = false
   for _, endpoint_id in ipairs(wanted) do
-    local waiting = call("ZCARD", name_in(tag, "first-tries", endpoint_id)) + call("ZCARD", name_in(tag, "retries", endpoint_id))
-    if waiting >= WAITING_MAX or (not is_kept and is_crowded(tag, account_id, endpoint_id, bytes)) then
+    local queue_id = endpoint_id
+    if endpoint_id == callback then queue_id = queue_of_address(tag, account_id, url, now) end
+    if count_waiting(tag, queue_id) >= WAITING_MAX or (not is_kept and is_crowded(tag, account_id, endpoint_id, bytes)) then
       drop_delivery(tag, endpoint_id, now)
     else
       if not is_kept then
         is_kept = true
         call("HSET", event, "event", text)
-        if url then call("HSET", event, "url", url) end
         count_bytes(tag .. ":webhook-totals", account_id, bytes)
       end
+      if endpoint_id == callback then call("HSET", event, "url", queue_id .. " " .. url) end
       write_delivery(event, endpoint_id, new_delivery(now))
       call("ZADD", name_in(tag, "deliveries", endpoint_id), int(now), id)
       call("ZADD", tag .. ":webhooks-clean", "NX", int(now), endpoint_id)
-      queue_delivery(tag, endpoint_id, id, now, call("HGET", name_in(tag, "webhook", endpoint_id), "is_slow"))
+      queue_delivery(tag, queue_id, id, now, call("HGET", name_in(tag, "webhook", queue_id), "is_slow"))
     end
   end
   return is_kept and id or nil

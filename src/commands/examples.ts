@@ -125,6 +125,7 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
       "what failed, and what did they answer?",
       "tollgate webhooks deliveries acme we_9yKq2m4vTz0aRx0d --status failed",
     ],
+    ["what went to the callBackUrl of requests?", "tollgate webhooks deliveries acme callback"],
   ],
   "webhooks redeliver": [
     [

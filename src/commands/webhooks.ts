@@ -21,6 +21,10 @@ type DeliveryRow = ReturnType<typeof deliveryShown>;
 
 const ACCOUNT = { "<account>": "account id" };
 const WEBHOOK = { ...ACCOUNT, "<webhook-id>": "the endpoint's id, we_..." };
+const TARGET = {
+  ...ACCOUNT,
+  "<webhook-id>": "the endpoint's id, we_..., or callback: the callBackUrl of requests",
+};
 const EVENTS = `what it is told of, with commas: ${WEBHOOK_EVENT_TYPES.join(", ")}`;
 
 export const webhooksCommand = (): Command =>
@@ -122,8 +126,8 @@ const testCommand = (): Command =>
 const deliveriesCommand = (): Command =>
   operationCommand(listOfDeliveries, {
     name: "deliveries",
-    about: "what an endpoint got, newest first",
-    arguments: WEBHOOK,
+    about: "what an endpoint, or the callBackUrl of requests, got, newest first",
+    arguments: TARGET,
     options: {
       "--status <status>": "only these",
       "--limit <n>": "rows of a page",
@@ -140,8 +144,9 @@ const deliveriesCommand = (): Command =>
           STATUS: ({ status }) => status,
           ATTEMPTS: ({ attempts }) => attempts,
           ANSWERED: ({ response_status: status, response }) => status ?? response ?? "",
+          URL: ({ url }) => url ?? "",
         },
-        ["ANSWERED", "TYPE"],
+        ["URL", "ANSWERED", "TYPE"],
       ),
   });
 
@@ -149,11 +154,27 @@ const redeliverCommand = (): Command =>
   operationCommand(redeliveryOf, {
     name: "redeliver",
     about: "deliver an event again, at once",
-    arguments: { ...WEBHOOK, "<delivery>": "the delivery's id, evt_..." },
+    arguments: { ...TARGET, "<delivery>": "the delivery's id, evt_..." },
   });
 
 const resealCommand = (): Command =>
   operationCommand(resealingOfSecrets, {
     name: "reseal",
-    about: "seal all secrets with the present WEBHOOK_SECRET_KEY",
+    about: "seal all secrets with the present WEBHOOK_SECRET_KEY; exit 1 if no key opens one",
+    show: ({ looked, resealed, failed }, _, answer) => ({
+      json: { ...answer() },
+      text: [
+        `${looked} endpoints, ${resealed} secrets sealed anew.`,
+        ...(failed.length === 0
+          ? ["WEBHOOK_SECRET_KEY_PREVIOUS is needed no more."]
+          : [
+              `No key at hand opens the secrets of ${failed.length}: ${failed.map(({ endpointId }) => endpointId).join(", ")}.`,
+              "Set WEBHOOK_SECRET_KEY_PREVIOUS to the key that sealed them and repeat, or rotate them:",
+              ...failed.map(
+                ({ accountId, endpointId }) => `tollgate webhooks rotate-secret ${accountId} ${endpointId}`,
+              ),
+            ]),
+      ].join("\n"),
+      ok: failed.length === 0,
+    }),
   });

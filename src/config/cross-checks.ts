@@ -18,6 +18,7 @@ export function crossChecks(data: unknown): BrokenRule[] {
     ...unreplaced(data),
     ...upstreamHeaders(data),
     ...packageProblems(at(data, ["packages"])),
+    ...relayWithoutAddress(data),
   ];
 }
 
@@ -82,6 +83,24 @@ function upstreamHeaders(data: unknown): BrokenRule[] {
   });
 }
 
+/** Values of `webhooks` that do nothing without another of its settings, which was forgotten then. */
+function relayWithoutAddress(data: unknown): BrokenRule[] {
+  const { relay, callbacks, any_origin: anyOrigin, public_url: publicUrl } = objectAt(data, ["webhooks"]);
+  const address =
+    "to the address at which the upstream reaches the gateways, such as https://api.example.com";
+  const needs = (setting: string, message: string): BrokenRule => ({ keys: ["webhooks", setting], message });
+  const problems: BrokenRule[] = [];
+  if (relay === "all" && !publicUrl)
+    problems.push(needs("relay", `is all, but no callback is relayed: set webhooks.public_url ${address}`));
+  if (callbacks === "all" && !publicUrl)
+    problems.push(
+      needs("callbacks", `is all, but no callBackUrl is relayed: set webhooks.public_url ${address}`),
+    );
+  if (anyOrigin === true && callbacks !== "all")
+    problems.push(needs("any_origin", "has no effect: set webhooks.callbacks to all, or leave it out"));
+  return problems;
+}
+
 /** Callbacks are known by tokens that only the key can make. */
 export function webhookKeyProblem(data: unknown, key: string | undefined): BrokenRule[] {
   const keys = ["webhooks", "public_url"];
@@ -96,6 +115,11 @@ export function fileSecrets(data: unknown): BrokenRule[] {
   if (typeof url !== "string" || !holdsPassword(url)) return [];
   const message = "must hold no password; set REDIS_URL in the environment to the address with its password";
   return [{ keys: ["store", "redis_url"], message }];
+}
+
+function objectAt(data: unknown, keys: readonly string[]): Record<string, unknown> {
+  const found = at(data, keys);
+  return isObject(found) ? found : {};
 }
 
 function at(data: unknown, keys: readonly string[]): unknown {

@@ -1,4 +1,5 @@
-import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto";
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { deriveKey } from "../records/derived-keys.ts";
 
 /** The path of a callback; its last part is the token. */
 export const CALLBACKS = "/callbacks/";
@@ -11,8 +12,7 @@ export interface CallbackTarget {
 
 export type CallbackAddresses = ReturnType<typeof createCallbackAddresses>;
 
-const KEY_BYTES = 32;
-const PURPOSE = "tollgate callback addresses";
+const PURPOSE = "callback addresses";
 /** 192 bits in base64url. */
 const MAC_CHARS = 32;
 const TOKEN = /^(\d{1,4})\.([\w-]{1,64})\.([\w-]{32})$/;
@@ -23,7 +23,7 @@ const TOKEN = /^(\d{1,4})\.([\w-]{1,64})\.([\w-]{32})$/;
  * @param secrets WEBHOOK_SECRET_KEY, then the previous one, whose tokens are still valid
  */
 export function createCallbackAddresses(secrets: readonly [string, ...string[]]) {
-  const keys = secrets.map((secret) => Buffer.from(hkdfSync("sha256", secret, "", PURPOSE, KEY_BYTES)));
+  const keys = secrets.map((secret) => deriveKey(secret, PURPOSE));
 
   return {
     tokenOf({ partition, requestId }: CallbackTarget): string {

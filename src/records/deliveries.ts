@@ -43,6 +43,16 @@ export function readDelivery(text: string): StoredDelivery {
   };
 }
 
+/** Of an account, the owner of deliveries to addresses that its requests name. */
+export const CALLBACKS_OF = "callback@";
+export const callbacksOf = (accountId: string): string => CALLBACKS_OF + accountId;
+
+/** The queue of such a delivery, and its address. */
+export function readAddress(text: string | null | undefined): { queueId: string; url: string } | undefined {
+  const [queueId, url] = (text ?? "").split(" ");
+  return queueId && url ? { queueId, url } : undefined;
+}
+
 export function readEvent(text: string): StoredEvent {
   const [type = "", at, accountId = "", ...data] = text.split(" ");
   return { type, atMs: Number(at), accountId, data: data.join(" ") };

@@ -208,6 +208,10 @@ export const endpointNames = (partition: number, endpointId: string) => ({
 export const webhooksName = (partition: number, accountId: string): string =>
   `${tag(partition)}:webhooks:${accountId}`;
 
+/** The queues of origins of addresses that an account's requests name, by when they were last used (sorted set). */
+export const callbackQueuesName = (partition: number, accountId: string): string =>
+  `${tag(partition)}:callback-queues:${accountId}`;
+
 /** An event and its deliveries (hash). */
 export const eventName = (partition: number, eventId: string): string => `${tag(partition)}:event:${eventId}`;
 

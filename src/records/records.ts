@@ -184,7 +184,7 @@ export type EndpointRecord = RecordOf<typeof ENDPOINT_FIELDS>;
  */
 export const EVENT_FIELDS = {
   event: "its type, when it was, the account id, and the data (JSON)",
-  url: "where the delivery of the pseudo endpoint `callback` goes",
+  url: "of the delivery to an address that the request names: its queue, and the address",
 } as const;
 
 /** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */

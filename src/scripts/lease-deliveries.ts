@@ -14,11 +14,20 @@ interface LeaseDeliveriesCall {
   perEndpoint: number;
   /** Longer than a try may take. */
   leaseMs: number;
+  /** The beginnings of secrets that the caller can open. */
+  keys: readonly string[];
+}
+
+interface Leased {
+  deliveries: LeasedDelivery[];
+  /** Endpoints whose deliveries were left for others, since the caller cannot open their secret. */
+  unopened: number;
 }
 
 /** A delivery that this gateway has to send before its lease ends. */
 export interface LeasedDelivery {
   partition: number;
+  /** The endpoint's id, or the queue of the origin of an address that a request names. */
   endpointId: string;
   eventId: string;
   lane: Lane;
@@ -33,13 +42,16 @@ export interface LeasedDelivery {
 }
 
 /** Leases deliveries that are due. Two calls never lease the same one at a time. */
-export const leaseDeliveries: Script<LeaseDeliveriesCall, LeasedDelivery[]> = {
+export const leaseDeliveries: Script<LeaseDeliveriesCall, Leased> = {
   name: "lease-deliveries",
   isBatched: false,
   keys: ({ partition }) => [webhookNames(partition).first, webhookNames(partition).retry],
-  args: ({ firstMax, retryMax, perEndpoint, leaseMs }) => [firstMax, retryMax, perEndpoint, leaseMs],
-  read: ([, ...rows], { partition }) =>
-    (rows as Row[]).map(
+  args: ({ firstMax, retryMax, perEndpoint, leaseMs, keys }) => [
+    ...[firstMax, retryMax, perEndpoint, leaseMs, keys.join(" ")],
+  ],
+  read: ([, unopened, ...rows], { partition }) => ({
+    unopened: Number(unopened),
+    deliveries: (rows as Row[]).map(
       ([endpointId, eventId, lane, lease, tries, url, event, ...secrets]): LeasedDelivery => ({
         ...{ partition, endpointId, eventId, lane, url },
         lease: Number(lease),
@@ -48,6 +60,7 @@ export const leaseDeliveries: Script<LeaseDeliveriesCall, LeasedDelivery[]> = {
         secrets: secrets.filter((secret) => secret !== ""),
       }),
     ),
+  }),
 };
 
 type Row = [

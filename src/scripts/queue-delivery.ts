@@ -13,11 +13,10 @@ interface QueueDeliveryCall {
   actor: Actor;
 }
 
+type QueuedDelivery = "queued" | "sending" | "closed" | "disabled" | "full" | "missing";
+
 /** Has an event sent to an endpoint: one that it got before, or a test. */
-export const queueDelivery: Script<
-  QueueDeliveryCall,
-  { outcome: "queued" | "sending" | "disabled" | "full" | "missing"; eventId: string }
-> = {
+export const queueDelivery: Script<QueueDeliveryCall, { outcome: QueuedDelivery; eventId: string }> = {
   name: "queue-delivery",
   isBatched: false,
   keys: ({ partition, endpointId, eventId }) => [
@@ -28,7 +27,7 @@ export const queueDelivery: Script<
     ...[accountId, endpointId, eventId, actorText(actor), test?.type ?? "", test?.data ?? ""],
   ],
   read: ([outcome, , eventId]) => ({
-    outcome: outcome as "queued" | "sending" | "disabled" | "full" | "missing",
+    outcome: outcome as QueuedDelivery,
     eventId: String(eventId ?? ""),
   }),
 };

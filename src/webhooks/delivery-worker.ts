@@ -23,6 +23,8 @@ const LEASE_SLACK_MS = 5_000;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
 const STOP_WITHIN_MS = 5000;
+/** How often it is said that secrets cannot be opened. */
+const UNOPENED_SAID_EVERY_MS = 60_000;
 const KEPT_ANSWER_CHARS = 1000;
 
 export interface DeliverySettings {
@@ -61,6 +63,7 @@ class DeliveryWorker {
   #timer: NodeJS.Timeout | undefined;
   #current: Promise<void> = Promise.resolve();
   #cleanedAtMs = performance.now();
+  #unopenedSaidMs = Number.NEGATIVE_INFINITY;
   #stopped = false;
 
   constructor(options: WorkerOptions) {
@@ -158,7 +161,7 @@ class DeliveryWorker {
   }
 
   async #leaseAll(partition: number): Promise<void> {
-    const { connection, settings } = this.#options;
+    const { connection, settings, box } = this.#options;
     do {
       this.#hungry.delete(partition);
       const [firstMax, retryMax] = [this.#places("first"), this.#places("retry")];
@@ -166,16 +169,28 @@ class DeliveryWorker {
       if (firstMax + retryMax === 0 || this.#stopped || !this.#isUsable(partition)) return;
       const { timeoutMs, inFlightPerEndpoint } = settings();
       const startedMs = performance.now();
-      const leased = await connection.of(partition).run(leaseDeliveries, {
+      const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
         partition,
         firstMax: Math.min(firstMax, LEASED_AT_ONCE),
         retryMax: Math.min(retryMax, LEASED_AT_ONCE),
         perEndpoint: inFlightPerEndpoint,
         leaseMs: timeoutMs + LEASE_SLACK_MS,
+        keys: box.prefixes,
       });
-      for (const delivery of leased) this.#begin(delivery, startedMs);
-      if (leased.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
+      if (unopened > 0) this.#sayUnopened(unopened);
+      for (const delivery of deliveries) this.#begin(delivery, startedMs);
+      if (deliveries.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
     } while (this.#hungry.has(partition));
+  }
+
+  /** They stay for gateways that can open them; if there is none, the alarm for overdue messages comes. */
+  #sayUnopened(endpoints: number): void {
+    if (performance.now() < this.#unopenedSaidMs + UNOPENED_SAID_EVERY_MS) return;
+    this.#unopenedSaidMs = performance.now();
+    this.#options.log.error(
+      { endpoints },
+      "WEBHOOK_SECRET_KEY of this gateway does not open the secrets of webhook endpoints; their messages are left for other gateways",
+    );
   }
 
   #begin(delivery: LeasedDelivery, leasedMs: number): void {

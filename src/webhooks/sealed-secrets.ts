@@ -1,5 +1,6 @@
-import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, hash, randomBytes } from "node:crypto";
 import { dropOldest } from "../domain/bounded.ts";
+import { deriveKey } from "../records/derived-keys.ts";
 
 export interface SecretKeys {
   /** WEBHOOK_SECRET_KEY. */
@@ -15,6 +16,8 @@ export interface SecretBox {
   unseal(sealed: string): string;
   /** Whether it was sealed with the present key; else seal it again. */
   isCurrent(sealed: string): boolean;
+  /** How secrets begin whose key is at hand. */
+  prefixes: readonly string[];
 }
 
 /** The message never repeats the sealed text. */
@@ -28,10 +31,6 @@ const IV_BYTES = 12;
 const TAG_BYTES = 16;
 /** Opened secrets that are remembered: each message of an endpoint needs the same one. */
 const OPENED_MAX = 1_000;
-
-/** A key of 32 bytes for one purpose. HKDF (RFC 5869), so that no purpose tells anything about another's key. */
-export const deriveKey = (secretKey: string, purpose: string): Buffer =>
-  Buffer.from(hkdfSync("sha256", secretKey, "tollgate", purpose, 32));
 
 /** @returns undefined without a key: then there are no endpoints, and nothing is sent */
 export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys): SecretBox | undefined {
@@ -52,6 +51,7 @@ export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys): Sec
       return secret;
     },
     isCurrent: (sealed) => sealed.startsWith(current.prefix),
+    prefixes: keys.map(({ prefix }) => prefix),
   };
 }
 

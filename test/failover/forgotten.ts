@@ -57,6 +57,8 @@ const BARE = {
   endedBy: "",
   idempotency: "",
   uncollected: false,
+  hasCallback: false,
+  chargedAgain: false,
   unmetered: false,
   voidMs: Number.NaN,
   dueMs: Number.NaN,

@@ -7,11 +7,15 @@ import { type Outcome, PARTS, runPart } from "./run.ts";
 import { copySources } from "./tree.ts";
 import { ROOT, stopWorlds } from "./world.ts";
 
-/** The full campaign, or some scenarios of it: `--scenario` may be given several times. */
+/**
+ * The full campaign, or some scenarios of it: `--scenario` may be given several times. `--control` takes only the seeded bugs whose
+ * name has that text.
+ */
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       scenario: { type: "string", multiple: true, default: [] },
+      control: { type: "string", default: "" },
       seed: { type: "string" },
       short: { type: "boolean", default: false },
       "at-a-time": { type: "string", default: "1" },
@@ -42,6 +46,7 @@ async function main(): Promise<void> {
         folder,
         root,
         short: values.short,
+        control: values.control,
         log: console.log,
       });
     }

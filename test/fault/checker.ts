@@ -9,6 +9,7 @@ import {
   ledgerBalances,
   refundedOnce,
 } from "./criteria-money.ts";
+import { TELLING_CRITERIA } from "./criteria-telling.ts";
 import {
   answered,
   quiet,
@@ -68,7 +69,10 @@ export interface Verdict {
 
 /** Judges one run by its recorded history alone. */
 export const check = (history: History): Verdict =>
-  judgeBy(history.archive ? [...CRITERIA, ...ARCHIVE_CRITERIA] : CRITERIA, readLedger(history));
+  judgeBy(
+    [...CRITERIA, ...(history.archive ? ARCHIVE_CRITERIA : []), ...(history.telling ? TELLING_CRITERIA : [])],
+    readLedger(history),
+  );
 
 export function judgeBy<Facts>(rules: readonly Rule<Facts>[], facts: Facts): Verdict {
   const uncharged: string[] = [];

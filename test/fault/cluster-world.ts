@@ -43,7 +43,7 @@ export async function createClusterWorld(
       nodes: async () => primariesOf(nodes),
       linkEvents: () =>
         nodes
-          .flatMap(({ proxy }) => proxy.events.map(({ keys: _keys, ...event }) => event))
+          .flatMap(({ proxy }) => proxy.events.map(({ keys: _keys, args: _args, ...event }) => event))
           .sort((a, b) => a.atMs - b.atMs),
     },
   );

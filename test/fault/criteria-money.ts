@@ -15,7 +15,7 @@ const isCharged = ({ state, uncollected }: RequestRecord): boolean =>
   (state === "bound" || state === "finished") && !uncollected;
 
 /** Every 200 and every bound request is charged exactly once; what was answered with an error is not charged. */
-export function chargedOnce({ generations, requests, entries, namedLost }: Ledger): Finding {
+export function chargedOnce({ generations, requests, entries, namedLost, upstream }: Ledger): Finding {
   const violations: string[] = [];
   const charges = Map.groupBy(consumes(entries), ({ requestId }) => requestId);
   const byTask = Map.groupBy(consumes(entries), ({ taskId }) => taskId);
@@ -38,7 +38,9 @@ export function chargedOnce({ generations, requests, entries, namedLost }: Ledge
   for (const { status, requestId, replayed, degraded, taskId } of generations) {
     // What passed unmetered has a criterion of its own.
     if (status === 0 || degraded) continue;
-    if (status !== 200 && charges.has(requestId))
+    // A callback may name the task of an unknown outcome.
+    const isCalledBack = upstream.get(requestId)?.calledBackMs !== undefined;
+    if (status !== 200 && charges.has(requestId) && !isCalledBack)
       violations.push(`${requestId} was answered ${status} and charged`);
     if (status !== 200) continue;
     const request = requests.get(requestId);
@@ -65,9 +67,9 @@ export function refundedOnce({ requests, entries, upstream, history }: Ledger): 
   const byHand = (history.meta.byHand ?? []).filter(({ outcomes }) => outcomes.includes("refunded"));
   const refunded = new Set(byHand.map(({ taskId }) => taskId));
   for (const request of requests.values()) {
-    const { id, state, status, uncollected, unmetered, endedBy, taskId } = request;
+    const { id, state, status, uncollected, unmetered, endedBy, taskId, chargedAgain } = request;
     const own = refunds.get(id) ?? [];
-    const isDue = (status === "failed" && !uncollected && !unmetered) || refunded.has(taskId);
+    const isDue = (status === "failed" && !uncollected && !unmetered) || chargedAgain || refunded.has(taskId);
     const due = state === "finished" && isDue ? 1 : 0;
     if (own.length !== due) violations.push(`${id} (${state} ${status}) is refunded ${own.length} times`);
     if (own[0] && own[0].amount !== request.price) violations.push(`${id} is refunded ${own[0].amount}`);

@@ -91,8 +91,10 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
     } else if (request.admittedMs > atMs + history.meta.toleranceMs + history.meta.clockAheadMs)
       violations.push(`${requestId} went before its hold`);
     const isBound = request?.state === "bound" || request?.state === "finished";
+    // An unknown outcome is bound by its callback, and only by it.
+    const isCalledBack = seen.calledBackMs !== undefined && request?.taskId === taskId;
     if (truth !== "yes") {
-      if (isBound)
+      if (isBound && !isCalledBack)
         violations.push(`${requestId} (${kind}) is ${request.state} though the upstream gave no task`);
       continue;
     }

@@ -1,3 +1,4 @@
+import { CALLBACKS } from "../../src/gateway/callback-addresses.ts";
 import type { Finding } from "./criteria-money.ts";
 import { type ClientEvent, UNCLEAR, type UpstreamEvent } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
@@ -18,7 +19,7 @@ export function unknownKept(ledger: Ledger): Finding {
   const { maxAgesMs, toleranceMs, clockAheadMs, unknownOutcomesMax } = ledger.history.meta;
   const violations: string[] = [];
   const unknown = unknownOf(ledger);
-  const calledBack = unknown.filter(({ event }) => event.hasCallback);
+  const calledBack = unknown.filter(({ request, event }) => request.hasCallback || isCustomers(event));
   for (const { request, event } of calledBack) {
     const { id, admittedMs, voidMs, retentionMs } = request;
     const wantedMs = Math.min(maxAgesMs[event.gateway]!, retentionMs);
@@ -52,6 +53,10 @@ export function unknownKept(ledger: Ledger): Finding {
     violations,
   };
 }
+
+/** Whether the upstream calls the customer back, and no gateway. */
+const isCustomers = ({ callBackUrl }: UpstreamEvent): boolean =>
+  callBackUrl !== undefined && !callBackUrl.includes(CALLBACKS);
 
 /** A hold ends when it is due; the sweeper voids it at its next look. NaN for a request that is not void. */
 const endedMs = ({ dueMs, voidMs }: RequestRecord): number => Math.min(dueMs, voidMs);

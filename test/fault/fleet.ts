@@ -47,6 +47,8 @@ export interface RunOptions {
   root: string;
   /** Instead of the usual 100 s, where nobody expects quiescence. */
   quiescenceMaxMs?: number;
+  /** Of the seeded bugs, only those whose name has this. */
+  control?: string;
   progress(line: string): void;
 }
 
@@ -77,6 +79,8 @@ export interface FleetOptions {
   fallbackStrategy?: "allow";
   /** Of a PostgreSQL that the gateways copy the ledger to. */
   archiveUrl?: string;
+  /** Section `webhooks` of the gateways. */
+  webhooks?: object;
   /** False: a gateway has started when it listens, though its store may be away. */
   waitsForStore?: boolean;
 }
@@ -116,6 +120,8 @@ export interface Fleet {
   /** SIGKILL to the process of a slot. */
   kill(slot: number, phase: string): void;
   note(kind: string, phase?: string): void;
+  /** Where the store's names are now. */
+  nodes(): Promise<RedisNodes>;
   /** What has been seen so far, and what the store holds. */
   history(facts?: Partial<StoreFacts>): Promise<History>;
   /** Waits until nothing is open, reads the store, and puts the history together. */
@@ -160,6 +166,7 @@ export function createFleet(
       gateways[slot] = undefined;
     },
     note: (kind, phase = "") => void faults.push({ kind, atMs: Date.now(), gateway: "", phase }),
+    nodes: store.nodes,
     history: (facts = {}) => historyOf(fleet, store, starter.settingsOf, { startedMs, ...facts }),
     async finish(facts = {}) {
       const from = Date.now();
@@ -273,6 +280,7 @@ function createStarter(
         name,
         redisUrl,
         archiveUrl: settings.archiveUrl,
+        hasWebhooks: settings.webhooks !== undefined,
         log,
         waitsForStore,
         spawned,

@@ -44,7 +44,12 @@ export interface GatewaySettings {
   fallbackStrategy?: "allow" | undefined;
   /** Of a PostgreSQL. What it has leaves Redis at once. */
   archiveUrl?: string | undefined;
+  /** The section `webhooks` as JSON, and a secret; without it there are none. */
+  webhooks?: object | undefined;
 }
+
+/** Seals the secrets of endpoints in all runs. */
+export const WEBHOOK_SECRET_KEY = "a-key-of-webhook-secrets-for-campaigns-only";
 
 /**
  * Writes what one gateway reads, before it starts, or to change it while it runs.
@@ -67,6 +72,7 @@ store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: ${allowNoPer
 upstream: { url: ${JSON.stringify(upstreamUrl)}, adapter: ${adapter}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
+webhooks: ${JSON.stringify(settings.webhooks ?? {})}
 `,
   );
 }
@@ -91,6 +97,7 @@ export async function startGateway(options: {
   name: string;
   redisUrl: string;
   archiveUrl?: string | undefined;
+  hasWebhooks?: boolean | undefined;
   /** Where its log goes once it has started; a file of the folder unless it is said. */
   log?: string | undefined;
   /** False: it is enough that it listens, though its store may be away. */
@@ -108,6 +115,7 @@ export async function startGateway(options: {
       TOLLGATE_CONFIG: configFile(folder, name),
       REDIS_URL: redisUrl,
       ...(archiveUrl === undefined ? {} : { ARCHIVE_URL: archiveUrl }),
+      ...(options.hasWebhooks ? { WEBHOOK_SECRET_KEY } : {}),
     },
     stdio: ["ignore", log, log],
   });

@@ -57,8 +57,10 @@ export interface UpstreamEvent {
   toldMs: number[];
   /** How often this request id came. */
   arrivals: number;
-  /** Its customer gets the video through a `callBackUrl`, whatever the gateway was answered. */
-  hasCallback?: true;
+  /** Where it was asked to call back: the customer's address, or the gateways' own. */
+  callBackUrl?: string;
+  /** When a gateway first answered a callback about it with 200. */
+  calledBackMs?: number;
 }
 
 /** One settlement on its way to the store, as the proxy in front of it saw it. */
@@ -155,6 +157,92 @@ export interface Meta {
   verified: string[];
 }
 
+/** A webhook endpoint of an account. Messages to a `callBackUrl` count as those of an endpoint whose id is CALLBACK. */
+export interface ToldEndpoint {
+  accountId: string;
+  endpointId: string;
+  /** How the receiver answers there. */
+  manner: string;
+  /** From when until when it was certainly enabled, Unix ms; several after it was disabled. */
+  enabledMs: [fromMs: number, toMs: number][];
+}
+
+/** The endpoint of what goes to the addresses that requests name. */
+export const CALLBACK = "callback";
+
+/** What a receiver found while a message waited for its answer. */
+export interface Look {
+  /** State of the request, and how it ended. */
+  state: string;
+  status: string;
+  holdsSlot: boolean;
+  /** Whether the ledger has its refund. */
+  refunded: boolean;
+  /** What a poll through a gateway was told; empty if it got no answer. */
+  polled: string;
+}
+
+/** One try of a message as its receiver saw it. Times are Unix ms. */
+export interface ToldMessage {
+  accountId: string;
+  endpointId: string;
+  webhookId: string;
+  type: string;
+  taskId: string;
+  body: string;
+  /** Undefined: it has no signature. */
+  signedWell: boolean | undefined;
+  arrivedMs: number;
+  /** HTTP status; 0 when it was given none. */
+  status: number;
+  /** When its answer was handed to the kernel, or its connection closed. */
+  endedMs: number;
+  /** Undefined when the store was away. */
+  look?: Look;
+}
+
+/** What became of a delivery, as operators see it. */
+export interface StoredTelling {
+  endpointId: string;
+  webhookId: string;
+  status: string;
+  tries: number;
+}
+
+/** A gateway took a delivery to send it, as the link saw it. */
+export interface Lease {
+  endpointId: string;
+  webhookId: string;
+  /** The latest one has the highest number. */
+  lease: number;
+  /** When the store had answered, Unix ms. */
+  atMs: number;
+}
+
+/** How a gateway settled a try, as the link saw it. */
+export interface Settling extends Lease {
+  result: string;
+  outcome: string;
+}
+
+/** Only of a run with webhooks. */
+export interface TellingFacts {
+  endpoints: ToldEndpoint[];
+  messages: ToldMessage[];
+  stored: StoredTelling[];
+  leases: Lease[];
+  settlings: Settling[];
+  /** What an operator had sent once more. */
+  byHand: { endpointId: string; webhookId: string; atMs: number }[];
+  /** How long after the begin of a try its lease lasts at least, ms. */
+  leaseMs: number;
+  perEndpoint: number;
+  /** Tries of a delivery. */
+  tries: number;
+  /** Deliveries that wait at the end. */
+  waiting: number;
+}
+
 /** What PostgreSQL has at the end, and what of the ledger is still in Redis. */
 export interface ArchiveFacts {
   /** Those that count. */
@@ -179,6 +267,7 @@ export interface History {
   forgotten: StoreEntry[];
   /** What another store behind the same address holds. */
   otherStore: StoreEntry[];
+  telling?: TellingFacts;
   /** Only of a run with an archive; then `store` has the ledger that Redis and the archive have together. */
   archive?: ArchiveFacts;
 }
@@ -190,6 +279,7 @@ export function writeHistory(folder: string, history: History): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "meta.json"), `${JSON.stringify(history.meta, null, 2)}\n`);
   if (history.archive) writeFileSync(join(folder, "archive.json"), JSON.stringify(history.archive));
+  if (history.telling) writeFileSync(join(folder, "telling.json"), JSON.stringify(history.telling));
   for (const part of PARTS) {
     const lines = history[part].map((entry) => `${JSON.stringify(entry)}\n`);
     writeFileSync(join(folder, `${part}.ndjson`), lines.join(""));
@@ -207,7 +297,11 @@ export function readHistory(folder: string): History {
     History,
     "meta"
   >;
-  const archiveFile = join(folder, "archive.json");
-  if (!existsSync(archiveFile)) return { meta, ...parts };
-  return { meta, ...parts, archive: JSON.parse(readFileSync(archiveFile, "utf8")) as ArchiveFacts };
+  const optional = <T>(name: string): T | undefined => {
+    const file = join(folder, name);
+    return existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as T) : undefined;
+  };
+  const archive = optional<ArchiveFacts>("archive.json");
+  const telling = optional<TellingFacts>("telling.json");
+  return { meta, ...parts, ...(archive && { archive }), ...(telling && { telling }) };
 }

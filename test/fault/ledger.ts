@@ -30,6 +30,10 @@ export interface RequestRecord {
   endedBy: string;
   idempotency: string;
   uncollected: boolean;
+  /** Its customer named a `callBackUrl`, which is relayed. */
+  hasCallback: boolean;
+  /** It ended as too old, and completed after all. */
+  chargedAgain: boolean;
   /** It passed while the store was away, and was never admitted. */
   unmetered: boolean;
   /** By its key's clock. */
@@ -169,6 +173,8 @@ function requestRecord(id: string, fields: StoredRecord): RequestRecord {
     endedBy: fields.ended_by ?? "",
     idempotency: fields.idempotency ?? "",
     uncollected: fields.uncollected === "1",
+    hasCallback: fields.callback !== undefined,
+    chargedAgain: fields.charged_again === "1",
     unmetered: fields.unmetered === "1",
     admittedMs: ms("admitted_at"),
     boundMs: ms("bound_at"),

@@ -12,9 +12,10 @@ import {
 } from "../support/resp.ts";
 import type { LinkEvent } from "./history.ts";
 
-/** One item of a command: the history's line, and the names that it is given. */
+/** One item of a command: the history's line, and what it is given. */
 interface PassingItem extends LinkEvent {
   keys: readonly string[];
+  args: readonly string[];
 }
 
 /** One command between a gateway and Redis, from its arrival on. What befalls it befalls all its items. */
@@ -34,8 +35,8 @@ export type Action = "freeze" | "reset" | { delayMs: number } | undefined;
 export interface Hooks {
   /** Before a command is forwarded. */
   command?(passing: Passing): Action;
-  /** Before a reply is delivered. */
-  reply?(passing: Passing): Action;
+  /** Before a reply is delivered. @param bytes the reply as Redis sent it */
+  reply?(passing: Passing, bytes: Buffer): Action;
   /** Every byte goes on its own, both ways. */
   split?: boolean;
 }
@@ -130,6 +131,7 @@ function passingItem(gateway: string, script: string, { keys, args }: SentItem):
     outcome: "",
     delivered: false,
     keys,
+    args,
   };
 }
 
@@ -199,7 +201,7 @@ function openLink(
     passing.items.forEach((item, at) => {
       item.outcome = reply.parts[at] ?? reply.outcome;
     });
-    const action = hooks().reply?.(passing);
+    const action = hooks().reply?.(passing, reply.bytes);
     if (action === "reset") {
       reset();
       return;

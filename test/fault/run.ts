@@ -21,6 +21,7 @@ import { taskEnds } from "./scenarios/task-ends.ts";
 import { unknownOutcomes } from "./scenarios/unknown-outcomes.ts";
 import { unmetered } from "./scenarios/unmetered.ts";
 import { upstream } from "./scenarios/upstream.ts";
+import { webhooks } from "./scenarios/webhooks.ts";
 import { window } from "./scenarios/window.ts";
 import type { RunOptions } from "./world.ts";
 
@@ -77,6 +78,7 @@ export const PARTS: readonly Part[] = [
   judged(upstream),
   judged(unknownOutcomes),
   judged(taskEnds),
+  judged(webhooks),
   judged(overload),
   judged(disks),
   judged(disconnects),
@@ -97,9 +99,16 @@ export const PARTS: readonly Part[] = [
 /** Runs one part under a seed of its own, and tells how it went. */
 export async function runPart(
   part: Part,
-  options: { seed: number; folder: string; short: boolean; root: string; log(line: string): void },
+  options: {
+    seed: number;
+    folder: string;
+    short: boolean;
+    root: string;
+    control?: string;
+    log(line: string): void;
+  },
 ): Promise<Outcome> {
-  const { short, log, root } = options;
+  const { short, log, root, control = "" } = options;
   const { name } = part;
   const title = part.title(short);
   log(`${name}: ${title}`);
@@ -109,7 +118,7 @@ export async function runPart(
   };
   const seed = seedFor(options.seed, name);
   const folder = join(options.folder, name);
-  const verdict = await part.judge({ scenario: name, seed, folder, root, progress }, short);
+  const verdict = await part.judge({ scenario: name, seed, folder, root, control, progress }, short);
   const seconds = Math.round((Date.now() - startedMs) / 1000);
   log(
     `${name}: ${verdict.met ? "all criteria met" : "CRITERIA UNMET"} after ${seconds} s\n${formatVerdict(verdict)}`,

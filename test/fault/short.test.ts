@@ -14,6 +14,7 @@ const CAMPAIGN_ONLY = new Set([
   "overload",
   "disks",
   "task-ends",
+  "webhooks",
   "crash-cluster",
   "kills-cluster",
 ]);

@@ -175,7 +175,7 @@ export class FaultUpstream {
     const wish = readWish("input" in body ? body.input : body);
     this.latestDialect = dialect;
     const event = this.#enter(gateway, { site, dialect }, String(request.headers["idempotency-key"]), wish);
-    if (body.callBackUrl !== undefined) event.hasCallback = true;
+    if (body.callBackUrl !== undefined) event.callBackUrl = body.callBackUrl;
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();

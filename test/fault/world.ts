@@ -123,7 +123,7 @@ export async function createWorld(
   const fleet = createFleet(options, slots, fleetOptions, {
     listen: proxy.listen,
     nodes: async () => oneNode(redis),
-    linkEvents: () => proxy.events.map(({ keys: _keys, ...event }) => event),
+    linkEvents: () => proxy.events.map(({ keys: _keys, args: _args, ...event }) => event),
   });
   const world: World = endsWithAll({
     ...fleet,

@@ -92,15 +92,34 @@ test("with a lost key, an endpoint is resealed again once its secret was rotated
   const next = { ...env, WEBHOOK_SECRET_KEY: `${WEBHOOK_SECRET_KEY}-lost` };
   const reseal = async (keys: Record<string, string>) =>
     JSON.parse((await runHere(["webhooks", "reseal", "--json"], keys)).stdout);
-  expect((await reseal(next)).failed).toContain(id);
+  expect((await reseal(next)).failed).toContainEqual({ id, account_id: account });
+  const { code, stdout } = await runHere(["webhooks", "reseal"], next);
+  expect(code).toBe(1);
+  expect(stdout).toContain(`tollgate webhooks rotate-secret ${account} ${id}\n`);
   await runHere(["webhooks", "rotate-secret", account, id], next);
-  expect((await reseal(next)).failed).not.toContain(id);
+  expect((await reseal(next)).failed).not.toContainEqual({ id, account_id: account });
   const third = {
     WEBHOOK_SECRET_KEY: `${WEBHOOK_SECRET_KEY}-3`,
     WEBHOOK_SECRET_KEY_PREVIOUS: next.WEBHOOK_SECRET_KEY,
   };
   expect(await reseal({ ...env, ...third })).toMatchObject({ resealed: 1 });
   expect(await reseal({ ...env, ...third })).toMatchObject({ resealed: 0 });
+});
+
+test("an endpoint of a closed account can be listed and deleted, and nothing else", async () => {
+  const account = randomId("acc");
+  await jsonOf("accounts", "create", account);
+  const { id } = await webhooks("create", account, "https://example.com/closed");
+  await jsonOf("accounts", "set", account, "--status", "closed");
+  for (const words of [
+    ["set", account, id, "--label", "new"],
+    ["rotate-secret", account, id],
+    ["test", account, id],
+  ])
+    expect(await refused(words)).toContain(`account ${account} is closed`);
+  expect((await webhooks("list", account)).webhooks).toMatchObject([{ id }]);
+  expect((await webhooks("deliveries", account, "callback")).deliveries).toEqual([]);
+  expect(await webhooks("delete", account, id)).toMatchObject({ id, deleted: true });
 });
 
 test("without the key, for an inner address and for an unknown event the command says what is wrong", async () => {

@@ -103,6 +103,30 @@ test("a customer's server that fails is told again, with the same id", async () 
   expect(new Set(receiver.ids()).size).toBe(1);
 });
 
+test("what went to a request's address is listed, and sent again by hand", async () => {
+  const { key, accountId } = await given();
+  const deliveries = `/accounts/${accountId}/webhooks/callback/deliveries`;
+  expect((await stage.manage("GET", deliveries)).body.data).toEqual([]);
+  expectStatus(await storyboard({ key }, `${receiver.url}?order=8`), 200);
+  latest().status = "completed";
+  await callBack(stage.gateway as TestGateway, latest());
+  await told();
+  const read = async () => (await stage.manage("GET", deliveries)).body.data;
+  await until(async () => (await read())[0].status === "delivered", "the delivery to end");
+  const [delivery] = await read();
+  expect(delivery).toMatchObject({
+    ...{ webhook_id: "callback", url: `${receiver.url}?order=8`, type: "task.completed", attempts: 1 },
+    ...{ id: receiver.ids()[0], response_status: 200 },
+  });
+  expectStatus(await stage.manage("POST", `${deliveries}/${delivery.id}/redeliver`), 200);
+  await told(2);
+  expect(new Set(receiver.ids()).size).toBe(1);
+  const other = await stage.givenAccount(10);
+  for (const path of [`/accounts/${other}/webhooks/callback/deliveries/${delivery.id}/redeliver`])
+    expectStatus(await stage.manage("POST", path), 404);
+  expectStatus(await stage.manage("GET", "/accounts/nobody-at-all/webhooks/callback/deliveries"), 404);
+});
+
 test("an unknown outcome that its callback charges is told with its video", async () => {
   const { key } = await given();
   upstream.behave({ create: "reset" });

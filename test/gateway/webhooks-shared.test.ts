@@ -103,9 +103,12 @@ test("an emptied Redis ends nothing but the deliveries", async () => {
 });
 
 // Guarantee: dispatchers that are dead behind a green health show, by the store and not by their own memory.
-test("deliveries that nobody sends are overdue in the metrics", async () => {
+test("deliveries that nobody sends are overdue in the metrics, and a gateway with a wrong key uses up no try", async () => {
   const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { inFlight: 0 } } });
-  const { key } = await givenEndpoint(stage, receiver.url);
+  const { generator } = stage.gateway;
+  const config = { webhooks: { secretKey: `another ${WEBHOOK_SECRET_KEY}` } };
+  const wrong = await givenWebhookStage({ redisUrl: redis.url, generator, behaviour: {}, config });
+  const { key, deliveries } = await givenEndpoint(stage, receiver.url);
   await finishTask(stage.gateway, key);
   const figure = async (name: string): Promise<number> =>
     Number((await stage.gateway.metric(`${name} `))[0]?.split(" ").at(-1));
@@ -114,5 +117,7 @@ test("deliveries that nobody sends are overdue in the metrics", async () => {
   expect(await figure("tollgate_webhook_events_bytes")).toBeGreaterThan(500);
   expect((await fetch(`${stage.gateway.adminUrl}/readyz`)).status).toBe(200);
   expect(receiver.received).toEqual([]);
+  expect(await deliveries()).toMatchObject([{ status: "waiting", attempts: 0 }]);
+  await wrong.stop();
   await stage.stop();
 });

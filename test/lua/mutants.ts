@@ -2314,11 +2314,11 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   ),
   mutant("all endpoints get all events", "include/events", '"," .. kind .. ",", 1, true)', '"", 1, true)'),
   mutant("long data is sent", "include/events", "#data > DATA_BYTES_MAX", "#data > 2 * DATA_BYTES_MAX"),
-  mutant("one more waits than may", "include/events", "waiting >= WAITING_MAX", "waiting > WAITING_MAX"),
+  mutant("one more waits than may", "include/events", ") >= WAITING_MAX", ") > WAITING_MAX"),
   mutant(
     "retries do not count as waiting",
-    "include/events",
-    ' + call("ZCARD", name_in(tag, "retries", endpoint_id))',
+    "include/deliveries",
+    ' + call("ZCARD", name_in(tag, "retries", queue_id))',
     "",
   ),
   mutant("an account fills its partition", "include/events", "+ bytes > ACCOUNT_BYTES_MAX", "+ bytes < 0"),
@@ -2370,7 +2370,7 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   without(
     "what is under way does not count",
     "lease-deliveries",
-    '  call("ZADD", name_in(tag, "sending", endpoint_id), lease_end, event_id)\n',
+    '  call("ZADD", name_in(tag, "sending", queue_id), lease_end, event_id)\n',
   ),
   without(
     "a lease that ended keeps its place",
@@ -2378,8 +2378,8 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     '  call("ZREMRANGEBYSCORE", sending, "-inf", int(now))\n',
   ),
   mutant("all leases have one number", "lease-deliveries", "one.leases + 1", "one.leases + 0"),
-  mutant("an old secret signs for ever", "lease-deliveries", "tonumber(record[3]) > now and", "true and"),
-  mutant("the old secret does not sign", "lease-deliveries", "tonumber(record[3]) > now and", "false and"),
+  mutant("an old secret signs for ever", "lease-deliveries", "tonumber(signs[6]) > now and", "true and"),
+  mutant("the old secret does not sign", "lease-deliveries", "tonumber(signs[6]) > now and", "false and"),
   mutant(
     "a result of an earlier lease counts",
     "settle-delivery",
@@ -2494,6 +2494,55 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "if false then",
   ),
   mutant("no event is queued", "observe", "add_event(account, now", "tostring(account, now"),
+  mutant(
+    "what cannot be signed is taken",
+    "lease-deliveries",
+    "if endpoint.is_enabled and not is_openable(endpoint.secret) then",
+    "if false then",
+  ),
+  mutant(
+    "only one key opens",
+    "lease-deliveries",
+    "#prefix) == prefix then return true end",
+    "#prefix) == prefix end return false",
+  ),
+  mutant(
+    "all origins share a queue",
+    "include/deliveries",
+    'call("ZADD", queues, int(now), id)\n  return id',
+    'call("ZADD", queues, int(now), id)\n  return owner',
+  ),
+  mutant("one more origin than may be", "include/deliveries", ") >= ORIGINS_MAX", ") > ORIGINS_MAX"),
+  mutant("an origin that waits gives way", "include/deliveries", "count_waiting(tag, other) == 0", "true"),
+  without(
+    "an origin that gave way leaves its record",
+    "include/deliveries",
+    '  call("DEL", name_in(tag, "webhook", queue_id))\n',
+  ),
+  without(
+    "a forgotten queue stays in use",
+    "queue-delivery",
+    "    queue_id = queue_of_address(tag, account_id, url, now)\n",
+  ),
+  mutant("queues are kept for ever", "clean-deliveries", "queues and call", "nil and call"),
+  mutant(
+    "an endpoint of a closed account changes",
+    "webhook",
+    'call("HGET", account, "status") == "closed" then',
+    "false then",
+  ),
+  mutant(
+    "a closed account's secrets stay with the old key",
+    "webhook",
+    ' and action ~= "webhook.reseal" and',
+    " and",
+  ),
+  mutant(
+    "a closed account's endpoint is tested",
+    "queue-delivery",
+    '"status") == "closed" then',
+    '"status") == "none" then',
+  ),
 ];
 
 /** Of what was sold; test/lua/sales.test.ts finds them. */

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readDelivery } from "../../src/records/deliveries.ts";
 import {
+  callbackQueuesName,
   endpointNames,
   eventName,
   type KeyRef,
@@ -81,11 +82,13 @@ async function finishTask(key: KeyRef, status: "completed" | "failed" = "complet
 }
 
 const eventOf = ({ requestId }: Generation, status = "completed") => `evt_${requestId}_task_${status}`;
-const lease = (firstMax = 16, retryMax = 16): Promise<LeasedDelivery[]> =>
+const leaseWith = (keys: readonly string[], firstMax = 16, retryMax = 16) =>
   run(leaseDeliveries, {
     ...{ partition: stage.partition, firstMax, retryMax },
-    ...{ perEndpoint: PER_ENDPOINT, leaseMs: LEASE_MS },
+    ...{ perEndpoint: PER_ENDPOINT, leaseMs: LEASE_MS, keys },
   });
+const lease = async (firstMax?: number, retryMax?: number): Promise<LeasedDelivery[]> =>
+  (await leaseWith(["other-", "sealed-"], firstMax, retryMax)).deliveries;
 const settle = async (
   delivery: LeasedDelivery,
   result: "delivered" | "failed" | "gone",
@@ -456,6 +459,118 @@ guarantee(
     await run(suspend, { ...call, mayReinstate: true });
     expect((await create(9)).outcome).toBe("closed");
     expect(await lease()).toHaveLength(1);
+  },
+);
+
+guarantee("an endpoint of a closed account is only resealed and deleted", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const { partition } = stage;
+  const call = { partition, accountId: key.accountId, status: "closed" as const, actor: cliActor("test") };
+  await run(suspend, { ...call, mayReinstate: true });
+  const before = await endpointRecord(endpointId);
+  const fields = { secret: "sealed-new" };
+  for (const action of ["webhook.patch", "webhook.rotate_secret"] as const)
+    expect((await change(key, endpointId, action, { fields, overlapMs: DAY_MS })).outcome).toBe("closed");
+  expect((await queue(key, endpointId, "test_1", { type: "webhook.test", data: "{}" })).outcome).toBe(
+    "closed",
+  );
+  expect(await endpointRecord(endpointId)).toEqual(before);
+  expect(await lease()).toEqual([]);
+  expect((await change(key, endpointId, "webhook.reseal", { fields })).outcome).toBe("changed");
+  expect((await change(key, endpointId, "webhook.delete")).outcome).toBe("deleted");
+});
+
+// Guarantee: a gateway with a wrong WEBHOOK_SECRET_KEY uses up no try, and holds nothing back.
+guarantee(
+  "what a gateway cannot sign is left for others, untried and due, and the rest goes out",
+  async () => {
+    const [key, other] = [await stage.givenKey(), await stage.givenKey()];
+    const sealed = await givenEndpoint(key);
+    const task = await finishTask(key);
+    const opened = await givenEndpoint(other);
+    await change(other, opened, "webhook.patch", { fields: { secret: "another-key" } });
+    await finishTask(other);
+    const wrong = await leaseWith(["another-"]);
+    expect([wrong.unopened, endpointsOf(wrong.deliveries)]).toEqual([1, [opened]]);
+    expect(await delivery(sealed, eventOf(task))).toMatchObject({ state: "waiting", leases: 0, tries: 0 });
+    expect(await leaseWith(["another-"])).toEqual({ unopened: 1, deliveries: [] });
+    expect(endpointsOf(await lease())).toEqual([sealed]);
+  },
+);
+
+async function finishCalledTask(key: KeyRef, callback: string): Promise<string> {
+  const task = stage.request(key, { callback });
+  await stage.givenTask(task);
+  expect((await stage.observe(task, "completed")).outcome).toBe("finished");
+  return eventOf(task);
+}
+const callbackOf = ({ accountId }: KeyRef) => `callback@${accountId}`;
+const queuesOf = (key: KeyRef) =>
+  stage.redis.zrange(callbackQueuesName(stage.partition, key.accountId), "0", "-1");
+
+guarantee("addresses of requests are paced by origin: a dead one takes nothing from another", async () => {
+  const key = await stage.givenKey({ max_concurrent: 100 });
+  for (const at of times(6, (one) => one)) await finishCalledTask(key, `https://dead.example/${at}`);
+  const dead = await lease();
+  expect(dead.map(({ url }) => new URL(url).host)).toEqual(times(4, () => "dead.example"));
+  for (const one of dead) await settle(one, "failed", { retryMs: 5000 });
+  expect(endpointsOf(await lease(0, 1)), "it retries").toEqual([dead[0]!.endpointId]);
+  const quick = await finishCalledTask(key, "https://quick.example/?order=1");
+  const [leased, ...others] = await lease(16, 0);
+  expect(leased).toMatchObject({ eventId: quick, lane: "first", url: "https://quick.example/?order=1" });
+  expect(others).toEqual([]);
+  expect(await outcomeOf(leased!, "delivered")).toBe("delivered");
+  expect(await delivery(callbackOf(key), quick)).toMatchObject({ state: "delivered", leases: 1 });
+  expect(await queuesOf(key)).toHaveLength(2);
+});
+
+guarantee(
+  "an account has 16 queues of origins; then an empty one gives way, and while none is empty further ones share one",
+  async () => {
+    const key = await stage.givenKey({ max_concurrent: 100 });
+    const at = (host: number) => finishCalledTask(key, `https://host-${host}.example/`);
+    for (const host of times(16, (one) => one)) await at(host);
+    const all = await lease(100, 100);
+    expect(new Set(endpointsOf(all)).size).toBe(16);
+    for (const host of [16, 17]) await at(host);
+    const shared = await lease(100, 100);
+    expect(endpointsOf(shared)).toEqual([callbackOf(key), callbackOf(key)]);
+    for (const one of [...shared, ...all.slice(0, 1)]) await settle(one, "delivered", { tookMs: 4000 });
+    const next = await at(18);
+    const [own] = await lease(100, 100);
+    expect(own).toMatchObject({ eventId: next, url: "https://host-18.example/" });
+    expect(await queuesOf(key)).toHaveLength(16);
+    expect(await queuesOf(key)).not.toContain(all[0]!.endpointId);
+    expect(await endpointRecord(all[0]!.endpointId)).toEqual({});
+  },
+);
+
+guarantee(
+  "a delivery to an address of a request is sent again by hand, and all is forgotten in time",
+  async () => {
+    const key = await stage.givenKey();
+    const eventId = await finishCalledTask(key, "https://customer.example/done");
+    const owner = callbackOf(key);
+    const [first] = (await lease()) as [LeasedDelivery];
+    expect((await queue(key, owner, eventId)).outcome).toBe("sending");
+    expect(await outcomeOf(first, "delivered")).toBe("again");
+    const [second] = (await lease()) as [LeasedDelivery];
+    expect(await outcomeOf(second, "failed")).toBe("failed");
+    await stage.redis.del(callbackQueuesName(stage.partition, key.accountId));
+    expect((await queue(key, owner, eventId)).outcome).toBe("queued");
+    const [third] = (await lease()) as [LeasedDelivery];
+    expect(third).toMatchObject({ eventId, tries: 0, url: "https://customer.example/done" });
+    await outcomeOf(third, "delivered", { tookMs: 4000 });
+    expect((await queue(await stage.givenKey(), owner, eventId)).outcome).toBe("missing");
+    await finishCalledTask(key, "https://waiting.example/");
+    stage.clock.nowMs += 7 * DAY_MS;
+    while ((await clean()).isMore);
+    const names = Object.keys(await stage.everything());
+    expect(
+      names.filter((name) => /:(event|webhook|deliveries|sending|retries|callback)[:-]?/.test(name)),
+    ).toEqual([webhookNames(stage.partition).totals]);
+    expect(await totals()).toEqual({ " bytes": "0", " waiting": "0" });
   },
 );
 

@@ -386,6 +386,7 @@ export const OBJECT_EXAMPLES = {
   Delivery: {
     id: "evt_req_mh8p2k0a1b2c3d4e000001_task_completed",
     webhook_id: "we_9yKq2m4vTz0aRx0d",
+    url: null,
     type: "task.completed",
     event_at: "2026-10-31T06:03:00.000Z",
     status: "delivered",

@@ -63,7 +63,9 @@ export const PROBLEMS = {
   },
   account_closed: {
     status: 409,
-    when: "A closed account gets no credits, keys or endpoints. Reopen it first: `PATCH` with `status`.",
+    when:
+      "A closed account gets no credits, keys or endpoints, and its endpoints are only listed and deleted. Reopen it first: `PATCH` with " +
+      "`status`.",
   },
   key_exists: { status: 409, when: "This key is known already." },
   key_revoked: { status: 409, when: "The key is revoked for good. Create a new one." },

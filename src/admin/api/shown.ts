@@ -11,7 +11,7 @@ import type { Refusal } from "../../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
-import type { Delivery } from "../../operations/webhooks/deliveries.ts";
+import { CALLBACK_DELIVERIES, type Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
 import { detailsOf } from "../../records/entry-details.ts";
 import { kindOf, type LedgerEntry, shownType, transactionId } from "../../records/ledger-entries.ts";
@@ -204,7 +204,8 @@ export const webhookShown = (endpoint: Endpoint, secret?: string) => ({
 
 export const deliveryShown = (delivery: Delivery) => ({
   id: delivery.eventId,
-  webhook_id: delivery.endpointId,
+  webhook_id: delivery.endpointId ?? CALLBACK_DELIVERIES,
+  url: delivery.url ?? null,
   type: delivery.type,
   event_at: isoTime(delivery.eventAtMs),
   status: delivery.status,

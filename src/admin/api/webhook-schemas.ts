@@ -88,7 +88,8 @@ export const deliveryStatus = Type.Enum([...DELIVERY_STATES], {
 
 export const Delivery = titled("Delivery", {
   id: words("As `webhook-id`: the same over all tries."),
-  webhook_id: text,
+  webhook_id: words("Of the endpoint; `callback` of a delivery to the `callBackUrl` of a request."),
+  url: textOrNull("The `callBackUrl` that the request named; null for an endpoint."),
   type: text,
   event_at: time,
   status: Type.Enum([...DELIVERY_STATUSES]),
@@ -104,5 +105,7 @@ export const Delivery = titled("Delivery", {
 export const Reseal = titled("Reseal", {
   looked: count("Endpoints."),
   resealed: count("Endpoints whose secret was sealed anew."),
-  failed: Type.Array(words(), { description: "Endpoints whose secret no key at hand opens." }),
+  failed: Type.Array(object({ id: text, account_id: accountId }), {
+    description: "Endpoints whose secret no key at hand opens: rotate it.",
+  }),
 });

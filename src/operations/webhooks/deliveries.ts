@@ -2,21 +2,25 @@ import { TEST_EVENT } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
 import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
 import {
+  CALLBACKS_OF,
+  callbacksOf,
   type DeliveryState,
+  readAddress,
   readDelivery,
   readEvent,
   type StoredDelivery,
 } from "../../records/deliveries.ts";
-import { endpointNames, eventName } from "../../records/names.ts";
-import { OperatorError } from "../../records/operator-error.ts";
+import { accountNames, endpointNames, eventName, partitionOf } from "../../records/names.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { membersOf } from "../../redis/sorted-set-pages.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
 import { queueDelivery } from "../../scripts/queue-delivery.ts";
-import type { Endpoint } from "./endpoints.ts";
+import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";
 
 const READ_AT_ONCE = 100;
 /** Deliveries that one page looks at, at most. */
@@ -24,20 +28,42 @@ const LOOKED_AT_MAX = 1000;
 
 export const DELIVERY_STATUSES = ["waiting", "sending", "delivered", "failed"] as const;
 
+/** In place of an endpoint's id: deliveries to the addresses that requests name (`callBackUrl`). */
+export const CALLBACK_DELIVERIES = "callback";
+
+/** An endpoint as far as its deliveries are concerned, or all addresses that requests of an account name. */
+export type DeliveryTarget = Pick<Endpoint, "endpointId" | "accountId" | "partition">;
+
 export interface Delivery extends StoredDelivery {
   /** As `webhook-id`. */
   eventId: string;
-  endpointId: string;
+  /** Undefined of a delivery to an address that a request names. */
+  endpointId: string | undefined;
+  /** That address. */
+  url: string | undefined;
   type: string;
   /** When the event was. */
   eventAtMs: number;
   status: (typeof DELIVERY_STATUSES)[number];
 }
 
+/** @param id of an endpoint, or `callback` @throws OperatorError `not_found` */
+export async function deliveryTarget(
+  nodes: RedisNodes,
+  accountId: string,
+  id: string,
+): Promise<DeliveryTarget> {
+  if (id !== CALLBACK_DELIVERIES) return readEndpoint(nodes, accountId, id);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { account } = accountNames(partition, accountId);
+  if ((await nodes.of(partition).exists(account)) === 0) throw noAccount(accountId);
+  return { endpointId: callbacksOf(accountId), accountId, partition };
+}
+
 /** Newest event first. A page may be short and still have a `next`. @throws OperatorError for a cursor of another list */
 export async function listDeliveries(
   nodes: RedisNodes,
-  endpoint: Endpoint,
+  endpoint: DeliveryTarget,
   options: { status?: DeliveryState | undefined; cursor?: string | undefined; limit: number },
 ): Promise<{ deliveries: Delivery[]; next: string | undefined }> {
   const { status, cursor, limit } = options;
@@ -58,7 +84,11 @@ export async function listDeliveries(
 }
 
 /** @throws OperatorError `not_found` */
-async function readOneDelivery(nodes: RedisNodes, endpoint: Endpoint, eventId: string): Promise<Delivery> {
+async function readOneDelivery(
+  nodes: RedisNodes,
+  endpoint: DeliveryTarget,
+  eventId: string,
+): Promise<Delivery> {
   const [delivery] = await readDeliveries(nodes, endpoint, [eventId]);
   if (!delivery) throw noDelivery(endpoint, eventId);
   return delivery;
@@ -70,7 +100,7 @@ async function readOneDelivery(nodes: RedisNodes, endpoint: Endpoint, eventId: s
  */
 export async function redeliver(
   nodes: RedisNodes,
-  endpoint: Endpoint,
+  endpoint: DeliveryTarget,
   eventId: string,
   actor: Actor,
 ): Promise<Delivery> {
@@ -78,7 +108,7 @@ export async function redeliver(
   return readOneDelivery(nodes, endpoint, eventId);
 }
 
-/** Sends an event of type `webhook.test` to an endpoint, whatever it has asked for. @throws OperatorError `webhook_disabled` */
+/** Sends an event of type `webhook.test` to an endpoint, whatever it has asked for. @throws OperatorError `webhook_disabled`, `account_closed` */
 export async function testEndpoint(nodes: RedisNodes, endpoint: Endpoint, actor: Actor): Promise<Delivery> {
   const subject = randomId("test");
   const data = JSON.stringify({ webhook_id: endpoint.endpointId, account_id: endpoint.accountId });
@@ -89,7 +119,7 @@ export async function testEndpoint(nodes: RedisNodes, endpoint: Endpoint, actor:
 /** @returns the id of the event */
 async function queue(
   nodes: RedisNodes,
-  endpoint: Endpoint,
+  endpoint: DeliveryTarget,
   what: { eventId: string; test?: { type: string; data: string }; actor: Actor },
 ): Promise<string> {
   const redis = nodes.of(endpoint.partition);
@@ -99,6 +129,8 @@ async function queue(
     case "queued":
     case "sending":
       return eventId;
+    case "closed":
+      throw closedAccount(endpoint.accountId);
     case "disabled":
       throw new OperatorError(
         `endpoint ${endpoint.endpointId} is disabled; enable it first`,
@@ -114,13 +146,18 @@ async function queue(
   }
 }
 
-const noDelivery = ({ endpointId }: Endpoint, eventId: string): OperatorError =>
-  new OperatorError(`endpoint ${endpointId} has no delivery ${eventId}`, "not_found");
+const noDelivery = ({ endpointId, accountId }: DeliveryTarget, eventId: string): OperatorError =>
+  new OperatorError(
+    endpointId === callbacksOf(accountId)
+      ? `the requests of account ${accountId} have no delivery ${eventId}`
+      : `endpoint ${endpointId} has no delivery ${eventId}`,
+    "not_found",
+  );
 
 /** The next ones behind a position: `<ms of the event> <event id>`. One may be forgotten while they are read. */
 async function deliveriesAfter(
   nodes: RedisNodes,
-  endpoint: Endpoint,
+  endpoint: DeliveryTarget,
   after: string | undefined,
 ): Promise<{ position: string; delivery: Delivery | undefined }[]> {
   const redis = nodes.of(endpoint.partition);
@@ -138,15 +175,18 @@ async function deliveriesAfter(
 
 async function readDeliveries(
   nodes: RedisNodes,
-  { partition, endpointId }: Endpoint,
+  { partition, endpointId }: DeliveryTarget,
   eventIds: readonly string[],
 ): Promise<(Delivery | undefined)[]> {
   const redis = nodes.of(partition);
-  const { sending } = endpointNames(partition, endpointId);
+  const isCallback = endpointId.startsWith(CALLBACKS_OF);
   const events = await many<(string | null)[], string>(redis, eventIds, (pipe, id) =>
-    pipe.hmget(eventName(partition, id), "event", endpointId),
+    pipe.hmget(eventName(partition, id), "event", endpointId, "url"),
   );
-  const leases = await many<string | null, string>(redis, eventIds, (pipe, id) => pipe.zscore(sending, id));
+  const addresses = events.map(([, , text]) => readAddress(isCallback ? text : undefined));
+  const leases = await many<string | null, number>(redis, [...eventIds.keys()], (pipe, at) =>
+    pipe.zscore(endpointNames(partition, addresses[at]?.queueId ?? endpointId).sending, eventIds[at]!),
+  );
   const nowMs = await storeNowMs(redis);
   return eventIds.map((eventId, at) => {
     const [event, text] = events[at]!;
@@ -154,6 +194,10 @@ async function readDeliveries(
     const stored = readDelivery(text);
     const { type, atMs: eventAtMs } = readEvent(event);
     const isSending = stored.state === "waiting" && Number(leases[at] ?? 0) > nowMs;
-    return { ...stored, eventId, endpointId, type, eventAtMs, status: isSending ? "sending" : stored.state };
+    return {
+      ...{ ...stored, eventId, type, eventAtMs, status: isSending ? "sending" : stored.state },
+      endpointId: isCallback ? undefined : endpointId,
+      url: addresses[at]?.url,
+    };
   });
 }

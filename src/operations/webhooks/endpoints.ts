@@ -71,7 +71,7 @@ export async function registerEndpoint(
     case "created":
       return { endpoint: endpointOf(partition, endpointId, reply.record, 0), secret };
     case "closed":
-      throw new OperatorError(`account ${accountId} is closed`, "account_closed");
+      throw closedAccount(accountId);
     case "full":
       throw new OperatorError(
         `account ${accountId} has ${rules.endpointsMax} endpoints, as many as it may; delete one first`,
@@ -105,7 +105,7 @@ export async function readEndpoint(
   return endpoint;
 }
 
-/** @throws OperatorError `not_found`, `stale` for another revision, `invalid` */
+/** @throws OperatorError `not_found`, `stale` for another revision, `invalid`, `account_closed` */
 export async function patchEndpoint(
   nodes: RedisNodes,
   { accountId, endpointId, partition }: Endpoint,
@@ -127,7 +127,7 @@ export async function deleteEndpoint(
   await changeWith(nodes, { partition, accountId, endpointId, actor, action: "webhook.delete" });
 }
 
-/** Both secrets sign until `overlapMs` is over. @returns the new secret */
+/** Both secrets sign until `overlapMs` is over. @returns the new secret @throws OperatorError `not_found`, `account_closed` */
 export async function rotateSecret(
   nodes: RedisNodes,
   { accountId, endpointId, partition }: Endpoint,
@@ -151,8 +151,15 @@ async function changeWith(nodes: RedisNodes, call: Parameters<typeof webhook.key
       "stale",
     );
   }
+  if (outcome === "closed") throw closedAccount(call.accountId);
   if (outcome === "missing") throw noEndpoint(call.accountId, call.endpointId);
 }
+
+export const closedAccount = (accountId: string): OperatorError =>
+  new OperatorError(
+    `account ${accountId} is closed: its endpoints can be listed and deleted, not changed or tested`,
+    "account_closed",
+  );
 
 const noEndpoint = (accountId: string, endpointId: string): OperatorError =>
   new OperatorError(`account ${accountId} has no webhook endpoint ${endpointId}`, "not_found");

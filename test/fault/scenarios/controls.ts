@@ -8,6 +8,7 @@ import { ARCHIVE_CONTROLS } from "./controls-archive.ts";
 import { RARE_INTERLEAVINGS } from "./controls-rare.ts";
 import { UNMETERED_CONTROLS } from "./controls-unmetered.ts";
 import { UPSTREAM_CONTROLS } from "./controls-upstream.ts";
+import { WEBHOOK_CONTROLS } from "./controls-webhooks.ts";
 import { crash } from "./crash.ts";
 import { kills } from "./kills.ts";
 import { redisLink } from "./redis-link.ts";
@@ -140,6 +141,7 @@ export const CONTROLS: readonly Control[] = [
   ...ARCHIVE_CONTROLS,
   ...UNMETERED_CONTROLS,
   ...UPSTREAM_CONTROLS,
+  ...WEBHOOK_CONTROLS,
 ];
 /** Of the general kind, which take a few seconds: so many at a time are in `npm test`, others each time. */
 export const SHORT_CONTROLS = 2;
@@ -150,7 +152,7 @@ export async function runControls(options: RunOptions, short: boolean): Promise<
     ? createRandom(options.seed)
         .shuffle([...GENERAL])
         .slice(0, SHORT_CONTROLS)
-    : CONTROLS;
+    : CONTROLS.filter(({ name }) => name.includes(options.control ?? ""));
   const criteria: Criterion[] = [];
   await inParallel(controls.length, WIDTH, async (at) => {
     criteria[at] = await seed(controls[at]!, at, options);

@@ -9,6 +9,7 @@ import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";
 import {
   accountNames,
   archiveNames,
+  callbackQueuesName,
   claimName,
   endpointNames,
   eventName,
@@ -266,6 +267,7 @@ describe("ARCHITECTURE", () => {
       ...Object.values(webhookNames(7)),
       ...Object.values(endpointNames(7, "<endpoint id>")),
       webhooksName(7, "<account id>"),
+      callbackQueuesName(7, "<account id>"),
       eventName(7, "<event id>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.

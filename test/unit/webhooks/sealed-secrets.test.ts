@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { deriveKey, openSecretBox, SealedSecretError } from "../../../src/webhooks/sealed-secrets.ts";
+import { deriveKey } from "../../../src/records/derived-keys.ts";
+import { openSecretBox, SealedSecretError } from "../../../src/webhooks/sealed-secrets.ts";
 import { newSecret } from "../../../src/webhooks/signature.ts";
 
 const FIRST = "first-key-first-key-first-key-first-key";

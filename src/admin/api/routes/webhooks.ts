@@ -1,6 +1,12 @@
 import { Type } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
-import { listDeliveries, redeliver, testEndpoint } from "../../../operations/webhooks/deliveries.ts";
+import {
+  type DeliveryTarget,
+  deliveryTarget,
+  listDeliveries,
+  redeliver,
+  testEndpoint,
+} from "../../../operations/webhooks/deliveries.ts";
 import {
   deleteEndpoint,
   type Endpoint,
@@ -31,6 +37,9 @@ const OVERLAP_DEFAULT = "24h";
 
 const endpointOf = (nodes: RedisNodes, { params }: Pick<ApiCall, "params">): Promise<Endpoint> =>
   readEndpoint(nodes, params.account!, params.webhook!);
+
+const targetOf = (nodes: RedisNodes, { params }: Pick<ApiCall, "params">): Promise<DeliveryTarget> =>
+  deliveryTarget(nodes, params.account!, params.webhook!);
 
 interface Shown {
   endpoint: Endpoint;
@@ -164,14 +173,14 @@ export const listOfDeliveries = operation("GET /accounts/{account}/webhooks/{web
   name: "listDeliveries",
   summary: "List what an endpoint got",
   description:
-    "Newest event first. Kept for 7 days: those that wait, and the last 1,000 that ended. With `status` a page may have fewer rows.",
+    "Newest event first. `callback` in place of the endpoint lists those to the `callBackUrl` of the account's requests. Kept for 7 days: those that wait, and the last 1,000 that ended. With `status` a page may have fewer rows.",
   query: object({ status: Type.Optional(deliveryStatus), ...paging }),
   answers: { 200: { description: "Deliveries.", schema: pageOf(Delivery) } },
   refusals: [404, 409],
   async operate(nodes, call, { webhooks }) {
     await webhooks();
     const { status, cursor, limit = LIMIT_DEFAULT } = call.query;
-    return listDeliveries(nodes, await endpointOf(nodes, call), { status, cursor, limit });
+    return listDeliveries(nodes, await targetOf(nodes, call), { status, cursor, limit });
   },
   answer: ({ deliveries, next }) => page(deliveries.map(deliveryShown), next),
 });
@@ -183,12 +192,13 @@ export const redeliveryOf = operation(
     name: "redeliver",
     summary: "Deliver again",
     description:
-      "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards.",
+      "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards. " +
+      "`callback` in place of the endpoint: a delivery to the `callBackUrl` of a request.",
     answers: { 200: { description: "The delivery as it is now.", schema: Delivery } },
     refusals: [404, 409],
     async operate(nodes, call, { webhooks }) {
       await webhooks();
-      return redeliver(nodes, await endpointOf(nodes, call), call.params.delivery!, call.actor);
+      return redeliver(nodes, await targetOf(nodes, call), call.params.delivery!, call.actor);
     },
     answer: (delivery) => ({ status: 200, body: deliveryShown(delivery) }),
   },
@@ -207,7 +217,13 @@ export const resealingOfSecrets = operation("POST /webhooks/reseal", {
     requireAllAccounts(grantee);
     return resealSecrets(nodes, actor, await webhooks());
   },
-  answer: (resealed) => ({ status: 200, body: resealed }),
+  answer: ({ failed, ...counts }) => ({
+    status: 200,
+    body: {
+      ...counts,
+      failed: failed.map(({ endpointId, accountId }) => ({ id: endpointId, account_id: accountId })),
+    },
+  }),
 });
 
 export const webhookRoutes = [

@@ -177,7 +177,7 @@ export const listWebhooks = (account) => get(["accounts", account, "webhooks"]);
 export const readWebhook = (account, id) => getTagged(["accounts", account, "webhooks", id]);
 /** @type {(account: string, body: Body) => Promise<Webhook>} */
 export const createWebhook = (account, body) => post(["accounts", account, "webhooks"], body);
-/** @param {Webhook} endpoint */
+/** @param {Pick<Webhook, "account_id" | "id">} endpoint */
 const partsOfWebhook = ({ account_id, id }) => ["accounts", account_id, "webhooks", id];
 /** @type {(endpoint: Webhook, changes: Body, etag: Etag) => Promise<Webhook>} */
 export const patchWebhook = (endpoint, changes, etag) => patch(partsOfWebhook(endpoint), changes, etag);
@@ -188,9 +188,9 @@ export const rotateWebhookSecret = (endpoint, body) =>
   post([...partsOfWebhook(endpoint), "rotate-secret"], body);
 /** @type {(endpoint: Webhook) => Promise<Delivery>} */
 export const testWebhook = (endpoint) => post([...partsOfWebhook(endpoint), "test"]);
-/** @type {(endpoint: Webhook, query: Query) => Promise<List<Delivery>>} */
+/** @type {(endpoint: Pick<Webhook, "account_id" | "id">, query: Query) => Promise<List<Delivery>>} */
 export const listDeliveries = (endpoint, query) => get([...partsOfWebhook(endpoint), "deliveries"], query);
-/** @type {(endpoint: Webhook, id: string) => Promise<Delivery>} */
+/** @type {(endpoint: Pick<Webhook, "account_id" | "id">, id: string) => Promise<Delivery>} */
 export const redeliver = (endpoint, id) => post([...partsOfWebhook(endpoint), "deliveries", id, "redeliver"]);
 
 /** By its own id or its request's. @type {(id: string) => Promise<Task>} */

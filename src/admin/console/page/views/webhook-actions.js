@@ -154,12 +154,12 @@ export const askDeleteWebhook = (endpoint) =>
     },
   });
 
-/** @param {Webhook} endpoint @param {Delivery} delivery */
-export const askRedeliver = (endpoint, { id, type }) =>
+/** @param {Pick<Webhook, "account_id" | "id"> & { url?: string }} endpoint @param {Delivery} delivery */
+export const askRedeliver = (endpoint, { id, type, url }) =>
   ask({
     title: "Deliver this again?",
     lines: [
-      `${type}, ${id}, goes to ${endpoint.url} at once, under the same webhook-id. A receiver that has seen it ignores it.`,
+      `${type}, ${id}, goes to ${url ?? endpoint.url} at once, under the same webhook-id. A receiver that has seen it ignores it.`,
     ],
     verb: "Deliver it",
     async run() {

@@ -31,6 +31,8 @@ import {
   askWebhookStatus,
 } from "./webhook-actions.js";
 
+/** In place of an endpoint: the addresses that requests name. */
+const CALLBACK = "callback";
 const SHOWN_URL_CHARS = 80;
 const SHOWN_ANSWER_CHARS = 120;
 
@@ -45,7 +47,10 @@ const DELIVERY_STATUSES = /** @type {const} */ ([
 export async function showWebhooks({ account_id: id }, { again }) {
   const { data } = await listWebhooks(id);
   return [
-    actions(asking("Register endpoint …", () => askRegister(id), again)),
+    actions(
+      asking("Register endpoint …", () => askRegister(id), again),
+      link(hrefTo(["webhook", id, CALLBACK]), "Deliveries to callBackUrl"),
+    ),
     table(
       "Webhook endpoints",
       [
@@ -73,6 +78,7 @@ function webhookLink({ account_id, id, url }) {
 /** One endpoint, with what it got. @param {Context} context @returns {Promise<Content>} */
 export async function showWebhook({ place: { args, query }, again }) {
   const [account = "", id = ""] = args;
+  if (id === CALLBACK) return showCallbacks(account, query, again);
   const { value: endpoint, etag } = await readWebhook(account, id);
   return [
     heading(["Endpoint ", code(endpoint.id)], again, badge(endpoint.status)),
@@ -93,6 +99,15 @@ export async function showWebhook({ place: { args, query }, again }) {
     ),
   ];
 }
+
+/** What was sent to the addresses that an account's requests name. @param {string} account @param {URLSearchParams} query @param {() => void} again @returns {Promise<Content>} */
+const showCallbacks = async (account, query, again) => [
+  heading("Deliveries to callBackUrl", again),
+  factList([["Account", accountLink(account)]]),
+  await filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], () =>
+    deliveriesPage({ account_id: account, id: CALLBACK, status: "enabled" }, query, again),
+  ),
+];
 
 const DISABLED_WORDS = {
   gone: "It is disabled: it answered 410, which asks for no more messages.",
@@ -135,7 +150,7 @@ function endpointActions(endpoint, etag, again) {
   );
 }
 
-/** @param {Webhook} endpoint @param {URLSearchParams} query @param {() => void} again */
+/** @param {Pick<Webhook, "account_id" | "id" | "status"> & { url?: string }} endpoint @param {URLSearchParams} query @param {() => void} again */
 async function deliveriesPage(endpoint, query, again) {
   const page = await listDeliveries(endpoint, pageOf(query, ["status"]));
   const redeliverCell = (/** @type {Delivery} */ delivery) => {
@@ -150,6 +165,9 @@ async function deliveriesPage(endpoint, query, again) {
       [
         { title: "Event", header: true, of: (one) => one.event_at, as: moment },
         { title: "Type", of: (one) => one.type },
+        ...(endpoint.id === CALLBACK
+          ? [{ title: "Address", wrap: true, of: (/** @type {Delivery} */ one) => one.url }]
+          : []),
         { title: "Status", of: (one) => one.status, as: badge },
         { title: "Attempts", numeric: true, of: (one) => one.attempts, as: count },
         { title: "Last attempt", of: (one) => one.last_attempt_at, as: moment },

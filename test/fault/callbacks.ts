@@ -1,0 +1,42 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { CALLBACKS } from "../../src/gateway/callback-addresses.ts";
+import type { Target } from "./client.ts";
+import { anyGateway, type Fleet } from "./fleet.ts";
+import type { UpstreamEvent } from "./history.ts";
+
+const TRIES_MAX = 20;
+const AGAIN_MS = 300;
+
+/** The path of the gateways' address for a request; empty if the upstream was given none. */
+export const callbackPathOf = ({ callBackUrl = "" }: UpstreamEvent): string =>
+  callBackUrl.includes(CALLBACKS) ? new URL(callBackUrl).pathname : "";
+
+/**
+ * Brings one callback to a gateway, as the upstream does. @returns its status; 0 if none came
+ * @param taskId that it names
+ */
+export async function callBack(
+  gateway: Target,
+  event: UpstreamEvent,
+  { taskId = event.taskId, status = "completed" } = {},
+): Promise<number> {
+  const body = JSON.stringify({ code: 200, msg: "success", data: { task_id: taskId, status } });
+  const answered = await fetch(gateway.url + callbackPathOf(event), {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+  }).catch(() => undefined);
+  await answered?.body?.cancel();
+  if (answered?.status === 200) event.calledBackMs ??= Date.now();
+  return answered?.status ?? 0;
+}
+
+/** Repeats a callback until it is taken, through any gateway. @returns whether it was */
+export async function callBackUntilTaken(fleet: Fleet, event: UpstreamEvent): Promise<boolean> {
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    const status = await callBack(await anyGateway(fleet, tries), event);
+    if (status === 200) return true;
+    await pause(AGAIN_MS);
+  }
+  return false;
+}

@@ -1,0 +1,280 @@
+import type { Rule } from "./checker.ts";
+import type { Finding } from "./criteria-money.ts";
+import { CALLBACK, type Look, type TellingFacts, type ToldEndpoint, type ToldMessage } from "./history.ts";
+import type { Ledger, RequestRecord } from "./ledger.ts";
+import { requestIdOf } from "./told-stage.ts";
+
+/** After a fault a try may stay unsettled for so long; before it, an answer may be on its way. */
+const FAULT_BEFORE_MS = 1000;
+const FAULT_AFTER_MS = 4000;
+
+const isTaken = ({ status }: ToldMessage): boolean => status >= 200 && status < 300;
+const ofOne = ({ endpointId, accountId, webhookId }: ToldMessage): string =>
+  `${endpointId} ${endpointId === CALLBACK ? accountId : ""} ${webhookId}`;
+const telling = ({ history }: Ledger): TellingFacts => history.telling!;
+const isTask = ({ type }: ToldMessage): boolean => type.startsWith("task.");
+
+/** Requests whose customers must be told of their end. */
+const endsOf = ({ requests }: Ledger): RequestRecord[] =>
+  [...requests.values()].filter(({ state, uncollected }) => state === "finished" && !uncollected);
+
+/** Each end is told at every endpoint that was enabled when it came, and at the address of its request; or is listed as failed. */
+function toldOnceAtLeast(ledger: Ledger): Finding {
+  const { endpoints, stored, tries, waiting, messages } = telling(ledger);
+  const { toleranceMs } = ledger.history.meta;
+  const violations: string[] = waiting > 0 ? [`${waiting} deliveries still wait`] : [];
+  const taken = new Set(messages.filter(isTaken).map(ofOne));
+  const gone = new Set(
+    messages.filter(({ status }) => status === 410).map((one) => `${one.endpointId} ${one.webhookId}`),
+  );
+  const failed = new Set(
+    stored
+      .filter(
+        (one) =>
+          one.status === "failed" && (one.tries === tries || gone.has(`${one.endpointId} ${one.webhookId}`)),
+      )
+      .map(({ endpointId, webhookId }) => `${endpointId}  ${webhookId}`),
+  );
+  const byAccount = Map.groupBy(endpoints, ({ accountId }) => accountId);
+  const counts = { ends: 0, told: 0, failed: 0 };
+  for (const request of endsOf(ledger)) {
+    const { id, accountId, status, hasCallback, finishedMs } = request;
+    const own = (byAccount.get(accountId) ?? []).filter((one) => wasEnabled(one, finishedMs, toleranceMs));
+    const places = own.map(({ endpointId }) => `${endpointId} `);
+    if (hasCallback) places.push(`${CALLBACK} ${accountId}`);
+    if (places.length > 0) counts.ends++;
+    for (const place of places) {
+      const name = `${place} evt_${id}_task_${status}`;
+      if (taken.has(name)) counts.told++;
+      else if (failed.has(name)) counts.failed++;
+      else violations.push(`${id} (${status}) was never told to ${place}`);
+    }
+  }
+  const figure = `${counts.ends} ends, ${counts.told} times told, ${counts.failed} listed as failed after ${tries} tries or 410`;
+  return { figure, violations };
+}
+
+const wasEnabled = ({ enabledMs }: ToldEndpoint, atMs: number, toleranceMs: number): boolean =>
+  enabledMs.some(([fromMs, toMs]) => atMs > fromMs + toleranceMs && atMs < toMs - toleranceMs);
+
+/** All tries of a message have one id and one body, and are signed with a secret of the account if it has one. */
+function oneIdAndBody(ledger: Ledger): Finding {
+  const { messages, endpoints } = telling(ledger);
+  const violations: string[] = [];
+  const withSecret = new Set(endpoints.map(({ accountId }) => accountId));
+  for (const [name, tries] of Map.groupBy(messages, ofOne)) {
+    if (new Set(tries.map(({ body }) => body)).size > 1) violations.push(`${name} came with several bodies`);
+    const bad = tries.filter(({ accountId, signedWell }) =>
+      withSecret.has(accountId) ? signedWell !== true : signedWell === false,
+    );
+    if (bad.length > 0) violations.push(`${name} came ${bad.length} times without a good signature`);
+  }
+  const tasks = Map.groupBy(
+    messages.filter(isTask),
+    (one) => `${one.type} of ${one.taskId} at ${one.endpointId}`,
+  );
+  for (const [name, own] of tasks) {
+    const ids = new Set(own.map(({ webhookId }) => webhookId));
+    if (ids.size > 1) violations.push(`${name} came under ${[...ids].join(", ")}`);
+  }
+  const again = messages.length - new Set(messages.map(ofOne)).size;
+  const signed = messages.filter(({ signedWell }) => signedWell).length;
+  return { figure: `${messages.length} tries, ${again} of them repeats, ${signed} signed`, violations };
+}
+
+/** A message tells what has become of its task, and what is told is what is charged. */
+function toldIsTrue(ledger: Ledger): Finding {
+  const violations: string[] = [];
+  const net = new Map<string, number>();
+  for (const { requestId, amount } of ledger.entries) net.set(requestId, (net.get(requestId) ?? 0) + amount);
+  const told = new Map(
+    telling(ledger)
+      .messages.filter(isTask)
+      .map((one) => [ofOne(one), one]),
+  );
+  for (const message of told.values()) {
+    const { webhookId, type, taskId, accountId } = message;
+    const id = requestIdOf(webhookId);
+    const request = ledger.requests.get(id);
+    if (request?.state !== "finished" || request.uncollected) {
+      violations.push(`${webhookId} was told, but ${id} is ${request?.state ?? "unknown"}`);
+      continue;
+    }
+    const { status, chargedAgain, price } = request;
+    const isLater = chargedAgain && type === "task.failed";
+    if (request.accountId !== accountId || request.taskId !== taskId)
+      violations.push(`${webhookId} of ${accountId} tells of ${taskId}, which is not its task`);
+    if (type !== `task.${status}` && !isLater) violations.push(`${webhookId} was told, and it ${status}`);
+    const due = status === "completed" ? -price : 0;
+    if ((net.get(id) ?? 0) !== due) violations.push(`${webhookId} was told, and ${net.get(id)} was charged`);
+  }
+  return { figure: `${told.size} messages of tasks`, violations };
+}
+
+/** Whoever looks while a message waits for its answer finds its end, the refund, and the slot free. */
+function settledBeforeTold(ledger: Ledger): Finding {
+  const violations: string[] = [];
+  let looked = 0;
+  let polled = 0;
+  for (const { webhookId, type, look } of telling(ledger).messages) {
+    if (!look) continue;
+    looked++;
+    const request = ledger.requests.get(requestIdOf(webhookId));
+    const wanted = type.slice("task.".length);
+    const expected = request?.chargedAgain ? [wanted, "completed"] : [wanted];
+    const wrong = whatIsWrong(look, expected, request?.price !== 0);
+    if (look.polled !== "") polled++;
+    if (wrong !== "") violations.push(`${webhookId} was told while ${wrong}`);
+  }
+  const found = looked - violations.length;
+  const figure = `${found} of ${looked} looks from inside the receiver found all booked; ${polled} of them polled, too`;
+  return { figure, violations };
+}
+
+function whatIsWrong(
+  { state, status, holdsSlot, refunded, polled }: Look,
+  expected: readonly string[],
+  isPriced: boolean,
+): string {
+  if (state !== "finished" || !expected.includes(status)) return `the store had ${state} ${status}`;
+  if (holdsSlot) return "its slot was taken";
+  if (status === "failed" && isPriced && !refunded) return "it was not refunded";
+  if (polled !== "" && !expected.includes(polled)) return `a poll showed ${polled}`;
+  return "";
+}
+
+/** A task has one end: no second message of another kind, and no poll after an end that shows another state. */
+function oneEnd(ledger: Ledger): Finding {
+  const { requests, history } = ledger;
+  const violations: string[] = [];
+  const types = Map.groupBy(telling(ledger).messages.filter(isTask), ({ webhookId }) =>
+    requestIdOf(webhookId),
+  );
+  for (const [id, own] of types) {
+    const kinds = new Set(own.map(({ type }) => type));
+    if (kinds.size > 1 && !requests.get(id)?.chargedAgain)
+      violations.push(`${id} was told as ${[...kinds].join(" and ")}`);
+  }
+  const again = new Set([...requests.values()].filter((one) => one.chargedAgain).map(({ taskId }) => taskId));
+  const polls = history.client.filter(({ kind, taskStatus }) => kind === "poll" && taskStatus !== "");
+  for (const [taskId, own] of Map.groupBy(polls, (event) => event.taskId)) {
+    const ends = own.filter(({ taskStatus }) => taskStatus === "completed" || taskStatus === "failed");
+    const first = ends.sort((a, b) => a.endedMs - b.endedMs)[0];
+    if (!first || again.has(taskId)) continue;
+    const back = own.find(
+      ({ sentMs, taskStatus }) => sentMs > first.endedMs && taskStatus !== first.taskStatus,
+    );
+    if (back) violations.push(`${taskId} was ${first.taskStatus}, then ${back.taskStatus}`);
+  }
+  return {
+    figure: `${types.size} tasks told, ${polls.length} polls, ${again.size} charged again`,
+    violations,
+  };
+}
+
+/** A message that was taken comes again only if its try could not be settled, for a fault, or if an operator sends it again. */
+function repeatsAreExplained(ledger: Ledger): Finding {
+  const { messages, settlings, byHand } = telling(ledger);
+  const { faults } = ledger.history;
+  const violations: string[] = [];
+  const counts = { kill: 0, byHand: 0 };
+  const settled = Map.groupBy(settlings, (one) => `${one.endpointId} ${one.webhookId}`);
+  for (const [name, tries] of Map.groupBy(messages, ofOne)) {
+    const ordered = tries.toSorted((a, b) => a.arrivedMs - b.arrivedMs);
+    for (const [at, { endpointId, webhookId, arrivedMs }] of ordered.entries()) {
+      const before = ordered.slice(0, at).findLast(isTaken);
+      if (!before) continue;
+      const own = settled.get(`${endpointId} ${webhookId}`) ?? [];
+      const fromMs = before.arrivedMs;
+      const isBetween = ({ atMs }: { atMs: number }): boolean => atMs >= fromMs && atMs <= arrivedMs;
+      if (byHand.some((one) => one.webhookId === webhookId && one.endpointId === endpointId)) counts.byHand++;
+      else if (own.some((one) => one.outcome === "delivered" && isBetween(one)))
+        violations.push(`${name} came again after it was settled`);
+      else if (
+        faults.some(({ atMs }) => atMs > fromMs - FAULT_BEFORE_MS && atMs < before.endedMs + FAULT_AFTER_MS)
+      )
+        counts.kill++;
+      else violations.push(`${name} came again, and no fault explains why`);
+    }
+  }
+  const figure = `${counts.kill} taken messages came again beside a fault, ${counts.byHand} by hand`;
+  return { figure, violations };
+}
+
+/** Tries of one message never overlap, and an endpoint gets few messages at a time; but for leases that have run out. */
+function paced(ledger: Ledger): Finding {
+  const { messages, leaseMs, perEndpoint } = telling(ledger);
+  const { toleranceMs } = ledger.history.meta;
+  const violations: string[] = [];
+  for (const [name, tries] of Map.groupBy(messages, ofOne)) {
+    const ordered = tries.toSorted((a, b) => a.arrivedMs - b.arrivedMs);
+    for (const [at, one] of ordered.entries()) {
+      const before = ordered[at - 1];
+      if (!before || one.arrivedMs >= before.endedMs - toleranceMs) continue;
+      if (one.arrivedMs - before.arrivedMs < leaseMs - toleranceMs)
+        violations.push(
+          `a try of ${name} began ${before.endedMs - one.arrivedMs} ms before the one before had ended`,
+        );
+    }
+  }
+  let most = 0;
+  const ofEndpoints = messages.filter(({ endpointId }) => endpointId !== CALLBACK);
+  for (const [endpointId, own] of Map.groupBy(ofEndpoints, (one) => one.endpointId)) {
+    const atATime = mostAtATime(own, leaseMs, toleranceMs);
+    most = Math.max(most, atATime);
+    if (atATime > perEndpoint) violations.push(`${endpointId} got ${atATime} messages at a time`);
+  }
+  return { figure: `at most ${most} messages of an endpoint at a time`, violations };
+}
+
+function mostAtATime(messages: readonly ToldMessage[], leaseMs: number, toleranceMs: number): number {
+  const changes = messages
+    .map(({ arrivedMs, endedMs }) => ({
+      arrivedMs,
+      endedMs: Math.min(endedMs - toleranceMs, arrivedMs + leaseMs),
+    }))
+    .filter(({ arrivedMs, endedMs }) => endedMs > arrivedMs)
+    .flatMap(({ arrivedMs, endedMs }) => [
+      [arrivedMs, 1],
+      [endedMs, -1],
+    ])
+    .sort(([a = 0, one = 0], [b = 0, other = 0]) => a - b || one - other);
+  let now = 0;
+  let most = 0;
+  for (const [, change = 0] of changes) {
+    now += change;
+    most = Math.max(most, now);
+  }
+  return most;
+}
+
+/** Only the latest lease of a delivery says what came of it. */
+function leasesAreFenced(ledger: Ledger): Finding {
+  const { leases, settlings } = telling(ledger);
+  const violations: string[] = [];
+  const latest = Map.groupBy(leases, (one) => `${one.endpointId} ${one.webhookId}`);
+  const fenced = settlings.filter(({ outcome }) => outcome === "fenced");
+  for (const { endpointId, webhookId, lease, outcome, atMs } of settlings) {
+    if (outcome === "fenced" || outcome === "") continue;
+    const later = latest
+      .get(`${endpointId} ${webhookId}`)
+      ?.find((one) => one.lease > lease && one.atMs < atMs);
+    if (later)
+      violations.push(
+        `lease ${lease} of ${webhookId} at ${endpointId} was settled (${outcome}) after lease ${later.lease}`,
+      );
+  }
+  return { figure: `${leases.length} leases, ${fenced.length} results of earlier ones refused`, violations };
+}
+
+/** Of runs with webhooks. */
+export const TELLING_CRITERIA: readonly Rule<Ledger>[] = [
+  ["each end is told, or listed as failed", toldOnceAtLeast],
+  ["one id, one body and good signatures over all tries", oneIdAndBody],
+  ["what is told has come true, and is charged so", toldIsTrue],
+  ["slot and refund are booked before it is told", settledBeforeTold],
+  ["a task has one end, which stays", oneEnd],
+  ["repeats of what was taken are explained", repeatsAreExplained],
+  ["results of earlier leases are refused", leasesAreFenced],
+  ["tries do not overlap, endpoints have their pace", paced],
+];

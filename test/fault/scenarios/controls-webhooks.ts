@@ -1,0 +1,158 @@
+import type { Control } from "./controls.ts";
+import type { Strike } from "./webhook-strikes.ts";
+import { webhooks } from "./webhooks.ts";
+
+const run =
+  (strikesEach = 0, only: readonly Strike[] = [], kinds?: readonly string[]): Control["run"] =>
+  (options) =>
+    webhooks.run(options, { requests: 150, strikesEach, only, ...(kinds && { kinds }) });
+
+/** Mistakes in telling customers. */
+export const WEBHOOK_CONTROLS: readonly Control[] = [
+  {
+    name: "a result is taken whichever lease it is of",
+    patches: [
+      {
+        file: "lua/settle-delivery.lua",
+        from: 'if not one or one.state ~= "waiting" or int(one.leases) ~= lease then',
+        to: 'if not one or one.state ~= "waiting" then',
+      },
+    ],
+    run: run(3, ["a sender stands still"]),
+    caughtBy: "results of earlier leases are refused",
+  },
+  {
+    name: "a lease that ends before its try",
+    patches: [
+      {
+        file: "src/webhooks/delivery-worker.ts",
+        from: "leaseMs: timeoutMs + LEASE_SLACK_MS,",
+        to: "leaseMs: timeoutMs / 10,",
+      },
+    ],
+    run: run(),
+    caughtBy: "tries do not overlap, endpoints have their pace",
+    violation: /began .* before the one before had ended/,
+  },
+  {
+    name: "an end is told, and its refund is posted by the next poll",
+    patches: [
+      {
+        file: "lua/observe.lua",
+        from: 'if status == "failed" and refunds_failed == "1" then\n',
+        to: 'if status == "failed" and refunds_failed == "" then\n',
+      },
+      {
+        file: "lua/observe.lua",
+        from: 'if state == "finished" then\n',
+        to: `if state == "finished" then
+  if record.status == "failed" and not record.refunded then
+    post_refund(account, ledger, now, account_id, request_id, record, nil)
+    call("SET", request, changed_request(record.text, "finished", "refunded", "1"))
+  end
+`,
+      },
+    ],
+    run: run(),
+    caughtBy: "slot and refund are booked before it is told",
+    violation: /while it was not refunded/,
+  },
+  {
+    name: "an end is told by the poll that sees it, and saved by the next one",
+    patches: [
+      {
+        file: "lua/observe.lua",
+        from: "local callback = record.callback\n",
+        to: `local callback = record.callback
+local is_told = call("EXISTS", string.match(request, "^tg:{p%d+}") .. ":event:evt_" .. request_id .. "_task_" .. status) == 1
+`,
+      },
+      {
+        file: "lua/observe.lua",
+        from: "note_ended(request, now, request_id, account_id,",
+        to: `if not is_told then
+  call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+  return answer("observed")
+end
+note_ended(request, now, request_id, account_id,`,
+      },
+    ],
+    run: run(),
+    caughtBy: "slot and refund are booked before it is told",
+    violation: /while the store had bound/,
+  },
+  {
+    name: "a slot that a told end leaves taken until the next poll",
+    patches: [
+      {
+        file: "lua/observe.lua",
+        from: 'call("SREM", slots, request_id)\nif shared',
+        to: "if shared",
+      },
+      {
+        file: "lua/observe.lua",
+        from: 'if state == "finished" then\n',
+        to: 'if state == "finished" then\n  call("SREM", slots, request_id)\n',
+      },
+    ],
+    run: run(),
+    caughtBy: "slot and refund are booked before it is told",
+    violation: /while its slot was taken/,
+  },
+  {
+    name: "each try has an id of its own",
+    patches: [
+      {
+        file: "src/webhooks/delivery-message.ts",
+        from: "const signed = { id: eventId,",
+        to: 'const signed = { id: [eventId, nowMs].join("-"),',
+      },
+    ],
+    run: run(),
+    caughtBy: "one id, one body and good signatures over all tries",
+    violation: / came under /,
+  },
+  {
+    name: "the body has the time of the try",
+    patches: [
+      {
+        file: "src/webhooks/delivery-message.ts",
+        from: "new Date(atMs).toISOString()",
+        to: "new Date(atMs + Date.now() % 1000).toISOString()",
+      },
+    ],
+    run: run(),
+    caughtBy: "one id, one body and good signatures over all tries",
+    violation: /several bodies/,
+  },
+  {
+    name: "a poll after the end changes it",
+    patches: [
+      {
+        file: "lua/observe.lua",
+        from: 'if state == "finished" then\n',
+        to: 'if state == "finished" and (kept.status == status or not is_final(status)) then\n',
+      },
+      {
+        file: "lua/observe.lua",
+        from: 'if state ~= "bound" then',
+        to: 'if state ~= "bound" and state ~= "finished" then',
+      },
+    ],
+    run: run(0, [], ["changes_its_mind"]),
+    caughtBy: "a task has one end, which stays",
+  },
+  {
+    name: "a delivery is forgotten when it is taken to be sent",
+    patches: [
+      {
+        file: "lua/lease-deliveries.lua",
+        from: 'call("ZADD", queue, lease_end, event_id)',
+        to: 'call("ZREM", queue, event_id)',
+      },
+    ],
+    run: run(2, ["a message is being sent", "LEASE run, its reply withheld"]),
+    caughtBy: "each end is told, or listed as failed",
+    violation: /was never told/,
+  },
+];
