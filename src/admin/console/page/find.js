@@ -35,7 +35,7 @@ async function look() {
   const rest = data.length > SHOWN_MAX || !complete;
   render(
     html`<ul>${data.slice(0, SHOWN_MAX).map(foundLine)}
-      ${data.length === 0 && html`<li class="hint">Nothing begins with this.</li>`}
+      ${data.length === 0 && html`<li class="found-none">Nothing begins with this.</li>`}
       ${rest && html`<li>${link(hrefTo(["search"], { q }), "All that was found")}</li>`}</ul>`,
     byId("found"),
   );
@@ -43,7 +43,7 @@ async function look() {
 
 /** @param {Found} one */
 const foundLine = (one) =>
-  html`<li>${link(placeOf(one), [one.label ?? one.id, html` <span class="hint">${[one.kind, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
+  html`<li>${link(placeOf(one), [one.label ?? one.id, html` <span class="found-more">${[one.kind, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
 
 byId("find").addEventListener("input", () => {
   clearTimeout(waiting);
@@ -81,5 +81,5 @@ addEventListener("keydown", (event) => {
   const isTyping = document.activeElement?.matches("input, select, textarea") ?? false;
   if (event.key !== "/" || isTyping || byId("dialog", HTMLDialogElement).open || byId("find").hidden) return;
   event.preventDefault();
-  byId("find-id").focus();
+  field().select();
 });

@@ -88,10 +88,13 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
+    const shows = view.show({ place, signal, again: () => void show() });
+    // Nobody waits for the view where the state says that the token has ended.
+    shows.catch(() => undefined);
     await showState();
     if (mine !== turn) return;
     unlock();
-    const made = await view.show({ place, signal, again: () => void show() });
+    const made = await shows;
     if (mine !== turn) return;
     if (made instanceof URL) return location.replace(made);
     render(h(Fragment, { key: mine }, made), box);

@@ -50,6 +50,7 @@ export type Use = Omit<AccountUse["keys"][number], "key_id">;
 export type Scope = Whoami["scopes"][number];
 export type TopAccounts = Static<typeof objects.TopAccounts>;
 export interface Sales extends List<Static<typeof money.Sale>> {
+  amounts_paid: Record<string, string>;
   since: string | null;
   unread?: { partitions: number[]; why: string };
 }

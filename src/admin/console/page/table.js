@@ -99,7 +99,8 @@ function cellOf(column, row) {
   const shown = as ? /** @type {(value: Value) => Content} */ (as)(value) : (value ?? "–");
   const content = cell ? cell(row) : shown;
   const kind = kindOf(column);
-  if (header) return html`<th scope="row" role="rowheader" class=${kind} data-label=${title}>${content}</th>`;
+  if (header)
+    return html`<th scope="row" role="rowheader" class=${kind} data-label=${title}><div>${content}</div></th>`;
   // A card has no line for what is not there.
   const none = content === "–" || content === "" || content === undefined ? "none" : "";
   return html`<td role="cell" class=${`${kind ?? ""} ${none}`.trim()} data-label=${title}><div>${content}</div></td>`;

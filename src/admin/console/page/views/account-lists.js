@@ -122,6 +122,10 @@ const TASK_STATUSES = /** @type {const} */ ([
 
 /** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showAccountTasks({ account_id: id }, { place: { query } }) {
+  const reading = tasksPage(id, query).then(
+    (page) => () => page,
+    (error) => () => Promise.reject(error),
+  );
   const prices = await listPrices().catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
@@ -129,7 +133,7 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
     { name: "endpoint", label: "Endpoint", options: [/** @type {const} */ (["", "all"]), ...names] },
     FROM,
   ];
-  return filtered(filters, () => tasksPage(id, query));
+  return filtered(filters, async () => (await reading)());
 }
 
 /** @param {string} id @param {URLSearchParams} query */

@@ -1,7 +1,7 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
 import { listSales, listTopAccounts } from "../api.js";
-import { accountLink, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
+import { accountLink, actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
 import { count } from "../format.js";
 import { downloadCsv, filtered, table } from "../table.js";
 
@@ -67,24 +67,25 @@ export async function showSales({ place: { query }, again }) {
 }
 
 const SALE_COLUMNS = ["kind", "package", "currency", "grants", "credits", "amount_paid"];
-const KINDS = /** @type {const} */ (["purchase", "trial", "goodwill"]);
+const KINDS = /** @type {const} */ ([
+  ["purchase", "Purchased"],
+  ["trial", "Trials"],
+  ["goodwill", "Goodwill"],
+]);
 
 /** @param {string} month */
 async function salesPart(month) {
   const sales = await listSales(month);
-  const { data, since } = sales;
+  const { data, since, amounts_paid } = sales;
   const save = () => downloadCsv(`sold-${month}.csv`, SALE_COLUMNS, data);
   const sum = (/** @type {string} */ kind) =>
     data.reduce((credits, one) => credits + (one.kind === kind ? one.credits : 0), 0);
-  const paid = data.flatMap(({ amount_paid, currency, package: name }) =>
-    amount_paid === null ? [] : [`${amount_paid} ${currency}, ${name ?? "by number"}`],
-  );
   return [
     unreadNote(sales),
     since && note(`Grants before ${since.slice(0, 10)} are not counted.`),
     tiles(
-      KINDS.map((kind) => tile(kind, count(sum(kind)), "credits")),
-      tile("Paid", count(paid.length), paid),
+      KINDS.map(([kind, name]) => tile(name, count(sum(kind)), "credits")),
+      Object.entries(amounts_paid).map(([currency, amount]) => tile(`Paid, ${currency}`, amount)),
     ),
     table(
       `Sold and given in ${month} (UTC)`,
@@ -102,7 +103,7 @@ async function salesPart(month) {
       data,
       "Nothing was sold or given.",
     ),
-    data.length > 0 && button("Download CSV", save),
+    actions(data.length > 0 && button("Download CSV", save)),
     hint("Reversals are not subtracted. The statement of an account has them."),
   ];
 }
