@@ -160,6 +160,10 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
     ["the one in use", "tollgate config check"],
     ["one that is to come", "tollgate config check new.yaml"],
   ],
+  "config print": [
+    ["what is in force, and where is it from?", "tollgate config print"],
+    ["which settings does the file or the environment set?", "tollgate config print | grep -v ' default$'"],
+  ],
   "config diff": [
     ["what would a reload change in the running gateway?", "tollgate config diff"],
     ["and what would another file?", "tollgate config diff new.yaml"],

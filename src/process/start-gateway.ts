@@ -253,6 +253,8 @@ function createFirstWorkerJobs(options: {
     start(): void {
       work.start();
       adminPort.start();
+      for (const [setting, variable] of live.hidden())
+        log.warn({ setting, variable }, "a setting of the file is not in force: a variable replaces it");
     },
     applied(next: Config, previous: Config): void {
       const { tls } = next.admin;

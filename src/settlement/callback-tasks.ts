@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
 import type { Tiers } from "../domain/limits.ts";
-import { idempotencyName, keyRef, requestName } from "../records/names.ts";
+import { claimName, idempotencyName, keyRef, readClaim, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
@@ -18,6 +19,9 @@ import type { Store } from "./store.ts";
 import { reportEnd, reportPoll } from "./task-reports.ts";
 import { type AgingTask, isAnswered, judge } from "./task-verdict.ts";
 
+/** An upstream may call back before its polls know the task: they are asked again after these times. */
+const ASKED_AGAIN_AFTER_MS = [300, 1200];
+
 /** The settings of callbacks, read again for each. Times in ms. */
 interface CallbackSettings {
   tiers: Tiers;
@@ -25,7 +29,7 @@ interface CallbackSettings {
 }
 
 export interface CallbackTasksOptions {
-  connection: Pick<Connection, "of" | "known">;
+  connection: Pick<Connection, "of" | "ofName" | "known">;
   store: Pick<Store, "observe"> & Pick<Holds, "bind">;
   upstream(): Upstream;
   upstreamOf(tag: string | undefined): TaskUpstream;
@@ -133,9 +137,16 @@ export class CallbackTasks {
     const upstream = this.#options.upstream();
     const tag = upstream.tagOf(record.endpoint ?? "");
     const task = this.#agingTask(request, taskId, Number(record.admitted_at ?? nowMs), 0);
-    const outcome = await this.#ask(request, upstream, task, tag);
+    let outcome = await this.#ask(request, upstream, task, tag);
+    for (const afterMs of ASKED_AGAIN_AFTER_MS) {
+      if (outcome.outcome !== "gone") break;
+      await pause(afterMs);
+      outcome = await this.#ask(request, upstream, task, tag);
+    }
+    if (outcome.outcome === "gone") return "unknown_task";
     if (outcome.outcome !== "task" && outcome.outcome !== "unknown_status")
       return isAnswered(outcome) ? "unconfirmed" : "unanswered";
+    if (await this.#isOfAnother(requestId, taskId)) return "conflict";
     const { pollIntervalMs, maxAgeMs } = settings().tasks;
     const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
     const data = JSON.stringify({ task_id: taskId, status: "pending" });
@@ -146,6 +157,17 @@ export class CallbackTasks {
     if (binding === undefined) return "waiting";
     if (binding !== "conflict" && binding !== "forgotten") await this.#observe(request, task, outcome);
     return binding;
+  }
+
+  /**
+   * Whether another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
+   * that an id was given twice.
+   */
+  async #isOfAnother(requestId: string, taskId: string): Promise<boolean> {
+    const name = claimName(taskId);
+    const { connection } = this.#options;
+    const owner = await connection.ofName(name).command((redis) => redis.get(name));
+    return owner !== null && readClaim(owner).requestId !== requestId;
   }
 
   /** Charges again what was refunded because the task was too old, if it has completed after all. */

@@ -1,6 +1,7 @@
 import { CRITERIA, judgeBy, type Rule, type Verdict } from "../fault/checker.ts";
 import { noFalseRefusal } from "../fault/criteria-limits.ts";
 import { chargedOnce, type Finding, idempotent } from "../fault/criteria-money.ts";
+import { TELLING_ACROSS_FAILOVERS } from "../fault/criteria-telling.ts";
 import { sentOnce } from "../fault/criteria-traces.ts";
 import type { History } from "../fault/history.ts";
 import { type Ledger, readLedger } from "../fault/ledger.ts";
@@ -169,7 +170,8 @@ const AT_THE_END: readonly Rule<Facts>[] = [
 
 export const checkRound = (history: FailoverHistory): Verdict => judgeBy(AFTER_EACH_ROUND, factsOf(history));
 
-export const checkEnd = (history: FailoverHistory): Verdict => judgeBy(AT_THE_END, factsOf(history));
+export const checkEnd = (history: FailoverHistory): Verdict =>
+  judgeBy([...AT_THE_END, ...(history.telling ? TELLING_ACROSS_FAILOVERS : [])], factsOf(history));
 
 /** An account has what it was given at first, and what was granted since: `grantsKept` judges whether that is right. */
 function factsOf(history: FailoverHistory): Facts {

@@ -7,6 +7,7 @@ import { anyGateway, createFleet, type Fleet, type RunOptions, settlementsWaitin
 import { isReady } from "../fault/gateways.ts";
 import type { History } from "../fault/history.ts";
 import { createRandom, seedFor } from "../fault/random.ts";
+import { Telling, WEBHOOKS } from "../fault/told-stage.ts";
 import { eventually } from "../fault/world.ts";
 import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
 import { type Driver, startDriver, type Topology } from "./driver.ts";
@@ -58,6 +59,9 @@ const PASSED_ON_MS = 500;
 const WAIT_MAX_MS = 30_000;
 const START_MAX_MS = 90_000;
 const READS_MAX = 3;
+/** Accounts with an endpoint: of so many partitions, and with narrow limits. */
+const TOLD_PARTITIONS = 16;
+const TOLD_NARROW = 4;
 
 const running = new Set<() => Promise<void>>();
 
@@ -83,6 +87,7 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       confirmReplicas: 1,
       // One that is started while the primary is away serves as soon as there is another one.
       waitsForStore: false,
+      webhooks: WEBHOOKS,
     },
     {
       listen: async () => driver.redisUrl,
@@ -90,8 +95,10 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       linkEvents: () => driver.linkEvents().map((event) => ({ ...event })),
     },
   );
+  const ended: (() => void)[] = [];
   const stop = async (): Promise<void> => {
     if (!running.delete(stop)) return;
+    for (const end of ended) end();
     await fleet.stopGateways();
     await driver.stop();
   };
@@ -101,6 +108,8 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     if (!(await eventually(START_MAX_MS, () => allReady(fleet))))
       throw new Error("the gateways do not start");
     const crowd = await givenCrowd(fleet);
+    const telling = await tellSome(fleet, crowd);
+    ended.push(() => telling.receiver.stop());
     const operators = createOperators(fleet, driver.redisUrl, crowd.wide);
     const rounds: Round[] = [];
     const scene = { options, driver, fleet, crowd, operators, rounds };
@@ -111,11 +120,20 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       // A store that does not come back does not come back in the next round.
       if (round.servedMs.length < crowd.wide.length) break;
     }
-    const history = { ...(await fleet.finish()), operators: operators.events, rounds };
+    const finished = await fleet.finish();
+    const history = { ...finished, telling: await telling.facts(), operators: operators.events, rounds };
     return { rounds, history, verdict: checkEnd(history) };
   } finally {
     await stop();
   }
+}
+
+/** Some of the customers have endpoints; those that many requests come from, and one in each of some partitions. */
+async function tellSome(fleet: Fleet, { all }: Crowd): Promise<Telling> {
+  const telling = await Telling.start(fleet);
+  for (const customer of new Set([...all.slice(0, TOLD_PARTITIONS), ...all.slice(-TOLD_NARROW)]))
+    await telling.giveEndpoint(customer, "answers");
+  return telling;
 }
 
 interface Scene {

@@ -27,7 +27,7 @@ export async function callBack(
     body,
   }).catch(() => undefined);
   await answered?.body?.cancel();
-  if (answered?.status === 200) event.calledBackMs ??= Date.now();
+  if (answered?.status === 200 && taskId === event.taskId) event.calledBackMs ??= Date.now();
   return answered?.status ?? 0;
 }
 

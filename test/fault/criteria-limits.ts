@@ -97,7 +97,7 @@ export function capsKept({ accounts, entries, generations, history }: Ledger): F
         request.keyId === keyId &&
         request.state !== "void" &&
         !request.uncollected &&
-        !refunded.has(request.id) &&
+        (request.chargedAgain || !refunded.has(request.id)) &&
         monthOf(request.admitted ? request.admittedMs : request.boundMs) === month,
     );
     const charged = sumOf(own);

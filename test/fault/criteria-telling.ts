@@ -1,6 +1,14 @@
 import type { Rule } from "./checker.ts";
+import { noVideoForNothing } from "./criteria-callbacks.ts";
 import type { Finding } from "./criteria-money.ts";
-import { CALLBACK, type Look, type TellingFacts, type ToldEndpoint, type ToldMessage } from "./history.ts";
+import {
+  CALLBACK,
+  type Look,
+  type Settling,
+  type TellingFacts,
+  type ToldEndpoint,
+  type ToldMessage,
+} from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 import { requestIdOf } from "./told-stage.ts";
 
@@ -33,7 +41,7 @@ function toldOnceAtLeast(ledger: Ledger): Finding {
         (one) =>
           one.status === "failed" && (one.tries === tries || gone.has(`${one.endpointId} ${one.webhookId}`)),
       )
-      .map(({ endpointId, webhookId }) => `${endpointId}  ${webhookId}`),
+      .map(({ endpointId, webhookId }) => `${endpointId} ${webhookId}`),
   );
   const byAccount = Map.groupBy(endpoints, ({ accountId }) => accountId);
   const counts = { ends: 0, told: 0, failed: 0 };
@@ -46,7 +54,7 @@ function toldOnceAtLeast(ledger: Ledger): Finding {
     for (const place of places) {
       const name = `${place} evt_${id}_task_${status}`;
       if (taken.has(name)) counts.told++;
-      else if (failed.has(name)) counts.failed++;
+      else if (failed.has(`${place.split(" ")[0]} evt_${id}_task_${status}`)) counts.failed++;
       else violations.push(`${id} (${status}) was never told to ${place}`);
     }
   }
@@ -58,12 +66,18 @@ const wasEnabled = ({ enabledMs }: ToldEndpoint, atMs: number, toleranceMs: numb
   enabledMs.some(([fromMs, toMs]) => atMs > fromMs + toleranceMs && atMs < toMs - toleranceMs);
 
 /** All tries of a message have one id and one body, and are signed with a secret of the account if it has one. */
-function oneIdAndBody(ledger: Ledger): Finding {
+const oneIdAndBody = (ledger: Ledger): Finding => sameOverTries(ledger, ({ body }) => body);
+
+/** An end that was lost is told again as it is seen again: at another time. */
+const oneIdAndEnd = (ledger: Ledger): Finding =>
+  sameOverTries(ledger, ({ body }) => body.replace(/"timestamp":"[^"]*",/, ""));
+
+function sameOverTries(ledger: Ledger, toldBy: (message: ToldMessage) => string): Finding {
   const { messages, endpoints } = telling(ledger);
   const violations: string[] = [];
   const withSecret = new Set(endpoints.map(({ accountId }) => accountId));
   for (const [name, tries] of Map.groupBy(messages, ofOne)) {
-    if (new Set(tries.map(({ body }) => body)).size > 1) violations.push(`${name} came with several bodies`);
+    if (new Set(tries.map(toldBy)).size > 1) violations.push(`${name} came with several bodies`);
     const bad = tries.filter(({ accountId, signedWell }) =>
       withSecret.has(accountId) ? signedWell !== true : signedWell === false,
     );
@@ -172,33 +186,45 @@ function oneEnd(ledger: Ledger): Finding {
   };
 }
 
-/** A message that was taken comes again only if its try could not be settled, for a fault, or if an operator sends it again. */
+/** A message that was taken comes again only if its try could not be settled, for a fault, or was answered late, or by hand. */
 function repeatsAreExplained(ledger: Ledger): Finding {
-  const { messages, settlings, byHand } = telling(ledger);
-  const { faults } = ledger.history;
+  const { messages } = telling(ledger);
   const violations: string[] = [];
-  const counts = { kill: 0, byHand: 0 };
-  const settled = Map.groupBy(settlings, (one) => `${one.endpointId} ${one.webhookId}`);
+  const counts: Record<Why, number> = { fault: 0, late: 0, byHand: 0 };
+  const settled = Map.groupBy(telling(ledger).settlings, (one) => `${one.endpointId} ${one.webhookId}`);
   for (const [name, tries] of Map.groupBy(messages, ofOne)) {
     const ordered = tries.toSorted((a, b) => a.arrivedMs - b.arrivedMs);
-    for (const [at, { endpointId, webhookId, arrivedMs }] of ordered.entries()) {
+    for (const [at, again] of ordered.entries()) {
       const before = ordered.slice(0, at).findLast(isTaken);
       if (!before) continue;
-      const own = settled.get(`${endpointId} ${webhookId}`) ?? [];
-      const fromMs = before.arrivedMs;
-      const isBetween = ({ atMs }: { atMs: number }): boolean => atMs >= fromMs && atMs <= arrivedMs;
-      if (byHand.some((one) => one.webhookId === webhookId && one.endpointId === endpointId)) counts.byHand++;
-      else if (own.some((one) => one.outcome === "delivered" && isBetween(one)))
-        violations.push(`${name} came again after it was settled`);
-      else if (
-        faults.some(({ atMs }) => atMs > fromMs - FAULT_BEFORE_MS && atMs < before.endedMs + FAULT_AFTER_MS)
-      )
-        counts.kill++;
-      else violations.push(`${name} came again, and no fault explains why`);
+      const own = settled.get(`${again.endpointId} ${again.webhookId}`) ?? [];
+      const why = whyAgain(ledger, before, again, own);
+      if (why) counts[why]++;
+      else violations.push(`${name} came again, and nothing explains why`);
     }
   }
-  const figure = `${counts.kill} taken messages came again beside a fault, ${counts.byHand} by hand`;
+  const { fault, late, byHand } = counts;
+  const figure = `taken messages that came again: ${fault} beside a fault, ${late} answered late, ${byHand} by hand`;
   return { figure, violations };
+}
+
+type Why = "fault" | "late" | "byHand";
+
+function whyAgain(
+  ledger: Ledger,
+  before: ToldMessage,
+  { webhookId, endpointId, arrivedMs }: ToldMessage,
+  settled: readonly Settling[],
+): Why | undefined {
+  const { byHand, answerMs } = telling(ledger);
+  const between = settled.filter(({ atMs }) => atMs >= before.arrivedMs && atMs <= arrivedMs);
+  if (byHand.some((one) => one.webhookId === webhookId && one.endpointId === endpointId)) return "byHand";
+  if (between.some(({ outcome }) => outcome === "delivered")) return undefined;
+  const isLate = before.endedMs - before.arrivedMs > answerMs;
+  if (isLate && between.some(({ result }) => result === "failed")) return "late";
+  const isNear = ({ atMs }: { atMs: number }): boolean =>
+    atMs > before.arrivedMs - FAULT_BEFORE_MS && atMs < before.endedMs + FAULT_AFTER_MS;
+  return ledger.history.faults.some(isNear) ? "fault" : undefined;
 }
 
 /** Tries of one message never overlap, and an endpoint gets few messages at a time; but for leases that have run out. */
@@ -272,9 +298,18 @@ export const TELLING_CRITERIA: readonly Rule<Ledger>[] = [
   ["each end is told, or listed as failed", toldOnceAtLeast],
   ["one id, one body and good signatures over all tries", oneIdAndBody],
   ["what is told has come true, and is charged so", toldIsTrue],
+  ["no video for nothing", noVideoForNothing],
   ["slot and refund are booked before it is told", settledBeforeTold],
   ["a task has one end, which stays", oneEnd],
   ["repeats of what was taken are explained", repeatsAreExplained],
   ["results of earlier leases are refused", leasesAreFenced],
   ["tries do not overlap, endpoints have their pace", paced],
+];
+
+/** Of runs whose store fails over: leases, results and ends may be lost, and are made again. */
+export const TELLING_ACROSS_FAILOVERS: readonly Rule<Ledger>[] = [
+  ["each end is told, or listed as failed", toldOnceAtLeast],
+  ["one id, one end and good signatures over all tries", oneIdAndEnd],
+  ["what is told has come true, and is charged so", toldIsTrue],
+  ["a task has one end, which stays", oneEnd],
 ];

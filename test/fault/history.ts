@@ -234,6 +234,8 @@ export interface TellingFacts {
   settlings: Settling[];
   /** What an operator had sent once more. */
   byHand: { endpointId: string; webhookId: string; atMs: number }[];
+  /** What was answered so soon came in time, ms. */
+  answerMs: number;
   /** How long after the begin of a try its lease lasts at least, ms. */
   leaseMs: number;
   perEndpoint: number;

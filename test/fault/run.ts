@@ -3,6 +3,7 @@ import { check, formatVerdict, type Verdict } from "./checker.ts";
 import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
 import { archive } from "./scenarios/archive.ts";
+import { callbacks } from "./scenarios/callbacks.ts";
 import { clock } from "./scenarios/clock.ts";
 import { CONTROLS, runControls, SHORT_CONTROLS } from "./scenarios/controls.ts";
 import { crash, crashOnCluster } from "./scenarios/crash.ts";
@@ -79,6 +80,7 @@ export const PARTS: readonly Part[] = [
   judged(unknownOutcomes),
   judged(taskEnds),
   judged(webhooks),
+  judged(callbacks),
   judged(overload),
   judged(disks),
   judged(disconnects),

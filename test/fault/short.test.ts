@@ -15,6 +15,7 @@ const CAMPAIGN_ONLY = new Set([
   "disks",
   "task-ends",
   "webhooks",
+  "callbacks",
   "crash-cluster",
   "kills-cluster",
 ]);

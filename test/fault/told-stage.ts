@@ -1,5 +1,10 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { listDeliveries } from "../../src/operations/webhooks/deliveries.ts";
+import {
+  CALLBACK_DELIVERIES,
+  type DeliveryTarget,
+  deliveryTarget,
+  listDeliveries,
+} from "../../src/operations/webhooks/deliveries.ts";
 import {
   type Endpoint,
   patchEndpoint,
@@ -17,22 +22,24 @@ import { webhookRules } from "../../src/webhooks/operator-rules.ts";
 import { type Customer, poll } from "./client.ts";
 import { anyGateway, type Fleet } from "./fleet.ts";
 import { WEBHOOK_SECRET_KEY } from "./gateways.ts";
-import type {
-  Lease,
-  Look,
-  Settling,
-  StoredTelling,
-  TellingFacts,
-  ToldEndpoint,
-  ToldMessage,
+import {
+  CALLBACK,
+  type Lease,
+  type Look,
+  type Settling,
+  type StoredTelling,
+  type TellingFacts,
+  type ToldEndpoint,
+  type ToldMessage,
 } from "./history.ts";
 import { type Manner, Receiver } from "./told-receiver.ts";
 
-const TIMEOUT_MS = 1000;
+/** Also a busy machine answers within it. */
+const TIMEOUT_MS = 3000;
 /** As src/webhooks/delivery-worker.ts has it: the rest of a lease, beyond the timeout, when its try begins at the latest. */
 const LEASE_SLACK_MS = 2500;
 const PER_ENDPOINT = 4;
-const RETRIES = ["100ms", "200ms", "300ms", "500ms", "1s"];
+const RETRIES = ["100ms", "200ms", "300ms", "500ms", "1s", "2s", "3s"];
 const LOOPBACK = "127.0.0.0/8";
 /** Nobody listens there: the campaign itself brings callbacks to a gateway. */
 const PUBLIC_URL = "http://gateways.example";
@@ -161,26 +168,31 @@ export class Telling {
     }
     await this.#keepEnabled();
     const nodes = await this.#fleet.nodes();
-    const stored = await Promise.all(this.#endpoints.map(({ endpoint }) => readStored(nodes, endpoint)));
+    const ofRequests = [...this.#customers.keys()].map((accountId) =>
+      deliveryTarget(nodes, accountId, CALLBACK_DELIVERIES),
+    );
+    const targets = [...this.#endpoints.map(({ endpoint }) => endpoint), ...(await Promise.all(ofRequests))];
+    const stored = await Promise.all(targets.map((target) => readStored(nodes, target)));
     const { leases, settlings, byHand, receiver } = this;
     return {
       endpoints: this.#endpoints.map(({ endpoint: _endpoint, ...one }) => one),
       messages: receiver.messages,
       stored: stored.flat(),
       ...{ leases, settlings, byHand, waiting: await this.#waiting() },
+      answerMs: TIMEOUT_MS / 3,
       ...{ leaseMs: TIMEOUT_MS + LEASE_SLACK_MS, perEndpoint: PER_ENDPOINT },
       tries: RETRIES.length + 1,
     };
   }
 }
 
-async function readStored(nodes: RedisNodes, endpoint: Endpoint): Promise<StoredTelling[]> {
+async function readStored(nodes: RedisNodes, target: DeliveryTarget): Promise<StoredTelling[]> {
   const all: StoredTelling[] = [];
   let cursor: string | undefined;
   do {
-    const page = await listDeliveries(nodes, endpoint, { limit: 100, cursor });
-    for (const { eventId, status, tries } of page.deliveries)
-      all.push({ endpointId: endpoint.endpointId, webhookId: eventId, status, tries });
+    const page = await listDeliveries(nodes, target, { limit: 100, cursor });
+    for (const { endpointId = CALLBACK, eventId, status, tries } of page.deliveries)
+      all.push({ endpointId, webhookId: eventId, status, tries });
     cursor = page.next;
   } while (cursor !== undefined);
   return all;

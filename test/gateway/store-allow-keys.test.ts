@@ -13,6 +13,7 @@ import {
   sent,
   TEXT_TO_VIDEO,
 } from "../support/store-stage.ts";
+import { readCounters } from "../support/stored-records.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -70,8 +71,8 @@ test.each(ways)(
   "a key seen by %s that reaches its cap of the month during the outage stops",
   async (_, see) => {
     const key = await seenBy(see, { limits: { monthly_credits: 40 } });
-    const spent =
-      Number(await stage.redis.client.hget(await keyRecord(stage.redis.client, key), "spent")) || 0;
+    const counters = await readCounters(stage.redis.client, await keyRecord(stage.redis.client, key));
+    const spent = Number(counters.spent ?? 0);
     const other = await seenBy(see, {});
     for (const outage of ["first", "second"]) {
       await whileAway(async () => {

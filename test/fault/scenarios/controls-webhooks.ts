@@ -1,3 +1,4 @@
+import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
 import type { Strike } from "./webhook-strikes.ts";
 import { webhooks } from "./webhooks.ts";
@@ -7,7 +8,12 @@ const run =
   (options) =>
     webhooks.run(options, { requests: 150, strikesEach, only, ...(kinds && { kinds }) });
 
-/** Mistakes in telling customers. */
+const calledBack =
+  (...only: string[]): Control["run"] =>
+  (options) =>
+    callbacks.run(options, { each: 4, only });
+
+/** Mistakes in telling customers, and in what the upstream's callbacks do. */
 export const WEBHOOK_CONTROLS: readonly Control[] = [
   {
     name: "a result is taken whichever lease it is of",
@@ -71,7 +77,7 @@ local is_told = call("EXISTS", string.match(request, "^tg:{p%d+}") .. ":event:ev
         file: "lua/observe.lua",
         from: "note_ended(request, now, request_id, account_id,",
         to: `if not is_told then
-  call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+  call("ZADD", due, task_score(now + poll_ms), request_id)
   return answer("observed")
 end
 note_ended(request, now, request_id, account_id,`,
@@ -154,5 +160,68 @@ note_ended(request, now, request_id, account_id,`,
     run: run(2, ["a message is being sent", "LEASE run, its reply withheld"]),
     caughtBy: "each end is told, or listed as failed",
     violation: /was never told/,
+  },
+  {
+    name: "a callback names a task, and nobody asks whether there is one",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: 'if (outcome.outcome !== "task" && outcome.outcome !== "unknown_status")',
+        to: "if (Date.now() === 0)",
+      },
+    ],
+    run: calledBack("for an unknown outcome, with a task that does not exist"),
+    caughtBy: "the upstream's own log agrees",
+    violation: /though the upstream gave no task/,
+  },
+  {
+    name: "a callback disputes the task of another account that it names",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: 'if (await this.#isOfAnother(requestId, taskId)) return "conflict";',
+        to: "",
+      },
+    ],
+    run: calledBack("for an unknown outcome, with the task of another account"),
+    caughtBy: "tasks end on evidence",
+    violation: /was ended for its age, though/,
+  },
+  {
+    name: "a callback for an unknown outcome is not used",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: "const taskId = await named();",
+        to: "const taskId = (await named()) && undefined;",
+      },
+    ],
+    run: calledBack("for an unknown outcome"),
+    caughtBy: "no video for nothing",
+  },
+  {
+    name: "a task that was too old stays refunded",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: 'if (endedBy === "expired" && status === "failed")',
+        to: "if (Date.now() === 0)",
+      },
+    ],
+    run: calledBack("after the task ended as too old"),
+    caughtBy: "no video for nothing",
+    violation: /has completed, and is failed/,
+  },
+  {
+    name: "a callback is taken though nobody could be asked about its task",
+    patches: [
+      {
+        file: "src/gateway/callbacks.ts",
+        from: 'if (outcome !== "unanswered") return success("{}");',
+        to: 'if (outcome !== "no_task") return success("{}");',
+      },
+    ],
+    run: calledBack("for an unknown outcome, while the upstream does not answer about it"),
+    caughtBy: "no video for nothing",
   },
 ];

@@ -20,9 +20,11 @@ function groupsOf<Group extends string>(text: string, known: readonly Group[]): 
   const names = text.split(",");
   const groups = names.filter((name): name is Group => known.includes(name as Group));
   if (groups.length === names.length && new Set(groups).size === groups.length) return groups;
-  const message = `group_by must be some of ${known.join(",")}, each once`;
-  throw new Problem("invalid", message, { errors: [{ path: "?group_by", message }] });
+  throw invalidQuery("group_by", `group_by must be some of ${known.join(",")}, each once`);
 }
+
+const invalidQuery = (name: string, message: string): Problem =>
+  new Problem("invalid", message, { errors: [{ path: `?${name}`, message }] });
 
 export const usageRoutes = [
   operation("GET /accounts/{account}/usage", {
@@ -41,12 +43,29 @@ export const usageRoutes = [
           examples: ["day,endpoint"],
         }),
       ),
+      key_id: Type.Optional(
+        Type.String({
+          minLength: 1,
+          maxLength: 64,
+          description: "Of this key only; with `key` in `group_by`.",
+        }),
+      ),
     }),
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
-    async operate(nodes, { params, query: { from, to, group_by: groupBy = "day" } }, { archive }) {
-      const selection = { accountId: params.account!, from, to, by: groupsOf(groupBy, GROUPS) };
-      return accountUsage(nodes, selection, await archive?.open(nodes));
+    async operate(nodes, { params, query }, { archive }) {
+      const { from, to, group_by: groupBy = "day", key_id: keyId } = query;
+      const by = groupsOf(groupBy, GROUPS);
+      if (keyId !== undefined && !by.includes("key"))
+        throw invalidQuery("key_id", "key_id goes with `key` in group_by");
+      const usage = await accountUsage(
+        nodes,
+        { accountId: params.account!, from, to, by },
+        await archive?.open(nodes),
+      );
+      return keyId === undefined
+        ? usage
+        : { ...usage, rows: usage.rows.filter((row) => row.key_id === keyId) };
     },
     answer: ({ rows, source, sinceMs, endedSinceMs }) =>
       page(rows, undefined, {

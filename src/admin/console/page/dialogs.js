@@ -2,7 +2,8 @@
 /** @import { Field } from "./fields.js" */
 
 import { ApiError, token } from "./api.js";
-import { actions, button, byId, Component, html, render, say } from "./dom.js";
+import { Copyable } from "./copyable.js";
+import { button, byId, Component, html, render, say } from "./dom.js";
 import { fieldOf, momentProblem, valuesOf } from "./fields.js";
 import { capitalized, wordsOf } from "./format.js";
 
@@ -174,36 +175,17 @@ const TOKEN_FIELD = html`<div id="dialog-token" class="field">
   <p class="hint">The token is not valid any more. Give another one; what you typed is kept.</p>
 </div>`;
 
-/** @extends {Component<{ said: string, secret: NonNullable<Done["secret"]> }, { copied: string }>} */
+/** @extends {Component<{ said: string, secret: NonNullable<Done["secret"]> }>} */
 class Secret extends Component {
-  state = { copied: "" };
-
   componentDidMount() {
     byId("dialog-copy").focus();
   }
 
-  copy = async () => {
-    const shown = byId("dialog-secret");
-    try {
-      // Only there over HTTPS and on this machine.
-      await navigator.clipboard.writeText(shown.textContent ?? "");
-      this.setState({ copied: "Copied." });
-    } catch {
-      getSelection()?.selectAllChildren(shown);
-      this.setState({ copied: "It is selected: copy it with Ctrl+C." });
-    }
-  };
-
   render() {
     const { said, secret } = this.props;
-    const copied = html`<span role="status" class="hint">${this.state.copied}</span>`;
     // `said` is without its links: nobody leaves before the secret is kept.
     return html`<h2 id="dialog-title">${secret.label}</h2><p>${said}</p>
-      <output id="dialog-secret" class="secret" tabindex="0" aria-label=${secret.label}>${secret.value}</output>
-      ${actions(
-        button("Copy", () => void this.copy(), { id: "dialog-copy", class: "primary" }),
-        copied,
-      )}
+      <${Copyable} name="dialog" kind="secret" ...${secret} />
       <p>${secret.hint}</p>`;
   }
 }

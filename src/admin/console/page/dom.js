@@ -83,6 +83,9 @@ export function taskLink(id) {
 /** @param {string} text an id or another name of the machine's */
 export const code = (text) => html`<code>${text}</code>`;
 
+/** @param {string} words with names of the machine's between backquotes */
+export const marked = (words) => words.split("`").map((part, at) => (at % 2 === 1 ? code(part) : part));
+
 const BADGES = {
   good: ["active", "completed", "delivered", "enabled", "in use", "ready", "good"],
   bad: ["closed", "revoked", "failed", "disabled", "expired", "not ready", "mend"],

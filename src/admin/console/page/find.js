@@ -2,6 +2,7 @@
 import { may, search } from "./api.js";
 import { byId, html, link, render, say } from "./dom.js";
 import { hrefTo } from "./location.js";
+import { openLeakedKey } from "./views/leaked-key.js";
 import { isSecret, placeOf, SECRET_SEARCHED } from "./views/search.js";
 
 const PAUSE_MS = 250;
@@ -70,7 +71,7 @@ byId("find").addEventListener("submit", (event) => {
   if (isSecret(q)) {
     // Not even for a moment in the address: the browser would keep it in its history.
     field().value = "";
-    return say(SECRET_SEARCHED);
+    return q.startsWith("sk_") && may("keys:read") ? void openLeakedKey(q) : say(SECRET_SEARCHED);
   }
   const href = hrefTo(["search"], { q });
   if (location.hash === href) dispatchEvent(new Event("hashchange"));

@@ -13,8 +13,10 @@ import { showConfiguration } from "./views/configuration.js";
 import { showKey, showKeys } from "./views/key.js";
 import { showOverview } from "./views/overview.js";
 import { showSales, showTop } from "./views/reports.js";
+import { showRunbook } from "./views/runbook.js";
 import { showSearch } from "./views/search.js";
-import { showOpenTasks, showTask } from "./views/tasks.js";
+import { showTask } from "./views/task.js";
+import { showOpenTasks } from "./views/tasks.js";
 import { showTokens } from "./views/tokens.js";
 import { showWebhook } from "./views/webhooks.js";
 
@@ -49,6 +51,7 @@ const VIEWS = {
   configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
   tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
+  runbook: { title: "Runbook", under: "overview", show: showRunbook },
   search: { title: "Search", under: "accounts", show: showSearch },
 };
 

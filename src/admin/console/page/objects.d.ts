@@ -25,6 +25,9 @@ export type Key = Answer<typeof objects.Key>;
 export type Transaction = Answer<typeof objects.Transaction>;
 export type Task = Answer<typeof objects.Task>;
 export type ListedTask = Answer<typeof objects.ListedTask>;
+export type TaskDetail = Answer<typeof objects.TaskDetail>;
+export type TimelineEvent = Static<typeof objects.TimelineEvent>;
+export type KeyRefusal = Static<typeof objects.KeyRefusal>;
 export type Release = Answer<typeof objects.Release>;
 export type Token = Answer<typeof objects.Token>;
 export type Webhook = Answer<typeof webhooks.Webhook>;
@@ -37,6 +40,7 @@ export type Price = Static<typeof objects.Price>;
 export type Package = Static<typeof objects.Package>;
 
 export type Live = Static<typeof views.Live>;
+export type Health = Static<typeof views.Health>;
 export type Overview = Static<typeof views.Overview>;
 export type GatewayLine = Overview["gateways"][number];
 export type Configuration = Static<typeof views.Configuration>;

@@ -134,7 +134,7 @@ export function paging({ next_cursor: next }, order, isSorted = false) {
  * @typedef {object} Filter
  * @property {string} name in the address
  * @property {string} label
- * @property {"search" | "day" | "month"} [type] days and months are UTC, as 2026-11-30
+ * @property {"search" | "date" | "month"} [type] days and months are UTC, as 2026-11-30
  * @property {string} [usual] its value where the address has none
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
  */
@@ -158,7 +158,7 @@ export async function filtered(filters, read, more) {
 /** A browser would show its own form of a date. */
 const TYPES = {
   search: { type: "search" },
-  day: {
+  date: {
     class: "day",
     placeholder: "2026-11-30",
     title: "a UTC day, such as 2026-11-30",

@@ -1,17 +1,31 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
 /** @import { Account, Transaction } from "../objects.d.ts" */
-import { listPrices, listRefusals, listTasks, listTransactions } from "../api.js";
-import { badge, bar, button, code, hint, keyLink, moment, say, taskLink } from "../dom.js";
+import { listPrices, listRefusals, listTasks, listTransactions, may } from "../api.js";
+import {
+  asking,
+  badge,
+  bar,
+  button,
+  code,
+  hint,
+  html,
+  keyLink,
+  link,
+  moment,
+  say,
+  taskLink,
+} from "../dom.js";
 import { count, endpointName, signed, wordsOf } from "../format.js";
-import { here, pageOf } from "../location.js";
+import { here, hrefTo, pageOf } from "../location.js";
 import { downloadCsv, filtered, paging, table } from "../table.js";
+import { askReversal, leftOf } from "./reversal.js";
 
 const CSV_PER_PAGE = 100;
 const CSV_ROWS_MAX = 20_000;
 
-const FROM = /** @type {const} */ ({ name: "from", label: "From", type: "day" });
-const TO = /** @type {const} */ ({ name: "to", label: "to", type: "day" });
+const FROM = /** @type {const} */ ({ name: "from", label: "From", type: "date" });
+const TO = /** @type {const} */ ({ name: "to", label: "to", type: "date" });
 
 const TRANSACTION_KINDS = /** @type {const} */ ([
   ["", "all"],
@@ -34,27 +48,32 @@ const TRANSACTION_FILTERS = [
 const TRANSACTION_FILTER_NAMES = TRANSACTION_FILTERS.map(({ name }) => name);
 
 /** The ledger of an account, latest first. @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export async function showTransactions({ account_id: id }, { place: { query } }) {
+export async function showTransactions({ account_id: id }, { place: { query }, again }) {
   const csv = button("Download CSV", (event) => {
     if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
   });
-  return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query), csv);
+  return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query, again), csv);
 }
 
-/** @param {string} id @param {URLSearchParams} query */
-async function transactionsPage(id, query) {
+/** @param {string} id @param {URLSearchParams} query @param {() => void} again */
+async function transactionsPage(id, query, again) {
+  const undo = (/** @type {Transaction} */ one) =>
+    may("credits:write") && leftOf(one) > 0
+      ? asking("Undo …", () => askReversal(id, one), again, "quiet")
+      : "";
   const page = await listTransactions(id, pageOf(query, TRANSACTION_FILTER_NAMES));
   return [
     table(
       "Transactions (UTC)",
       [
         { title: "When", header: true, of: (one) => one.created_at, as: moment },
-        { title: "What", of: ({ kind, type }) => kind ?? type },
+        { title: "What", cell: kindAndNet, of: ({ kind, type }) => kind ?? type },
         { title: "Credits", numeric: true, of: (one) => one.amount, as: signed },
         { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
-        { title: "Reason", wrap: true, cell: reasonOf },
+        { title: "Reason", wrap: true, cell: (one) => reasonOf(id, one) },
         { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
         { title: "By", wrap: true, of: (one) => one.by },
+        { title: "Undo", cell: undo },
       ],
       page.data,
       "There are none.",
@@ -63,10 +82,20 @@ async function transactionsPage(id, query) {
   ];
 }
 
-/** @param {Transaction} transaction */
-function reasonOf({ endpoint, reason, reference }) {
+/** A grant says what is left of it. @param {Transaction} transaction */
+function kindAndNet({ kind, type, amount, reversed }) {
+  const net =
+    kind !== "reversal" && reversed ? `net ${count(amount - reversed)}: ${count(reversed)} taken back` : "";
+  return [kind ?? type, net && html`<div class="hint">${net}</div>`];
+}
+
+/** @param {string} account @param {Transaction} transaction */
+function reasonOf(account, { endpoint, reason, reference, of }) {
   const parts = [endpoint ? endpointName(endpoint) : "", reason, reference ? `reference ${reference}` : ""];
-  return parts.filter(Boolean).join(", ") || "–";
+  const text = parts.filter(Boolean).join(", ") || "–";
+  if (!of) return text;
+  const grant = link(hrefTo(["account", account, "transactions"], { reference: of }), of);
+  return [text, html`<div>of the grant ${grant}</div>`];
 }
 
 /** All that the filters let through, page by page. @param {string} id @param {HTMLButtonElement} pressed */
@@ -108,6 +137,8 @@ const CSV_TITLES = [
   "task_id",
   "request_id",
   "key_id",
+  "of",
+  "reversed",
   "by",
 ];
 

@@ -30,6 +30,8 @@ import { filtered, paging, table } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
+import { askLeakedKey } from "./leaked-key.js";
+import { showTimeline } from "./timeline.js";
 import { showWebhooks } from "./webhooks.js";
 
 const ACCOUNT_STATUSES = /** @type {const} */ ([
@@ -52,7 +54,11 @@ export async function showAccounts({ place: { query }, again }) {
     { name: "status", label: "Status", options: ACCOUNT_STATUSES },
     { name: "balance_below", label: "Balance below" },
   ];
-  const list = await filtered(filters, () => accountsPage(query), may("accounts:write") && create);
+  const more = [
+    may("accounts:write") && create,
+    may("keys:read") && button("A key has leaked …", () => void askLeakedKey()),
+  ];
+  const list = await filtered(filters, () => accountsPage(query), more);
   return [heading("Accounts", again), list];
 }
 
@@ -142,6 +148,7 @@ const PARTS = {
   transactions: { title: "Transactions", scope: "credits:read", show: showTransactions },
   tasks: { title: "Tasks", scope: "tasks:read", show: showAccountTasks },
   refusals: { title: "Refusals", scope: "usage:read", show: showAccountRefusals },
+  timeline: { title: "Timeline", scope: "audit:read", show: showTimeline },
   webhooks: { title: "Webhooks", scope: "webhooks:write", show: showWebhooks },
 };
 

@@ -3,6 +3,7 @@
 /** @import { GatewayLine, Live, Overview } from "../objects.d.ts" */
 
 import { ApiError, may, readLive, readOverview } from "../api.js";
+import { Checks } from "../checks.js";
 import {
   badge,
   bar,
@@ -260,6 +261,7 @@ class Figures extends Component {
     };
     const pause = () => this.setState({ paused: !paused });
     return html`<div>${this.health()}</div>
+      <${Checks} />
       <div>
         <h3 class="section">Money, in credits, by UTC day and month</h3>
         ${money.overview ? moneyTiles(money.overview) : failureNote(money.failure)}

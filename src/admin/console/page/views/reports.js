@@ -21,8 +21,8 @@ export async function showTop({ place: { query }, again }) {
   const from = query.get("from") ?? day(6);
   const filters = [
     { name: "by", label: "By", options: BY },
-    { name: "from", label: "From", type: /** @type {const} */ ("day"), usual: from },
-    { name: "to", label: "to", type: /** @type {const} */ ("day"), usual: day() },
+    { name: "from", label: "From", type: /** @type {const} */ ("date"), usual: from },
+    { name: "to", label: "to", type: /** @type {const} */ ("date"), usual: day() },
   ];
   const by = query.get("by") ?? "spend";
   const read = () => topTable(by, from, query.get("to") ?? "");
