@@ -209,6 +209,7 @@ export const Task = titled("Task", {
   request_id: text,
   account_id: accountId,
   key_id: textOrNull(),
+  key_label: Type.Optional(textOrNull("In lists.")),
   endpoint: textOrNull(),
   price: nullable<number>(credits),
   status: Type.Enum([...LISTED_STATUSES], {
@@ -219,8 +220,6 @@ export const Task = titled("Task", {
   finished_at: timeOrNull,
   refunded: Type.Boolean(),
 });
-
-export const ListedTask = titled("ListedTask", { ...Task.properties, key_label: textOrNull() });
 
 export const TaskDetail = titled("TaskDetail", {
   ...Task.properties,

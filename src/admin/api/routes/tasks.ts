@@ -15,7 +15,7 @@ import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field
 import { NewRefund, Transaction } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
-import { ListedTask, Release, TaskDetail } from "../schemas.ts";
+import { Release, Task, TaskDetail } from "../schemas.ts";
 import { reachShown, seenShown, taskShown, transactionShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
@@ -36,7 +36,7 @@ const Query = object({
   ...period,
 });
 
-const Page = object({ ...pageOf(ListedTask).properties, ...reaches });
+const Page = object({ ...pageOf(Task).properties, ...reaches });
 
 const listOfTasks = operation("GET /accounts/{account}/tasks", {
   scope: "tasks:read",

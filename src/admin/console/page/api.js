@@ -1,7 +1,7 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, KeyRefusal, List, ListedTask, Live,
- *   OpenRequests, Overview, Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, TaskDetail, Tiers, TimelineEvent, Token,
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, KeyRefusal, List, Live,
+ *   OpenRequests, Overview, Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token,
  *   TopAccounts, TopKeys, Transaction, Usage,
  *   Webhook, Whoami
  * } from "./objects.d.ts"
@@ -147,7 +147,7 @@ export const readUse = (id, query) => get(["accounts", id, "use"], query);
 export const readUsage = (id, query) => get(["accounts", id, "usage"], query);
 /** @type {(id: string, query: Query) => Promise<List<Transaction>>} */
 export const listTransactions = (id, query) => get(["accounts", id, "transactions"], query);
-/** @type {(id: string, query: Query) => Promise<List<ListedTask>>} */
+/** @type {(id: string, query: Query) => Promise<List<Task>>} */
 export const listTasks = (id, query) => get(["accounts", id, "tasks"], query);
 /** @type {(id: string, query: Query) => Promise<AccountRefusals>} */
 export const listRefusals = (id, query) => get(["accounts", id, "refusals"], query);

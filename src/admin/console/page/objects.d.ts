@@ -24,7 +24,6 @@ export type Limits = Account["limits"];
 export type Key = Answer<typeof objects.Key>;
 export type Transaction = Answer<typeof objects.Transaction>;
 export type Task = Answer<typeof objects.Task>;
-export type ListedTask = Answer<typeof objects.ListedTask>;
 export type TaskDetail = Answer<typeof objects.TaskDetail>;
 export type TimelineEvent = Static<typeof objects.TimelineEvent>;
 export type KeyRefusal = Static<typeof objects.KeyRefusal>;
