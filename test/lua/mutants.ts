@@ -1769,6 +1769,19 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     'kind == "recharge" and request_id == ""',
     'kind == "recharge"',
   ),
+  mutant(
+    "a recharge arms nothing",
+    "include/alerts",
+    "if is_recharge then return told and",
+    "if is_recharge then return false and",
+  ),
+  mutant(
+    "a recharge arms everything",
+    "include/alerts",
+    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    '""',
+  ),
+  mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("what is held can be spent", "include/ledger", "balance - (money[2] or 0) - held", "balance + 0"),
   mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
   mutant(
