@@ -27,7 +27,7 @@
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one, the
 --                          request's price (absent: as asked for)
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
---@keys key_name account window slots request holds idempotency?
+--@keys key_name account window slots request due idempotency?
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
 --@include limits
 --@include month
@@ -110,7 +110,7 @@ if details then subject = with_price(subject, price) end
 local record = request_text("held", subject, clock, due_at)
 if callback ~= "" then record = record .. " callback=" .. callback end
 if details then record = record .. " details=" .. encoded(details) end
-call("ZADD", holds, due_at, request_id)
+call("ZADD", due, due_at, request_id)
 if shared then
   call("HSET", account, "counters", count_request(shared, "0"))
   add_to_window(shared.window, int(shared.clock), shared.live, shared.length)

@@ -1,6 +1,7 @@
 import type { ChainableCommander } from "ioredis";
 import { lowerCase } from "../operations/accounts/sorted-lists.ts";
 import { placeText, readPlace } from "../operations/credits/reference-index.ts";
+import { dueFrom } from "../records/due-times.ts";
 import { detailsOf } from "../records/entry-details.ts";
 import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
 import {
@@ -238,7 +239,7 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
     pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
   );
   await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
-  await write((pipe, task) => pipe.zadd(names(task).polls, task.boundAtMs, task.requestId));
+  await write((pipe, task) => pipe.zadd(names(task).due, dueFrom("polls") + task.boundAtMs, task.requestId));
   await manyByNode(
     tasks,
     ({ taskId }) => nodes.ofName(claimName(taskId)),

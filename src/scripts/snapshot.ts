@@ -63,7 +63,7 @@ export interface KeyPart {
 /** A request in a slot of a key. */
 export interface SlotRequest {
   id: string;
-  /** Whether a hold is among `holds`. */
+  /** Whether a hold is due as one. */
   isDue: boolean;
   /** Whether it has a slot of its account, too. */
   isShared: boolean;
@@ -90,8 +90,8 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   isBatched: false,
   keys({ partition, accountId }) {
     const { account, references, keys, checkpoint, slots, reversed } = accountNames(partition, accountId);
-    const { ledger, trimmed, holds } = partitionNames(partition);
-    return [account, references, keys, ledger, trimmed, checkpoint, slots, holds, reversed];
+    const { ledger, trimmed, due } = partitionNames(partition);
+    return [account, references, keys, ledger, trimmed, checkpoint, slots, due, reversed];
   },
   args({ partition, after, from }) {
     const { key, window, slots } = keyNames(partition, "");

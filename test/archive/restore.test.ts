@@ -305,7 +305,7 @@ describe("a restored store", () => {
     );
     await stage.database.query(`UPDATE tollgate.archive SET since = since - interval '${began}'`);
     expect((await restored()).tasks).toBe(tasks);
-    expect(await empty.redis.zcard(partitionNames(partition).polls)).toBe(tasks);
+    expect(await empty.redis.zcard(partitionNames(partition).due)).toBe(tasks);
   });
 
   // Guarantee: a disaster is no way out of what operators have set.
@@ -383,7 +383,7 @@ describe("a restored store", () => {
       const record = `tg:{p0${running.partition}}:request:${running.requestId}`;
       // The sandbox upstream does not know the task, so it ends as gone, and is refunded.
       await until(async () => (await readRequest(redis, record)).state === "bound", "the task to be there");
-      expect(await redis.zscore(partitionNames(running.partition).polls, running.requestId)).not.toBeNull();
+      expect(await redis.zscore(partitionNames(running.partition).due, running.requestId)).not.toBeNull();
     } finally {
       await gateway.stop();
     }

@@ -99,7 +99,7 @@ export function readLedger(history: History): Ledger {
     const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
     if (kind === "request") requests.set(id, requestRecord(id, requestOf(value as string)));
     if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
-    if (kind === "holds" || kind === "polls") due.push(...(value as string[]));
+    if (kind === "due") due.push(...(value as string[]));
   }
   const find = (kind: string, id: string): unknown => {
     for (const [name, value] of byName) if (name.endsWith(`}:${kind}:${id}`)) return value;

@@ -39,7 +39,7 @@ test("an admission holds the price, a slot, and one request of the minute, the d
   });
   expect(await stage.credits(key)).toMatchObject({ balance: 70, totalUsed: 0, totalRequests: 1 });
   expect(await stage.held(key)).toBe(30);
-  expect(await stage.redis.zscore(key.names.holds, generation.requestId)).toBe(String(NOON_MS + HOLD_MS));
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBe(String(NOON_MS + HOLD_MS));
   expect(await readCounters(stage.redis, key.names.key)).toMatchObject({ day_count: "1", limits: "5 2 9" });
 });
 

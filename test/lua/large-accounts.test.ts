@@ -198,15 +198,8 @@ test("everything else stays within its bound beside many keys and many open task
     key: keyRef(keyId(1), accountId, partition),
   }));
   for (const { stage, key } of stages) {
-    await redis.hset(
-      key.names.key,
-      "rate_limit",
-      4 * MANY,
-      "daily_limit",
-      4 * MANY,
-      "max_concurrent",
-      4 * MANY,
-    );
+    const limits = { rate_limit: 4 * MANY, daily_limit: 4 * MANY, max_concurrent: 4 * MANY };
+    await setKeyFields(redis, key.names.key, limits);
     const [first, second] = [stage.request(key), stage.request(key)];
     expect((await stage.admit(first)).outcome).toBe("admitted");
     await stage.bind(first);

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
@@ -301,8 +302,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
       const { requestId, price } = ledger.requests.held;
       await changeRequest(ledger.redis, requestName(ledger.partition, requestId), { state: "bound" });
       await ledger.redis.hincrby(ledger.key.names.account, "held", -price);
-      await ledger.redis.zrem(ledger.key.names.holds, requestId);
-      await ledger.redis.zadd(ledger.key.names.polls, 1, requestId);
+      await ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, requestId);
     },
   ],
   [
@@ -340,40 +340,41 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "an open task that is never due",
     ["due"],
-    (ledger) => ledger.redis.zrem(ledger.key.names.polls, ledger.requests.bound.requestId),
+    (ledger) => ledger.redis.zrem(ledger.key.names.due, ledger.requests.bound.requestId),
   ],
   [
     "a hold that is never due",
     ["due"],
-    (ledger) => ledger.redis.zrem(ledger.key.names.holds, ledger.requests.held.requestId),
+    (ledger) => ledger.redis.zrem(ledger.key.names.due, ledger.requests.held.requestId),
   ],
   [
     "a hold that is polled",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.polls, 1, ledger.requests.held.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, ledger.requests.held.requestId),
   ],
   [
     "a task that is due as a hold",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.bound.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.due, 1, ledger.requests.bound.requestId),
   ],
   [
     "an open request in neither list",
     ["due", "slots"],
     async ({ redis, key, requests }) => {
-      await redis.zrem(key.names.polls, requests.bound.requestId);
+      await redis.zrem(key.names.due, requests.bound.requestId);
       await redis.srem(key.names.slots, requests.bound.requestId);
     },
   ],
   [
     "an ended request that is due",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.polls, 1, ledger.requests.completed.requestId),
+    (ledger) =>
+      ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, ledger.requests.completed.requestId),
   ],
   [
     "a void request that is due",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.void.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.due, 1, ledger.requests.void.requestId),
   ],
   [
     "a slot of an account without limits over its keys",

@@ -577,7 +577,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("active without the new one", "admit", "active + 1, key.noted,", "active, key.noted,"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
-  without("the sweeper never hears of it", "admit", 'call("ZADD", holds, due_at, request_id)\n'),
+  without("the sweeper never hears of it", "admit", 'call("ZADD", due, due_at, request_id)\n'),
   mutant(
     "a limit in shadow mode refuses",
     "include/limits",
@@ -707,8 +707,13 @@ export const MUTANTS: readonly Mutant[] = [
     '  call("ZREM", string.match(request, "^tg:{p%d+}:") .. "done", request_id)\n',
   ),
   mutant("a tombstone's expiry stays", "bind", 'or ""))\nif state', 'or ""), "KEEPTTL")\nif state'),
-  without("the bound stays among the holds", "bind", '  call("ZREM", holds, request_id)\n'),
-  without("nobody polls the task", "bind", 'call("ZADD", polls, due_at, request_id)\n'),
+  mutant(
+    "the bound stays among the holds",
+    "bind",
+    "due, task_score(now + poll_ms)",
+    "due, int(now + poll_ms)",
+  ),
+  without("nobody polls the task", "bind", 'call("ZADD", due, task_score(now + poll_ms), request_id)\n'),
   mutant("the task id is not taken", "bind", 'call("SET", task, owned, "NX", "GET")', 'call("GET", task)'),
   mutant(
     "another's Idempotency-Key is taken",
@@ -877,7 +882,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("completed is refunded", "observe", 'if status == "failed" and refunds_failed', "if refunds_failed"),
   mutant("total used stays after a refund", "include/refund", "price, 0, -price,", "price, 0, 0,"),
   without("the slot stays after the end", "observe", 'call("SREM", slots, request_id)\n'),
-  mutant("polled after the end", "observe", 'ZREM", polls, request_id)\nreturn', 'ZREM", polls, "")\nreturn'),
+  mutant("polled after the end", "observe", 'ZREM", due, request_id)\nreturn', 'ZREM", due, "")\nreturn'),
   mutant(
     "gone after one 404 too few",
     "observe",
@@ -962,8 +967,15 @@ export const MUTANTS: readonly Mutant[] = [
     " + tonumber(money[3] or 0) + amount",
     " + amount",
   ),
-  mutant("claimed without a lease", "lease", "int(now + tonumber(lease_ms))", "int(now)"),
-  mutant("claims what is not due", "lease", '"-inf", int(now)', '"-inf", "+inf"'),
+  mutant("claimed without a lease", "lease", "now + lease_ms", "now"),
+  mutant("claims what is not due", "lease", 'int(from + now), "LIMIT"', '"+inf", "LIMIT"'),
+  mutant("a leased task is due as a hold", "lease", "task_score(until_ms), id", "int(until_ms), id"),
+  mutant(
+    "a leased hold is due as a task",
+    "lease",
+    'record.state == "held" and int(until_ms) or',
+    "false or",
+  ),
   mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "lease", "0, tonumber(requests_max)", "0, tonumber(requests_max) + 1"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
@@ -1202,7 +1214,7 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
     "the sweeper forgets the hold before it is void",
     "void",
     'call("SREM", slots, request_id)\n',
-    'call("ZREM", holds, request_id)\ncall("SREM", slots, request_id)\n',
+    'call("ZREM", due, request_id)\ncall("SREM", slots, request_id)\n',
   ),
   mutant(
     "the request is finished before the refund",
@@ -1757,6 +1769,19 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     'kind == "recharge" and request_id == ""',
     'kind == "recharge"',
   ),
+  mutant(
+    "a recharge arms nothing",
+    "include/alerts",
+    "if is_recharge then return told and",
+    "if is_recharge then return false and",
+  ),
+  mutant(
+    "a recharge arms everything",
+    "include/alerts",
+    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    '""',
+  ),
+  mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("what is held can be spent", "include/ledger", "balance - (money[2] or 0) - held", "balance + 0"),
   mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
   mutant(
@@ -2172,8 +2197,8 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "the VOID of a request that was never admitted frees the Idempotency-Key",
     "void",
-    'call("ZREM", holds, request_id)\n  if reason == "unsent" then',
-    'call("ZREM", holds, request_id)\n  if idempotency then call("DEL", idempotency) end\n  if reason == "unsent" then',
+    'call("ZREM", due, request_id)\n  if reason == "unsent" then',
+    'call("ZREM", due, request_id)\n  if idempotency then call("DEL", idempotency) end\n  if reason == "unsent" then',
   ),
   mutant(
     "a VOID frees the Idempotency-Key of another request",

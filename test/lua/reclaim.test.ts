@@ -6,6 +6,8 @@ import { trimLedger } from "../../src/archive/trim-ledger.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { transactionsOfTask } from "../../src/operations/tasks/task-transactions.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { checkpointOf, checkpointText } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, packedEntry, readLedger } from "../../src/records/ledger-entries.ts";
@@ -106,6 +108,19 @@ test("an operator's refund of it is refused, also when its record is gone", asyn
   await connection.redis.del(requestName(0, generation.requestId));
   await expect(refused()).rejects.toMatchObject({ problem: "charged_again" });
   expect(await entriesNow()).toHaveLength(4);
+});
+
+// Guarantee: a task that was paid once is not shown as one that was paid twice.
+test("its task has the charge, the refund and the charge after it, and nothing of other tasks", async () => {
+  const { key, generation } = await givenReclaimed();
+  await stage.givenTask(stage.request(key, { price: 30 }));
+  const found = await findTask(nodes, generation.requestId);
+  const entries = await transactionsOfTask(nodes, found, {});
+  expect(entries.map(({ type, amount }) => [type, amount])).toEqual([
+    ["consume", -30],
+    ["recharge", 30],
+    ["reclaim", -30],
+  ]);
 });
 
 test("what is wrong with it is found", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { idempotencyName } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import {
@@ -52,10 +53,9 @@ test("BIND turns the hold into one consume entry and gives the slot to the task"
     endpoint: generation.endpoint,
     created_at: new Date(NOON_MS + 1500).toISOString(),
   });
-  expect(await stage.redis.zscore(key.names.polls, generation.requestId)).toBe(
-    String(stage.clock.nowMs + POLL_MS),
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBe(
+    String(dueFrom("polls") + stage.clock.nowMs + POLL_MS),
   );
-  expect(await stage.redis.zscore(key.names.holds, generation.requestId)).toBeNull();
 });
 
 test("BIND again, even after the task's end, charges nothing and changes nothing", async () => {
@@ -301,7 +301,7 @@ test("VOID gives back hold, slot and the day's count; the window entry and the r
   expect(limits).toMatchObject({ remaining: 4, active: 0 });
   expect(account).toMatchObject({ balance: 1000, totalUsed: 0, totalRequests: 1 });
   expect((await readCounters(stage.redis, key.names.key)).day_count).toBe("0");
-  expect(await stage.redis.zscore(key.names.holds, generation.requestId)).toBeNull();
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBeNull();
   const before = await stage.everything();
   stage.clock.nowMs += HOLD_MS;
   for (const reason of ["refused", "due"] as const) expect(await stage.void(generation, reason)).toBe("void");

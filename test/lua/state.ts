@@ -1,3 +1,4 @@
+import { dueTime } from "../../src/records/due-times.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
@@ -108,8 +109,8 @@ export async function storedState(run: Run): Promise<State> {
   const digests = digestsOf(run);
   const names = [
     ...partitions.flatMap((partition) => {
-      const { ledger, holds, polls, done } = partitionNames(partition);
-      return [ledger, holds, polls, done];
+      const { ledger, due, done } = partitionNames(partition);
+      return [ledger, due, done];
     }),
     ...accounts.map((ref) => ref.names.account),
     ...accounts.map((ref) => accountNames(ref.partition, ref.accountId).slots),
@@ -133,9 +134,11 @@ export async function storedState(run: Run): Promise<State> {
     idempotency: {},
   };
   for (const partition of partitions) {
-    const { holds, polls, done } = partitionNames(partition);
-    Object.assign(state.holds, scored(flat(holds)));
-    Object.assign(state.polls, scored(flat(polls)));
+    const { due, done } = partitionNames(partition);
+    for (const [id, score] of Object.entries(scored(flat(due)))) {
+      const { list, atMs } = dueTime(Number(score));
+      state[list][id] = atMs;
+    }
     Object.assign(state.ended, scored(flat(done)));
   }
   for (const { accountId, names, partition } of accounts) {

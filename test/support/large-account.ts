@@ -36,10 +36,10 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
     redis.call("LPUSH", window, text(now))
     if is_held then
       holding = holding + 10
-      redis.call("ZADD", tag .. ":holds", text(now + 600000), id)
+      redis.call("ZADD", tag .. ":due", text(now + 600000), id)
     else
       balance, used = balance - 10, used + 10
-      redis.call("ZADD", tag .. ":polls", text(now + 600000), id)
+      redis.call("ZADD", tag .. ":due", text(1000000000000000 + now + 600000), id)
       last = redis.call("XADD", tag .. ":ledger", "*", "account_id", account_id, "type", "consume", "amount", "-10",
         "balance_after", text(balance), "endpoint", "/api/v1/gen2/text-to-video", "reason", "", "task_id", "task-" .. id,
         "at", text(now), "previous", last, "request_id", id, "key_id", key_id)

@@ -1,5 +1,6 @@
 import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
+import { runWebhookLoads } from "./webhook-loads.ts";
 import type { Strike } from "./webhook-strikes.ts";
 import { webhooks } from "./webhooks.ts";
 
@@ -77,7 +78,7 @@ local is_told = call("EXISTS", string.match(request, "^tg:{p%d+}") .. ":event:ev
         file: "lua/observe.lua",
         from: "note_ended(request, now, request_id, account_id,",
         to: `if not is_told then
-  call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+  call("ZADD", due, task_score(now + poll_ms), request_id)
   return answer("observed")
 end
 note_ended(request, now, request_id, account_id,`,
@@ -217,11 +218,23 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/gateway/callbacks.ts",
-        from: 'if (outcome !== "unanswered") return success("{}");',
+        from: 'if (outcome !== "unanswered" && outcome !== "unknown_task") return success("{}");',
         to: 'if (outcome !== "no_task") return success("{}");',
       },
     ],
     run: calledBack("for an unknown outcome, while the upstream does not answer about it"),
     caughtBy: "no video for nothing",
+  },
+  {
+    name: "retries have the places of first tries",
+    patches: [
+      {
+        file: "src/webhooks/delivery-worker.ts",
+        from: "return Math.max(0, all - this.#underWay[lane].size);",
+        to: "return Math.max(0, inFlight + 0 * all - this.#underWay.first.size - this.#underWay.retry.size);",
+      },
+    ],
+    run: (options) => runWebhookLoads(options, true),
+    caughtBy: "fresh deliveries are as fast as without",
   },
 ];

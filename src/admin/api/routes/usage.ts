@@ -26,6 +26,38 @@ function groupsOf<Group extends string>(text: string, known: readonly Group[]): 
 const invalidQuery = (name: string, message: string): Problem =>
   new Problem("invalid", message, { errors: [{ path: `?${name}`, message }] });
 
+export const topOfAccounts = operation("GET /top-accounts", {
+  scope: "usage:read",
+  name: "listTopAccounts",
+  summary: "List the accounts that spent most, or were refused most",
+  description:
+    "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
+  query: object({
+    by: Type.Optional(
+      Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
+    ),
+    from: day("The first day."),
+    to: day("The last day, itself included."),
+    limit: paging.limit,
+  }),
+  answers: { 200: { description: "Accounts, the first with the most.", schema: TopAccounts } },
+  async operate(nodes, { query, grantee }, { archive }) {
+    requireAllAccounts(grantee);
+    const { by = "spend", limit = LIMIT_DEFAULT, ...days } = query;
+    return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
+  },
+  answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
+    page(
+      accounts.map(({ accountId, label, amount }) => ({
+        account_id: accountId,
+        label,
+        [query.by === "refusals" ? "refusals" : "credits"]: amount,
+      })),
+      undefined,
+      { source, since: isoTimeOrNull(sinceMs), complete, unread },
+    ),
+});
+
 export const usageRoutes = [
   operation("GET /accounts/{account}/usage", {
     scope: "usage:read",
@@ -110,35 +142,5 @@ export const usageRoutes = [
         unread,
       }),
   }),
-  operation("GET /top-accounts", {
-    scope: "usage:read",
-    name: "listTopAccounts",
-    summary: "List the accounts that spent most, or were refused most",
-    description:
-      "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
-    query: object({
-      by: Type.Optional(
-        Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
-      ),
-      from: day("The first day."),
-      to: day("The last day, itself included."),
-      limit: paging.limit,
-    }),
-    answers: { 200: { description: "Accounts, the first with the most.", schema: TopAccounts } },
-    async operate(nodes, { query, grantee }, { archive }) {
-      requireAllAccounts(grantee);
-      const { by = "spend", limit = LIMIT_DEFAULT, ...days } = query;
-      return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
-    },
-    answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
-      page(
-        accounts.map(({ accountId, label, amount }) => ({
-          account_id: accountId,
-          label,
-          [query.by === "refusals" ? "refusals" : "credits"]: amount,
-        })),
-        undefined,
-        { source, since: isoTimeOrNull(sinceMs), complete, unread },
-      ),
-  }),
+  topOfAccounts,
 ];
