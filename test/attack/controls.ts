@@ -162,6 +162,36 @@ export const CONTROLS: readonly Control[] = [
     ],
     caughtBy: "no line about them has more than 1 KiB",
   },
+  {
+    name: "guessed addresses of callbacks without a bound",
+    attack: "callbacks",
+    patches: [
+      {
+        file: "src/gateway/callbacks.ts",
+        from: "const waitMs = callbacks?.limits.forged(address) ?? 0;",
+        to: "const waitMs = address === undefined ? 1 : 0;",
+      },
+    ],
+    caughtBy: "an address that guesses is refused as too many",
+  },
+  {
+    name: "callbacks of one request without a bound",
+    attack: "callbacks",
+    patches: [{ file: "src/gateway/callbacks.ts", from: "const BURST = 5;", to: "const BURST = 50_000;" }],
+    caughtBy: "one request is asked for rarely, however often it is called back about",
+  },
+  {
+    name: "answers of endpoints read to their end",
+    attack: "bad-endpoints",
+    patches: [
+      {
+        file: "src/webhooks/sender.ts",
+        from: "if (this.#bytes >= ANSWER_BYTES_MAX) this.#settle",
+        to: "if (this.#bytes < 0) this.#settle",
+      },
+    ],
+    caughtBy: "endless answers are not read",
+  },
 ];
 
 /** Whether a seeded bug was caught, and by which figure. */

@@ -22,6 +22,7 @@ import { taskEnds } from "./scenarios/task-ends.ts";
 import { unknownOutcomes } from "./scenarios/unknown-outcomes.ts";
 import { unmetered } from "./scenarios/unmetered.ts";
 import { upstream } from "./scenarios/upstream.ts";
+import { loadsTitle, runWebhookLoads } from "./scenarios/webhook-loads.ts";
 import { webhooks } from "./scenarios/webhooks.ts";
 import { window } from "./scenarios/window.ts";
 import type { RunOptions } from "./world.ts";
@@ -81,6 +82,7 @@ export const PARTS: readonly Part[] = [
   judged(taskEnds),
   judged(webhooks),
   judged(callbacks),
+  { name: "webhook-loads", title: loadsTitle, judge: runWebhookLoads },
   judged(overload),
   judged(disks),
   judged(disconnects),

@@ -7,7 +7,7 @@ import { CALLBACK, type Look, type ToldMessage } from "./history.ts";
 import { createRandom, seedFor } from "./random.ts";
 
 /** How customers' servers answer. Beside these, `dead` answers 500 for ever, and `gone` sometimes 410. */
-export type Manner = "answers" | "fickle" | "slow" | "gone" | "dead";
+export type Manner = "answers" | "fickle" | "slow" | "gone" | "dead" | "hangs";
 
 type Answer = (response: ServerResponse) => void | Promise<void>;
 
@@ -161,6 +161,7 @@ export class Receiver {
   #answerOf(manner: Manner, webhookId: string, nth: number): Answer {
     const random = createRandom(seedFor(this.#options.seed, `${webhookId} ${nth}`));
     if (manner === "dead") return status(500);
+    if (manner === "hangs") return () => undefined;
     if (manner === "gone" && random.chance(GONE_SHARE)) return status(410);
     if (manner === "fickle" && nth <= BAD_MAX && random.chance(BAD_SHARE))
       return random.pick(Object.values(BAD));

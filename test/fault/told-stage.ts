@@ -101,6 +101,11 @@ export class Telling {
     this.#customers.set(customer.accountId, customer);
   }
 
+  /** How an endpoint answers; undefined for addresses of requests. */
+  mannerOf(id: string): string | undefined {
+    return this.#endpoints.find(({ endpointId }) => endpointId === id)?.manner;
+  }
+
   async giveEndpoint(customer: Customer, manner: Manner): Promise<Endpoint> {
     this.watch(customer);
     const { accountId } = customer;
@@ -150,7 +155,8 @@ export class Telling {
     };
   }
 
-  async #waiting(): Promise<number> {
+  /** Deliveries that wait, of all endpoints. */
+  async waiting(): Promise<number> {
     const nodes = await this.#fleet.nodes();
     const partitions = await partitionsOf(nodes);
     let all = 0;
@@ -162,7 +168,7 @@ export class Telling {
   /** Waits until no delivery waits, and reads what became of all. */
   async facts(): Promise<TellingFacts> {
     const untilMs = Date.now() + QUIET_MAX_MS;
-    while ((await this.#waiting()) > 0 && Date.now() < untilMs) {
+    while ((await this.waiting()) > 0 && Date.now() < untilMs) {
       await this.#keepEnabled();
       await pause(LOOK_EVERY_MS);
     }
@@ -178,7 +184,7 @@ export class Telling {
       endpoints: this.#endpoints.map(({ endpoint: _endpoint, ...one }) => one),
       messages: receiver.messages,
       stored: stored.flat(),
-      ...{ leases, settlings, byHand, waiting: await this.#waiting() },
+      ...{ leases, settlings, byHand, waiting: await this.waiting() },
       answerMs: TIMEOUT_MS / 3,
       ...{ leaseMs: TIMEOUT_MS + LEASE_SLACK_MS, perEndpoint: PER_ENDPOINT },
       tries: RETRIES.length + 1,

@@ -10,7 +10,9 @@ import {
   refusedBodies,
   smallChunks,
 } from "./bodies.ts";
+import { callbacks } from "./callbacks.ts";
 import { idleSockets, oddHeads } from "./connections.ts";
+import { badEndpoints } from "./endpoints.ts";
 import { hangingGenerations, oneKey, unknownKeys } from "./keys.ts";
 import { allowCredits, allowWithoutKey, pipelining, unreadAnswers } from "./pipelining.ts";
 import { credentialEcho, escapedEcho, nestedAnswer } from "./upstreams.ts";
@@ -40,4 +42,6 @@ export const ATTACKS: readonly Attack[] = [
   carelessBackend,
   smallToken,
   oddHeads,
+  callbacks,
+  badEndpoints,
 ];

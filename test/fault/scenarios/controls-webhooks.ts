@@ -1,5 +1,6 @@
 import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
+import { runWebhookLoads } from "./webhook-loads.ts";
 import type { Strike } from "./webhook-strikes.ts";
 import { webhooks } from "./webhooks.ts";
 
@@ -223,5 +224,17 @@ note_ended(request, now, request_id, account_id,`,
     ],
     run: calledBack("for an unknown outcome, while the upstream does not answer about it"),
     caughtBy: "no video for nothing",
+  },
+  {
+    name: "retries have the places of first tries",
+    patches: [
+      {
+        file: "src/webhooks/delivery-worker.ts",
+        from: "return Math.max(0, all - this.#underWay[lane].size);",
+        to: "return Math.max(0, inFlight + 0 * all - this.#underWay.first.size - this.#underWay.retry.size);",
+      },
+    ],
+    run: (options) => runWebhookLoads(options, true),
+    caughtBy: "fresh deliveries are as fast as without",
   },
 ];

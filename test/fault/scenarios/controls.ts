@@ -17,7 +17,7 @@ import { redisLink } from "./redis-link.ts";
 export interface Control {
   name: string;
   patches: Patch[];
-  run(options: RunOptions): Promise<History>;
+  run(options: RunOptions): Promise<History | Verdict>;
   /** The criterion that must be unmet. */
   caughtBy: string;
   /** What one of its violations must say, where the criterion has several reasons. */
@@ -166,9 +166,9 @@ async function seed(control: Control, at: number, options: RunOptions): Promise<
   const root = copySources(options.root, join(folder, "tree"), patches);
   await bundleSources(root);
   const progress = (): void => undefined;
-  const history = await run({ ...options, folder, root, progress, quiescenceMaxMs: QUIESCENCE_MAX_MS });
-  writeHistory(folder, history);
-  const verdict = check(history);
+  const ran = await run({ ...options, folder, root, progress, quiescenceMaxMs: QUIESCENCE_MAX_MS });
+  const verdict = "criteria" in ran ? ran : check(ran);
+  if (!("criteria" in ran)) writeHistory(folder, ran);
   const caught = verdict.criteria.find(
     (criterion) =>
       criterion.name === caughtBy &&

@@ -153,7 +153,8 @@ export class Striker {
 
   #stand(wanted: Wanted, message: ToldMessage): "hold" | undefined {
     const slot = this.#slotOf(this.#senderOf(message));
-    if (slot < 0) return undefined;
+    // Where much waits, it is not sent again soon.
+    if (slot < 0 || this.#telling.mannerOf(message.endpointId) !== "answers") return undefined;
     process.kill(this.#world.gateways[slot]!.pid, "SIGSTOP");
     Object.assign(wanted, { slot, name: nameOf(message) });
     this.#world.note(STANDING);
