@@ -146,7 +146,7 @@ interface Count {
 }
 
 /** How often a request is called back about, how often an address guesses, and how many callbacks are worked on at a time. */
-class CallbackLimits {
+export class CallbackLimits {
   readonly #requests = new Map<string, Count>();
   readonly #addresses = new Map<string, Count>();
   readonly #nowMs: () => number;

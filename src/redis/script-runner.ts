@@ -109,16 +109,19 @@ async function evaluate(redis: Redis, { lua, sha }: Source, words: readonly Argu
 const UTF8 = { replyEncoding: "utf8" } as const;
 
 /**
- * V8's young collector keeps commands alive long after their replies, and moves them to the old heap. Without the arguments they are
- * small: else this is a kilobyte for each generation, and half of the collector's time.
+ * V8's young collector keeps commands alive long after their replies, and moves them to the old heap. Without arguments and promise
+ * they are small: else this is a kilobyte for each generation, and half of the collector's time.
  */
 async function sent(redis: Redis, command: Command): Promise<unknown> {
   try {
     return await redis.sendCommand(command);
   } finally {
     command.args = [];
+    command.promise = SETTLED;
   }
 }
+
+const SETTLED = Promise.resolve();
 
 /** The forms of one script have names of their own: a client may have several runners. */
 const nameOf = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>

@@ -23,6 +23,9 @@ const LOOK = process.env.CONSOLE_LOOK;
 /** With `AXE=FILE` of axe-core each view is checked by it, too. */
 const AXE = process.env.AXE;
 
+/** A busy machine takes its time. */
+const polled = <Value>(read: () => Promise<Value>) => expect.poll(read, { timeout: 20_000 });
+
 describe.skipIf(!hasChromium)("questions that the console answers", () => {
   let gateway: TestGateway;
   let browser: Browser;
@@ -138,7 +141,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     expect(await rows.count()).toBe(50);
     await look("key-refusals");
     await follow("Next page");
-    await expect.poll(() => rows.count()).toBe(3);
+    await polled(() => rows.count()).toBe(3);
     expect(clicks).toBe(1);
     const minute = new Date().toISOString().slice(0, 16);
     const [from, to] = [-600_000, 60_000].map((ms) =>
@@ -225,7 +228,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
       .getByRole("link", { name: label })
       .click();
     clicks++;
-    await expect.poll(() => rows.count()).toBe(3);
+    await polled(() => rows.count()).toBe(3);
     expect(clicks).toBe(2);
     const sentences = await rows.locator("summary").allTextContents();
     expect(sentences).toEqual([
@@ -236,7 +239,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await look("audit-person");
     await page.getByLabel("Action", { exact: true }).selectOption("credits.grant");
     await press("Show");
-    await expect.poll(() => rows.count()).toBe(1);
+    await polled(() => rows.count()).toBe(1);
     await page.getByLabel("to", { exact: true }).fill("2026-01-01");
     await press("Show");
     await page.getByText("There is no record.").waitFor();
@@ -296,7 +299,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await dialog().getByLabel("Reason").fill("charged back");
     await press("Take back");
     await page.getByText("70 credits of the grant invoice 1 are taken back. The balance is 0.").waitFor();
-    await expect.poll(() => page.getByRole("button", { name: "Undo …" }).count()).toBe(0);
+    await polled(() => page.getByRole("button", { name: "Undo …" }).count()).toBe(0);
     const { data } = await manage("GET", `accounts/${accountId}/transactions?kind=reversal`);
     expect(data.map(({ amount }: { amount: number }) => amount)).toEqual([-70, -30]);
   });
@@ -382,7 +385,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await look("timeline");
     await page.getByLabel("Charges").selectOption("without");
     await press("Show");
-    await expect.poll(() => rows.filter({ hasText: "charged for" }).count()).toBe(0);
+    await polled(() => rows.filter({ hasText: "charged for" }).count()).toBe(0);
     await rows.filter({ hasText: "refunded" }).getByRole("link", { name: failed }).click();
     await page.getByText("Why it failed").waitFor();
   });

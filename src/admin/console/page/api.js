@@ -1,7 +1,8 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, KeyRefusal, RefusalsOfDay, Release, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token, TopKeys, Transaction, Usage,
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, KeyRefusal, List, Live,
+ *   OpenRequests, Overview, Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token,
+ *   TopAccounts, TopKeys, Transaction, Usage,
  *   Webhook, Whoami
  * } from "./objects.d.ts"
  */
@@ -130,6 +131,10 @@ function problemText({ detail, title, errors = [] }, status) {
 
 /** @type {(query: Query) => Promise<Accounts>} */
 export const listAccounts = (query) => get(["accounts"], query);
+/** @type {(query: Query) => Promise<TopAccounts>} */
+export const listTopAccounts = (query) => get(["top-accounts"], query);
+/** Of a UTC month. @type {(month: string) => Promise<Sales>} */
+export const listSales = (month) => get(["sales"], { month });
 /** @type {(id: string) => Promise<Tagged<Account>>} */
 export const readAccount = (id) => getTagged(["accounts", id]);
 /** @type {(body: Body) => Promise<Account>} */

@@ -4,14 +4,11 @@
 import { ApiError, token } from "./api.js";
 import { Copyable } from "./copyable.js";
 import { button, byId, Component, html, render, say } from "./dom.js";
-import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
+import { fieldOf, momentProblem, valuesOf } from "./fields.js";
 import { capitalized, wordsOf } from "./format.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
-
-/** Of the fields of a form only a moment can be half filled; numbers are text that is checked. */
-const INCOMPLETE = "must have a date and a time, or be empty";
 
 /** @typedef {Record<string, string>} Values */
 
@@ -110,8 +107,9 @@ class Form extends Component {
   /** @param {Values} values */
   complains(values) {
     for (const field of this.props.question.fields ?? []) {
-      const { name, label, check } = field;
-      const wrong = isIncomplete(field) ? INCOMPLETE : check?.(values[name] ?? "", values);
+      const { name, label, type, check } = field;
+      const value = values[name] ?? "";
+      const wrong = (type === "moment" ? momentProblem(value) : undefined) ?? check?.(value, values);
       if (wrong === undefined) continue;
       this.setState({ error: `${label} ${wrong}.` });
       byId(`field-${name}`).focus();

@@ -36,7 +36,7 @@ function controlOf({ name, type, value = "", hint, lengthMax = 300, options = []
   if (type === "select") return html`<select ...${props}>${optionList(options, value)}</select>`;
   const text = { ...props, autocomplete: "off", spellcheck: false, defaultValue: value };
   if (type === "lines") return html`<textarea ...${text} rows="5" maxlength="10000" />`;
-  return html`<input ...${text} type=${type === "moment" ? "datetime-local" : "text"} maxlength=${lengthMax}
+  return html`<input ...${text} type="text" maxlength=${lengthMax} placeholder=${type === "moment" ? MOMENT_EXAMPLE : undefined}
     inputmode=${type === "number" ? "numeric" : "text"} />`;
 }
 
@@ -60,11 +60,19 @@ const checks = ({ name, value = "", options = [] }, id) =>
       defaultChecked=${value.split(",").includes(of)} /> ${text}</label>`;
   });
 
-/** True for a date without a time: to the form such a field is empty. @param {Field} field */
-export function isIncomplete({ name }) {
-  const control = document.getElementById(`field-${name}`);
-  return control instanceof HTMLInputElement && control.validity.badInput;
-}
+const MOMENT_EXAMPLE = "2026-12-31 12:00";
+
+/** @param {string} value of a field of type moment */
+export const momentProblem = (value) =>
+  value === "" || (/^\d{4}-\d\d-\d\d[ T]\d\d:\d\d$/.test(value) && isMoment(momentOrNull(value)))
+    ? undefined
+    : `must have a date and a time such as ${MOMENT_EXAMPLE}, or be empty`;
+
+/** Not for 30 February. @param {string | null} iso */
+const isMoment = (iso) =>
+  iso !== null &&
+  !Number.isNaN(Date.parse(iso)) &&
+  new Date(iso).toISOString().slice(0, 10) === iso.slice(0, 10);
 
 /** Values by name; of checks those that are ticked, by commas. @param {HTMLFormElement} form */
 export function valuesOf(form) {
@@ -106,7 +114,7 @@ const numberOrNull = (value) => (value ? Number(value) : null);
 export const textOrNull = (value) => value || null;
 
 /** @param {string | undefined} value of a field of type moment */
-export const momentOrNull = (value) => (value ? `${value.slice(0, 16)}:00Z` : null);
+export const momentOrNull = (value) => (value ? `${value.slice(0, 16).replace(" ", "T")}:00Z` : null);
 
 /** @param {string} value */
 export const jsonObjectOrEmpty = (value) => {
@@ -123,7 +131,7 @@ export const jsonObjectOrEmpty = (value) => {
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {string | null | undefined} iso @returns {string} as a field of type moment has it */
-export const momentValue = (iso) => iso?.slice(0, 16) ?? "";
+export const momentValue = (iso) => iso?.slice(0, 16).replace("T", " ") ?? "";
 
 /** An object without what is empty: in a creation that means the default. @param {Record<string, unknown>} fields */
 export const given = (fields) =>

@@ -129,8 +129,8 @@ function ledgerOf({ checked_at, violations, check_interval_seconds }) {
   if (checked_at === null) return is("unknown", "Not checked yet; the first check follows the start.");
   const checked = `checked ${secondsSince(checked_at)} ago`;
   if ((Date.now() - Date.parse(checked_at)) / 1000 > LATE_CHECKS * check_interval_seconds)
-    return is("warn", `Right when it was ${checked}, which is too long: run \`tollgate ledger verify\`.`);
-  return is("good", `Right, ${checked}.`);
+    return is("warn", `Balanced when it was ${checked}, which is too long: run \`tollgate ledger verify\`.`);
+  return is("good", `Balanced, ${checked}.`);
 }
 
 /** @param {Live["health"]["journal"]} journal */

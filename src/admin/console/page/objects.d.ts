@@ -1,4 +1,5 @@
 import type { Static, TSchema } from "typebox";
+import type * as money from "../../api/money-schemas.ts";
 import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
 import type * as webhooks from "../../api/webhook-schemas.ts";
@@ -50,7 +51,14 @@ export type OpenRequests = Static<typeof views.OpenRequests>;
 export type OpenRequest = OpenRequests["data"][number];
 export type Use = Omit<AccountUse["keys"][number], "key_id">;
 export type Scope = Whoami["scopes"][number];
-export interface Accounts extends List<Account> {
+export type TopAccounts = Static<typeof objects.TopAccounts>;
+export interface Sales extends List<Static<typeof money.Sale>> {
+  amounts_paid: Record<string, string>;
+  since: string | null;
+  unread?: { partitions: number[]; why: string };
+}
+export type ListedAccount = Static<typeof objects.ListedAccount>;
+export interface Accounts extends List<ListedAccount> {
   unread?: { partitions: number[]; why: string };
 }
 export type Usage = Static<typeof objects.Usage>;

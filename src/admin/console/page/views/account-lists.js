@@ -18,7 +18,7 @@ import {
 } from "../dom.js";
 import { count, endpointName, signed, wordsOf } from "../format.js";
 import { here, hrefTo, pageOf } from "../location.js";
-import { filtered, paging, table } from "../table.js";
+import { downloadCsv, filtered, paging, table } from "../table.js";
 import { askReversal, leftOf } from "./reversal.js";
 
 const CSV_PER_PAGE = 100;
@@ -153,6 +153,10 @@ const TASK_STATUSES = /** @type {const} */ ([
 
 /** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showAccountTasks({ account_id: id }, { place: { query } }) {
+  const reading = tasksPage(id, query).then(
+    (page) => () => page,
+    (error) => () => Promise.reject(error),
+  );
   const prices = await listPrices().catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
@@ -160,7 +164,7 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
     { name: "endpoint", label: "Endpoint", options: [/** @type {const} */ (["", "all"]), ...names] },
     FROM,
   ];
-  return filtered(filters, () => tasksPage(id, query));
+  return filtered(filters, async () => (await reading)());
 }
 
 /** @param {string} id @param {URLSearchParams} query */
@@ -176,7 +180,7 @@ async function tasksPage(id, query) {
         { title: "Refunded", of: (one) => one.refunded, as: (is) => (is ? "yes" : "no") },
         { title: "Endpoint", of: (one) => one.endpoint, as: endpointName },
         { title: "Task or request", wrap: true, cell: (one) => taskLink(one.task_id ?? one.request_id) },
-        { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id) },
+        { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id, one.key_label) },
         { title: "Finished", of: (one) => one.finished_at, as: moment },
       ],
       page.data,
@@ -195,7 +199,6 @@ async function refusalsPage(id, query) {
   const page = await listRefusals(id, pageOf(query, ["key_id", "from", "to"], 100));
   const { data, uncounted } = page;
   const most = Math.max(0, ...data.map((row) => row.count));
-  const keyCell = (/** @type {string} */ key) => (key === "*" ? "further keys" : keyLink(id, key));
   return [
     table(
       "Refused in the last eight days, by hour (UTC)",
@@ -203,7 +206,12 @@ async function refusalsPage(id, query) {
         { title: "In the hour of", header: true, of: (row) => row.hour, as: moment },
         { title: "Reason", of: (row) => row.outcome, as: code },
         { title: "Times", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
-        { title: "Key", wrap: true, of: (row) => row.key_id, as: keyCell },
+        {
+          title: "Key",
+          wrap: true,
+          of: (row) => row.key_id,
+          cell: (row) => (row.key_id === "*" ? "further keys" : keyLink(id, row.key_id, row.key_label)),
+        },
       ],
       data,
       "There are none.",
@@ -215,28 +223,4 @@ async function refusalsPage(id, query) {
       "Gateways add their refusals every 5 s. The log's line of a refusal has the limit and what was used of it.",
     ),
   ];
-}
-
-/** Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. */
-const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
-
-/** As RFC 4180 has it; an apostrophe leads what could be a formula. @param {string | number | null | undefined} value */
-function cell(value) {
-  if (value === null || value === undefined || value === "") return "";
-  if (typeof value === "number") return String(value);
-  const lead = /^[\t\r\n]/.test(value) ? "'" : "";
-  return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
-}
-
-/** @param {string} name of the file @param {string[]} titles of columns: each row's properties @param {object[]} rows */
-function downloadCsv(name, titles, rows) {
-  const lineOf = (/** @type {object} */ row) =>
-    titles.map((title) => cell(Reflect.get(row, title))).join(",");
-  const lines = [titles.join(","), ...rows.map(lineOf)].map((line) => `${line}\r\n`);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(lines, { type: "text/csv;charset=utf-8" }));
-  link.download = name;
-  link.click();
-  // The browser has begun to read it when this runs.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

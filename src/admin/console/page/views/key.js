@@ -22,7 +22,7 @@ import {
   usage,
 } from "../dom.js";
 import { limitTile, useColumns } from "../fields.js";
-import { count, momentText } from "../format.js";
+import { count, momentText, plural } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
 import { DAY_SECONDS, dateOf } from "../plots.js";
 import { paging, table } from "../table.js";
@@ -131,7 +131,7 @@ export function keysPart(account, keys, use, again) {
       keys.data,
       "It has no keys.",
     ),
-    paging(keys, `${count(keys.data.length)} keys are shown.`),
+    paging(keys, `${plural(keys.data.length, "key")} shown.`),
   ];
 }
 
@@ -157,8 +157,13 @@ export async function showKeys({ again }) {
     table(
       "Most used",
       [
-        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
-        { title: "Account", wrap: true, of: (key) => key.account_id, as: accountLink },
+        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id, key.key_label) },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (key) => accountLink(key.account_id, key.account_label),
+          of: (key) => key.account_id,
+        },
         { title: "Tier", of: (key) => key.tier },
         ...useColumns((/** @type {TopKeys["data"][number]} */ key) => key),
         { title: "State", cell: (key) => badge(key.usable ? "active" : "revoked or expired") },
@@ -178,8 +183,13 @@ function refusedTable({ data }) {
     table(
       "Most refused",
       [
-        { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id) },
-        { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
+        { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (row) => accountLink(row.account_id, row.account_label),
+          of: (row) => row.account_id,
+        },
         { title: "Why", of: (row) => row.outcome, as: code },
         { title: "Refusals", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
       ],

@@ -2,7 +2,7 @@
 /** @import { Context } from "../main.js" */
 /** @import { OpenRequest } from "../objects.d.ts" */
 import { listOpenRequests } from "../api.js";
-import { accountLink, badge, heading, hint, taskLink, unreadNote } from "../dom.js";
+import { accountLink, badge, heading, hint, keyLink, taskLink, unreadNote } from "../dom.js";
 import { age, count, endpointName } from "../format.js";
 import { filtered, table } from "../table.js";
 
@@ -36,8 +36,14 @@ async function openRequests(seconds) {
       [
         { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
         { title: "State", of: requestState, as: badge },
-        { title: "Next poll in", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
-        { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
+        { title: "Next poll", numeric: true, of: (row) => row.due_in_seconds, as: untilPoll },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (row) => accountLink(row.account_id, row.account_label),
+          of: (row) => row.account_id,
+        },
+        { title: "Key", cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
         { title: "Credits", numeric: true, of: (row) => row.price, as: count },
         { title: "Endpoint", of: (row) => row.endpoint, as: endpointName },
         { title: "Task or request", wrap: true, cell: (row) => taskLink(row.task_id ?? row.request_id) },
@@ -55,4 +61,4 @@ async function openRequests(seconds) {
 const requestState = ({ state, status }) => (state === "held" ? "held" : (status ?? "processing"));
 
 /** @param {number} seconds until the sweeper looks at it; a negative one is overdue */
-const nextLook = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);
+const untilPoll = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);
