@@ -24,6 +24,7 @@ COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tools/bundle.ts ./tools/bundle.ts
 COPY config ./config
+COPY docs/operations ./docs/operations
 COPY lua ./lua
 COPY src ./src
 ARG REVISION=unknown
@@ -48,7 +49,7 @@ EXPOSE 8080 9090
 # is looked at here, and not in the config file.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.ADMIN_PORT || 9090}/livez`).then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
-ARG VERSION=0.1.0
+ARG VERSION=1.0.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Tollgate" \
   org.opencontainers.image.description="A rate-limit and billing gateway in front of an asynchronous AI video generator." \

@@ -45,7 +45,7 @@ for at = 3, #ARGV do
   call("HSET", tag .. ":references:" .. id, "all", "1000")
   call("ZADD", tag .. ":accounts", 0, id)
   call("HSET", tag .. ":key:" .. key_id, "account_id", id, "tier", "standard", "sha256", key_id, "created_at", "1",
-    "clock_ms", "1", "day", "0", "day_count", "0")
+    "counters", "1 0 0 0")
   call("ZADD", tag .. ":keys:" .. id, "1", key_id)
 end`;
 

@@ -9,7 +9,6 @@ import type { World } from "./world.ts";
 /** Under which circumstances figures came about. */
 export interface Run {
   startedAt: string;
-  full: boolean;
   rounds: number;
   seconds: number;
   /** Of the tree that was measured; with a plus when it had changes. */
@@ -25,10 +24,9 @@ export async function describeRun(options: Options, world: World): Promise<Run> 
   const root = resolve(options.trees[0]!);
   const [cpu] = cpus();
   const redis = /^redis_version:(\S+)/m.exec(await world.redis.info("server"))?.[1];
-  const { full, rounds, seconds } = options;
+  const { rounds, seconds } = options;
   return {
     startedAt: new Date().toISOString(),
-    full,
     rounds,
     seconds,
     commit: commitOf(root),

@@ -7,10 +7,11 @@ import { yardstickTree } from "./yardstick.ts";
 
 const HELP = `npm run bench -- [options]
 
-  --full           everything, about an hour; writes docs/performance.md
+  --full           everything, about an hour
+  --page           write docs/performance.md from this run
   --only A,B       only these scenarios
   --profile LOAD   no figures, but where the gateway's time goes: generation, refusal, poll or upload
-  --yardstick      beside the gateway of the fixed yardstick, too; --full always does
+  --yardstick      beside the gateway of the fixed yardstick, too; --full and --page always do
   --rounds N       slices of each comparison (8)
   --seconds N      length of a slice (quick: 2, full: 3)
   --warm-up N      seconds of load before the first slice (quick: 6, full: 24): Node compiles what is hot meanwhile
@@ -19,6 +20,8 @@ const HELP = `npm run bench -- [options]
 
 export interface Options {
   full: boolean;
+  /** Whether docs/performance.md is written. */
+  page: boolean;
   /** The load whose profile is wanted instead of figures. */
   profile: string | undefined;
   first: boolean;
@@ -38,6 +41,7 @@ export function readOptions(args: string[]): Options {
       args,
       options: {
         full: { type: "boolean", default: false },
+        page: { type: "boolean", default: false },
         only: { type: "string" },
         yardstick: { type: "boolean", default: false },
         rounds: { type: "string", default: "8" },
@@ -49,7 +53,7 @@ export function readOptions(args: string[]): Options {
       },
     });
     if (values.help) throw new Error("");
-    const { full, only, first, profile } = values;
+    const { full, page, only, first, profile } = values;
     if (profile !== undefined && !PROFILES.includes(profile)) throw new Error(`no load ${profile}`);
     if (first && process.getuid?.() !== 0) throw new Error("--first needs root");
     const names = only?.split(",");
@@ -58,10 +62,14 @@ export function readOptions(args: string[]): Options {
       throw new Error(`no scenario ${unknown}; there are ${Object.keys(SCENARIOS).join(", ")}`);
     return {
       full,
+      page,
       profile,
       first,
       wants: (name, scenario) => names?.includes(name) ?? (full || scenario.quick),
-      trees: [resolve(import.meta.dirname, ".."), ...(values.yardstick || full ? [yardstickTree()] : [])],
+      trees: [
+        resolve(import.meta.dirname, ".."),
+        ...(values.yardstick || full || page ? [yardstickTree()] : []),
+      ],
       rounds: count(values.rounds),
       seconds: count(values.seconds ?? (full ? "3" : "2")),
       warmUpSeconds: count(values["warm-up"] ?? (full ? "24" : "6")),

@@ -7,10 +7,9 @@ import { judge, type Verdict } from "./targets.ts";
 
 const PAGE = join(import.meta.dirname, "../docs/performance.md");
 
-/** Writes docs/performance.md from what full runs have found. */
+/** Writes docs/performance.md from one run: all on it was measured at one commit. */
 export function writePage({ run, outcomes }: Results): void {
-  const shown = Object.keys(SCENARIOS).flatMap((name) => outcomes[name] ?? []);
-  // A target that no run has looked at is on the page all the same.
+  // A target that the run has not looked at is on the page all the same.
   const verdicts = Object.entries(SCENARIOS).flatMap(
     ([name, { targets }]) => outcomes[name]?.verdicts ?? targets.map((target) => judge(target, Number.NaN)),
   );
@@ -19,14 +18,14 @@ export function writePage({ run, outcomes }: Results): void {
   const lines = [
     "# Performance",
     "",
-    "Written by `npm run bench -- --full` ([how it measures](../bench/README.md)); not edited by hand.",
+    "Written by `npm run bench -- --page` ([how it measures](../bench/README.md)); not edited by hand.",
     "",
-    `- **Latest run** commit ${run.commit}, ${run.startedAt.slice(0, 16).replace("T", " ")} UTC; each part measured at another commit names it`,
+    `- **Run** commit ${run.commit}, ${run.startedAt.slice(0, 16).replace("T", " ")} UTC`,
     `- **Machine** ${run.machine}`,
     `- **Versions** ${run.versions}`,
-    `- **Method** ${run.rounds} interleaved rounds of ${run.seconds} s, medians; the program under test alone on one core, load, Redis and upstream on ${run.otherCores}.`,
+    `- **Method** ${run.rounds} slices of ${run.seconds} s of each program in turn, medians; the program under test alone on one core, load, Redis and upstream on ${run.otherCores}.`,
     "",
-    "Absolute times belong to this machine at this hour. What counts are the ratios within one part. Figures of parts that were measured at different commits are not comparable.",
+    "Absolute times belong to this machine at this hour. What counts are the ratios within one part.",
     "",
     "## Targets",
     "",
@@ -38,7 +37,7 @@ export function writePage({ run, outcomes }: Results): void {
       columns: ["target", "reached", ""],
       rows: verdicts.map(verdictCells),
     }),
-    ...shown.flatMap((outcome) => section(outcome, run.commit)),
+    ...Object.values(outcomes).flatMap(section),
   ];
   writeFileSync(PAGE, `${lines.join("\n")}\n`);
 }
@@ -49,27 +48,9 @@ const verdictCells = ({ target, reached, met }: Verdict): string[] => [
   met === undefined ? "?" : met ? "met" : "**missed**",
 ];
 
-function section({ title, method, tables, disturbed, measuredAt, commit }: Shown, latest: string): string[] {
-  const elsewhere =
-    commit === latest ? [] : [`Measured at commit ${commit}, ${measuredAt.slice(0, 10)}.`, ""];
-  const marks =
-    disturbed.length === 0
-      ? []
-      : [
-          "",
-          "Disturbed intervals (marked `!` in the table where it has rounds):",
-          "",
-          ...disturbed.map((line) => `- ${line}`),
-        ];
-  return [
-    "",
-    `## ${title}`,
-    "",
-    ...elsewhere,
-    method,
-    ...tables.flatMap((table) => ["", ...markdown(table)]),
-    ...marks,
-  ];
+function section({ title, method, tables, disturbed }: Shown): string[] {
+  const marks = disturbed.length === 0 ? [] : ["", `${disturbed.length} slices were disturbed (\`!\`).`];
+  return ["", `## ${title}`, "", method, ...tables.flatMap((table) => ["", ...markdown(table)]), ...marks];
 }
 
 function markdown({ columns, rows }: Table): string[] {

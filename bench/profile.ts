@@ -82,7 +82,7 @@ async function underLoad(context: Context, entry: Entry, tree: Tree): Promise<Sp
   const keys = await issueKeys(tree, world.redis, entry.keys, entry.limits);
   const running = await entry.subject.start(world, keys);
   try {
-    const wanted = await entry.targets(keys, running);
+    const wanted = await entry.targets(keys, running, world);
     const targets = typeof wanted === "string" ? wanted : writeTargets(world.folder, "targets", wanted);
     const { connections = 64 } = entry;
     const load = (length: number) =>

@@ -1,15 +1,9 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import type { Run } from "./machine.ts";
 import type { Outcome, Table } from "./scenario.ts";
 import type { Verdict } from "./targets.ts";
 
-/** A quick run leaves what a full one has found. */
-const resultsFile = (full: boolean): string =>
-  join(import.meta.dirname, "results", full ? "latest.json" : "quick.json");
-
-/** An outcome with where it comes from. */
-export type Shown = Outcome & { title: string; measuredAt: string; commit: string };
+/** An outcome with the title of its scenario. */
+export type Shown = Outcome & { title: string };
 
 export interface Results {
   run: Run;
@@ -54,21 +48,4 @@ function aligned({ columns, rows }: Table): string[] {
       .join("  ")
       .trimEnd();
   return [line(columns), ...rows.map(line)];
-}
-
-/** Keeps the results as JSON; those of scenarios that were not run stay. @returns all of them */
-export function saveResults({ run, outcomes }: Results): Results {
-  const file = resultsFile(run.full);
-  mkdirSync(dirname(file), { recursive: true });
-  const all: Results = { run, outcomes: { ...readResults(file)?.outcomes, ...outcomes } };
-  writeFileSync(file, `${JSON.stringify(all, null, 1)}\n`);
-  return all;
-}
-
-function readResults(file: string): Results | undefined {
-  try {
-    return JSON.parse(readFileSync(file, "utf8")) as Results;
-  } catch {
-    return undefined;
-  }
 }

@@ -3,7 +3,7 @@ import { type Options, readOptions } from "./options.ts";
 import { writePage } from "./page.ts";
 import { goFirst } from "./processes.ts";
 import { profile } from "./profile.ts";
-import { printOutcome, printSummary, type Results, saveResults } from "./report.ts";
+import { printOutcome, printSummary, type Results } from "./report.ts";
 import { lookAround, type Requirement } from "./requirements.ts";
 import type { Context, Outcome, Scenario } from "./scenario.ts";
 import { SCENARIOS } from "./scenarios/index.ts";
@@ -41,14 +41,12 @@ async function main(options: Options): Promise<void> {
       if (!options.wants(name, scenario)) continue;
       const outcome = await outcomeOf(scenario, context);
       if (world.stopped()) return;
-      const measuredAt = new Date().toISOString();
-      const shown = { title: scenario.title, measuredAt, commit: results.run.commit, ...outcome };
+      const shown = { title: scenario.title, ...outcome };
       results.outcomes[name] = shown;
       printOutcome(shown);
     }
     printSummary(results);
-    const all = saveResults(results);
-    if (options.full) writePage(all);
+    if (options.page) writePage(results);
   } finally {
     await world.stop();
   }

@@ -27,7 +27,7 @@
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one, the
 --                          request's price (absent: as asked for)
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
---@keys key_name account window slots request holds idempotency?
+--@keys key_name account window slots request due idempotency?
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
 --@include limits
 --@include month
@@ -38,7 +38,7 @@
 --@include window
 --@unless_frozen key_name
 
-local key, spent, spends_in, earlier_limits = read_key(key_name, now, tiers, "spent", "spends_in", "limits")
+local key = read_key(key_name, now, tiers)
 if not key then return reply("unknown_key", now) end
 local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
   "blocked_until", "price_multiplier")
@@ -74,15 +74,16 @@ local active = call("SCARD", slots)
 local refusal, a, b, c, d = refusal_of(key, window, live, slots, active, account, shared, now)
 if refusal then return reply(refusal, now, key, window, slots, a, b, c, d) end
 -- A key that replaces another goes on with what that one has spent, and both count together.
-local spending = key_name
-if spends_in then
-  spending = string.match(key_name, "^tg:{p%d+}:key:") .. spends_in
-  spent = call("HGET", spending, "spent")
+local spending, spent = key_name, key.counted_spent
+if key.spends_in then
+  spending = string.match(key_name, "^tg:{p%d+}:key:") .. key.spends_in
+  local counters = call("HGET", spending, "counters")
+  spent = counters and select(2, read_counters(counters))
 end
 -- Day and month are written together, so the month is only read for the first request of a day. It never goes back.
 local is_new_month = not (key.is_same_day and spent)
   and month_of(key.clock) > tonumber(call("HGET", spending, "month") or -1)
-spent = is_new_month and 0 or spent + 0
+spent = is_new_month and 0 or (spent or 0) + 0
 if key.monthly_credits then
   key.spent = spent
   if spent + price > tonumber(key.monthly_credits) then
@@ -98,13 +99,9 @@ if available < price then return reply("insufficient_credits", now, key, window,
 local clock, due_at = int(key.clock), int(now + hold_ms)
 local spent_after = int(spent + price)
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
-if key.limits ~= earlier_limits then call("HSET", key_name, "limits", key.limits) end
-if spends_in then
-  call("HSET", key_name, "clock_ms", clock, counted_request(key))
-  call("HSET", spending, "spent", spent_after)
-else
-  call("HSET", key_name, "clock_ms", clock, "spent", spent_after, counted_request(key))
-end
+call("HSET", key_name, "counters", count_request(key, key.spends_in and "0" or spent_after) .. " " .. key.limits)
+if key.new_terms then call("HSET", key_name, "terms", key.new_terms) end
+if key.spends_in then change_counters(spending, SPENT_WORD, spent_after) end
 if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
@@ -113,9 +110,9 @@ if details then subject = with_price(subject, price) end
 local record = request_text("held", subject, clock, due_at)
 if callback ~= "" then record = record .. " callback=" .. callback end
 if details then record = record .. " details=" .. encoded(details) end
-call("ZADD", holds, due_at, request_id)
+call("ZADD", due, due_at, request_id)
 if shared then
-  call("HSET", account, "clock_ms", int(shared.clock), counted_request(shared))
+  call("HSET", account, "counters", count_request(shared, "0"))
   add_to_window(shared.window, int(shared.clock), shared.live, shared.length)
   call("SADD", shared.slots, request_id)
   record = record .. " account_at=" .. shared_mark(shared)

@@ -20,11 +20,12 @@
 --                if that is another account's or its task has ended; else nothing happens
 --   forgotten    the request has no record, and COLLECT has deleted its record, or that of a request of this account that
 --                was admitted later. It may have been charged, so nothing happens
---@keys request account slots polls ledger task holds claim? idempotency?
+--@keys request account slots due ledger task claim? idempotency?
 --@args now request_id account_id key_id endpoint price_text retention_ms task_id fixed poll_ms response fingerprint idempotency_ms digest admission
 --@include claim
 --@include clock
 --@include dispute
+--@include due
 --@include ended
 --@include ledger
 --@include limits
@@ -97,7 +98,6 @@ if state ~= "held" and not is_unmetered then
 end
 
 local admitted_at = tonumber(recorded_at or admission)
-local due_at = int(now + poll_ms)
 if outcome ~= "uncollected" then
   local more = is_unmetered and { "reason", "unmetered" } or nil
   -- Once the record is gone, a refund takes the month of the charge, less an hour, for that of the admission (`admittedMs` in
@@ -118,7 +118,6 @@ call("SET", request, bound_request(record, task_id, bound_at, fixed)
   .. (state ~= "held" and idempotency and not is_others and not earlier.idempotency and " idempotency=" .. digest or ""))
 if state == "held" then
   if string.find(record, " unknown=", 1, true) then remove_unknown(account, request_id) end
-  call("ZREM", holds, request_id)
 else
   if outcome == "uncollected" then
     note_ended(request, now, request_id, account_id, key_id, endpoint, "uncollected", price)
@@ -137,11 +136,11 @@ else
   local account_at = shared_stamp(shared, earlier.account_at)
   if account_at then change_counts(account, account_at, 1) end
 end
-call("ZADD", polls, due_at, request_id)
+call("ZADD", due, task_score(now + poll_ms), request_id)
 -- What the balance did not cover takes no Idempotency-Key: a repeat would be answered with a video for nothing.
 if idempotency and (outcome ~= "uncollected" or is_lost and not is_others) then
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "task_id", task_id,
-    "response", response, "due_at", due_at)
+    "response", response, "due_at", int(now + poll_ms))
   -- The entry stays while an earlier request with this Idempotency-Key may still be bound. Without it, that request would
   -- be charged, too.
   call("PEXPIRE", idempotency, int(math.max(tonumber(idempotency_ms), tonumber(first[2] or 0) - now)))

@@ -30,6 +30,7 @@ if not before then return { "unchanged", now } end
 local key_id = string.match(key, ":key:(.*)$")
 note_changed(key, "key " .. key_id)
 set_fields(key, after)
+call("HDEL", key, "terms")
 if after.expires_at then list_expiry(key, key_id, after.expires_at ~= cjson.null and after.expires_at) end
 local revision = call("HINCRBY", key, "revision", 1)
 count_tier(key, tiers)

@@ -29,7 +29,7 @@ if status == "closed" then return reply("account_suspended", now, key, window, s
 if not task_name then return reply("known", now, key, window, slots, status) end
 
 local task = read_task(task_name)
-if not task or task.account_id ~= key.account_id then return reply("not_found", now, key, window, slots, status) end
+if not task or ":account:" .. task.account_id ~= string.match(account_name, ":account:.*$") then return reply("not_found", now, key, window, slots, status) end
 local observed_at = tonumber(task.observed_at)
 local fresh = (observed_at and observed_at <= now and now - observed_at < tonumber(fresh_ms)) and 1 or 0
 local bound_at = tonumber(task.bound_at)

@@ -18,9 +18,10 @@
 --                     and its maximum age (ms; empty: restored)
 --   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
 --                     happens
---@keys task request account slots polls ledger done key_name? poller_window? poller_slots?
+--@keys task request account slots due ledger done key_name? poller_window? poller_slots?
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
 --@include audit
+--@include due
 --@include ended
 --@include events
 --@include limits
@@ -59,13 +60,13 @@ end
 if state == "finished" then
   -- A poll that reports the known end again may carry fresher links. A poll that reports another end is ignored.
   if kept.status == status and not kept.is_disputed then keep() end
-  call("ZREM", polls, request_id)
+  call("ZREM", due, request_id)
   return answer("already_finished")
 end
 if state ~= "bound" then return answer("missing") end
 local is_ours = status == "expired" or status == "released"
 if kept.is_disputed and not is_ours then
-  call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+  call("ZADD", due, task_score(now + poll_ms), request_id)
   return answer("disputed", 0, tonumber(record.bound_at), record.max_age_ms or "")
 end
 
@@ -73,7 +74,7 @@ if status == "gone" then
   local count = tonumber(record.gone_count or 0) + 1
   local since = tonumber(record.gone_since or now)
   if count < tonumber(gone_max) or now - since < tonumber(gone_ms) then
-    call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+    call("ZADD", due, task_score(now + poll_ms), request_id)
     call("SET", request, changed_request(record.text, state, "gone_count", int(count), "gone_since", int(since)))
     return answer("observed")
   end
@@ -90,13 +91,13 @@ else
 end
 if not is_final(status) then
   keep()
-  call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+  call("ZADD", due, task_score(now + poll_ms), request_id)
   return answer("observed")
 end
 
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
--- sweeper polls again as long as `polls` lists the request. So the writes that can run twice come before the refund. After
--- that only the removal from `polls` can fail: all other names were read above.
+-- sweeper polls again as long as `due` lists the request. So the writes that can run twice come before the refund. After
+-- that only the removal from `due` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
 -- A task that ends as too old may complete later, and is then charged again: its record is kept twice as long.
@@ -123,5 +124,5 @@ if actor ~= "" then
   write_audit(request, now, actor, "task.release", account_id, record.task_id or request_id, { state = "bound" },
     { state = "finished", status = status, refunded = int(refunded) })
 end
-call("ZREM", polls, request_id)
+call("ZREM", due, request_id)
 return answer("finished", refunded)

@@ -40,6 +40,8 @@ end
 call("ZADD", done, forget_at(now, record.retention_ms), request_id)
 add_event(account, now, account_id, call("HGET", account, "webhooks"), "task.completed", request_id, data,
   '{"task_id":"' .. (record.task_id or "") .. '","status":"completed"}', record.callback)
+-- Usage counted it as failed.
+note_ended(request, record.finished_at, request_id, account_id, record.key_id, record.endpoint, "unfailed", record.bound_at)
 note_ended(request, now, request_id, account_id, record.key_id, record.endpoint, "completed", record.bound_at)
 if record.refunded then
   post(account, ledger, int(now), account_id, "reclaim", -price, 0, price, record.endpoint, record.task_id, request_id, record.key_id or "",

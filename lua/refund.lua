@@ -13,6 +13,7 @@
 --   duplicate         this reference refunded it before; nothing happens
 --   mismatch          this reference stands for something else; nothing happens
 --   refunded_before   it was refunded; nothing happens
+--   charged_again     it was refunded, and charged again since it completed late; nothing happens
 --   unfinished        it is held or bound; nothing happens
 --   uncharged         it is void or was bound without a charge, or at price 0; nothing happens
 --   search            no record says whether it was charged and not refunded; nothing happens
@@ -39,7 +40,9 @@ if forgotten > tonumber(forgotten_before) then return { "forgotten", int(availab
 
 local record = read_request(request_name)
 local state = record.state
-if is_refunded(account, request_id, record.refunded) then return { "refunded_before", int(available) } end
+if is_refunded(account, request_id, record.refunded) then
+  return { record.charged_again and "charged_again" or "refunded_before", int(available) }
+end
 if state == "held" or state == "bound" then return { "unfinished", int(available) } end
 if state == "void" or record.uncollected or tonumber(record.price or price) == 0 then
   return { "uncharged", int(available) }

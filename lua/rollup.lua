@@ -22,9 +22,10 @@
 --@include sales
 --@unless_frozen ledger
 local most = tonumber(most_text)
--- The numbers of a field, in this order.
-local COUNTS = { "requests", "charged", "refunded", "completed", "failed", "purchased", "adjusted", "uncollected",
-  "uncollected_credits", "seconds", "trials", "goodwill", "reversed" }
+-- The place of a number among those of a field.
+local PLACES = { requests = 1, charged = 2, refunded = 3, completed = 4, failed = 5, purchased = 6, adjusted = 7, uncollected = 8,
+  uncollected_credits = 9, seconds = 10, trials = 11, goodwill = 12, reversed = 13 }
+local PLACES_MAX = 13
 -- What the credits of an entry count as that belongs to no request.
 local COUNTED_AS = { purchase = "purchased", adjustment = "adjusted", trial = "trials", goodwill = "goodwill" }
 
@@ -36,57 +37,92 @@ if not rolled[1] then
     "since", cut[2] and int(tonumber(cut[2]) + 1) or "0", "ended_since", int(now))
 end
 
--- By name and field; written in the end, one command for all that concerns the same field.
-local sums = {}
-local function add_to(name, field, month_at, what, number, requests)
-  local fields = sums[name] or { month_at = month_at }
-  sums[name] = fields
-  local sum = fields[field] or {}
-  fields[field] = sum
-  sum[what] = (sum[what] or 0) + number
-  if requests then sum.requests = (sum.requests or 0) + requests end
+-- By name and field the numbers to add, by their place; written in the end, one command for all that concerns the same field.
+local sums, month_starts = {}, {}
+local function sum_of(name, field, month_at)
+  local fields = sums[name]
+  if not fields then
+    fields = {}
+    sums[name], month_starts[name] = fields, month_at
+  end
+  local sum = fields[field]
+  if not sum then
+    sum = { 0, 0 }
+    fields[field] = sum
+  end
+  return sum
 end
 
-local function add(at, account_id, endpoint, key_id, what, number, requests)
-  local month, day, month_at = day_of(tonumber(at))
-  local place = (endpoint or "") == "" and "- -" or endpoint .. " " .. ((key_id or "") == "" and "-" or key_id)
-  add_to(usage_prefix .. account_id .. ":" .. month, day .. " " .. place, month_at, what, number, requests)
-  add_to(totals_prefix .. month, day, month_at, what, number, requests)
-  if (endpoint or "") ~= "" then add_to(totals_prefix .. month, day .. " " .. endpoint, month_at, what, number, requests) end
-  note_money(account_id, month .. "-" .. day, month_at + (day - 1) * DAY_MS, what, number)
+-- The names that all entries of a day (days since 1970) have in common; by endpoint the beginning of their fields.
+local days = {}
+local function names_of(number)
+  local names = days[number]
+  if not names then
+    local month, day, month_at = day_of(number * DAY_MS)
+    names = { ending = ":" .. month, totals = totals_prefix .. month, day = day, month_at = month_at, date = month .. "-" .. day,
+      fields = { [""] = day .. " -" } }
+    days[number] = names
+  end
+  return names
+end
+
+local function add(number, account_id, endpoint, key_id, what, amount, requests)
+  local names, place = names_of(number), PLACES[what]
+  local month_at = names.month_at
+  local field = names.fields[endpoint]
+  if not field then
+    field = names.day .. " " .. endpoint
+    names.fields[endpoint] = field
+  end
+  local function count(sum)
+    sum[place] = (sum[place] or 0) + amount
+    if requests then sum[1] = sum[1] + requests end
+  end
+  count(sum_of(usage_prefix .. account_id .. names.ending, field .. " " .. ((endpoint == "" or key_id == "") and "-" or key_id), month_at))
+  count(sum_of(names.totals, names.day, month_at))
+  if endpoint ~= "" then count(sum_of(names.totals, field, month_at)) end
+  note_money(account_id, names.date, number * DAY_MS, what, amount)
 end
 
 local entries = call("XRANGE", ledger, "(" .. rolled[1], "+", "COUNT", most)
--- Charges, nearly all entries, are summed up by day and by the beginning of their text before anything else is read of them.
-local charges = {}
-for _, one in ipairs(entries) do
-  local group, amount, at = string.match(one[2][2], "^consume (%S+ %S* %S+) (%S+) (%S+) ")
+-- Charges, nearly all entries, are counted by day and by the text up to the amount before anything else is read of them. The last entry of
+-- each group has the rest.
+local floor = math.floor
+local charges, last_of = {}, {}
+for nth, one in ipairs(entries) do
+  local group, at = string.match(one[2][2], "^consume (%S+ %S* %S+ %S+) (%d+)")
   if group then
-    local day = math.floor(at / DAY_MS)
-    local groups = charges[day] or {}
-    charges[day] = groups
-    local sum = groups[group] or { requests = 0, charged = 0 }
-    groups[group] = sum
-    sum.requests, sum.charged = sum.requests + 1, sum.charged - amount
+    local day = floor(at / DAY_MS)
+    local counts = charges[day]
+    if not counts then
+      counts = {}
+      charges[day] = counts
+    end
+    counts[group] = (counts[group] or 0) + 1
+    last_of[group] = nth
   else
     local entry = read_entry(one[2])
-    local kind, number = kind_of(entry), tonumber(entry.amount)
+    local kind, number, day = kind_of(entry), tonumber(entry.amount), floor(entry.at / DAY_MS)
+    note_balance(entry.account_id, nth, entry.balance_after)
     if kind == "charge" then
-      add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "charged", -number, 1)
+      add(day, entry.account_id, entry.endpoint, entry.key_id, "charged", -number, 1)
     elseif kind == "refund" then
-      add(entry.at, entry.account_id, entry.endpoint, entry.key_id, "refunded", number)
+      add(day, entry.account_id, entry.endpoint, entry.key_id, "refunded", number)
     elseif kind == "reversal" then
-      add(entry.at, entry.account_id, "", "", "reversed", -number)
+      add(day, entry.account_id, "", "", "reversed", -number)
     else
-      add(entry.at, entry.account_id, "", "", COUNTED_AS[kind], number)
+      add(day, entry.account_id, "", "", COUNTED_AS[kind], number)
       if kind ~= "adjustment" then note_sale(ledger, entry, kind, kept_ms) end
     end
   end
 end
-for day, groups in pairs(charges) do
-  for group, sum in pairs(groups) do
-    local account_id, key_id, endpoint = string.match(group, "^(%S+) (%S*) (%S+)$")
-    add(day * DAY_MS, account_id, endpoint, key_id, "charged", sum.charged, sum.requests)
+for day, counts in pairs(charges) do
+  for group, count in pairs(counts) do
+    local nth = last_of[group]
+    local account_id, key_id, endpoint, amount, balance =
+      string.match(entries[nth][2][2], "^consume (%S+) (%S*) (%S+) (%S+) %S+ (%S+)")
+    add(day, account_id, endpoint, key_id, "charged", -amount * count, count)
+    note_balance(account_id, nth, balance)
   end
 end
 
@@ -98,34 +134,46 @@ end
 local notes = call("ZRANGE", ended, 0, most - 1, "WITHSCORES")
 for at = 1, #notes, 2 do
   local what, number, account_id, key_id, endpoint = string.match(notes[at], "^%S+ (%S+) (%S+) (%S+) (%S+) (.*)$")
-  local ended_at = notes[at + 1]
-  add(ended_at, account_id, endpoint, key_id, what, 1)
+  local ended_at = tonumber(notes[at + 1])
+  local day = floor(ended_at / DAY_MS)
+  add(day, account_id, endpoint, key_id, what == "unfailed" and "failed" or what, what == "unfailed" and -1 or 1)
   if what == "uncollected" then
-    add(ended_at, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))
+    add(day, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))
   elseif what == "completed" then
-    add(ended_at, account_id, endpoint, key_id, "seconds", run_seconds(tonumber(number), tonumber(ended_at)))
+    add(day, account_id, endpoint, key_id, "seconds", run_seconds(tonumber(number), ended_at))
   end
 end
 
+-- The numbers of a field, with those of a sum added.
+local function added(earlier, sum)
+  local numbers, last = {}, 0
+  for number in string.gmatch(earlier or "", "%S+") do
+    last = last + 1
+    local more = sum[last]
+    numbers[last] = more and more ~= 0 and int(number + more) or number
+  end
+  for place = last + 1, PLACES_MAX do
+    local more = sum[place]
+    if more and more ~= 0 then
+      for empty = last + 1, place - 1 do numbers[empty] = "0" end
+      numbers[place], last = int(more), place
+    end
+  end
+  return table.concat(numbers, " ")
+end
+
 for name, fields in pairs(sums) do
-  local month_at, is_longer = fields.month_at, false
-  fields.month_at = nil
-  for field, added in pairs(fields) do
+  local is_longer = false
+  for field, sum in pairs(fields) do
     local earlier = call("HGET", name, field)
     if not earlier and string.find(field, " ", 1, true) and call("HLEN", name) >= tonumber(fields_max) then
       field = string.gsub(field, "%S+$", "*")
       earlier = call("HGET", name, field)
     end
-    local words, last = {}, 0
-    for number in string.gmatch(earlier or "", "%S+") do words[#words + 1] = number end
-    for index, what in ipairs(COUNTS) do
-      if added[what] then words[index] = int(tonumber(words[index] or 0) + added[what]) end
-      if (words[index] or "0") == "0" then words[index] = "0" else last = index end
-    end
-    call("HSET", name, field, table.concat(words, " ", 1, last))
+    call("HSET", name, field, added(earlier, sum))
     is_longer = is_longer or not earlier
   end
-  if is_longer then call("PEXPIREAT", name, int(month_at + 31 * DAY_MS + tonumber(kept_ms))) end
+  if is_longer then call("PEXPIREAT", name, int(month_starts[name] + 31 * DAY_MS + tonumber(kept_ms))) end
 end
 write_ranks(ledger, now)
 if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end

@@ -16,11 +16,13 @@
 --           own, the rank of the key with which the next slice begins (empty: none), where its slots and its window go on, and
 --           for each key {id, whether all of it was read (1 or 0), how many slots it has, stamps of its window in the last
 --           60 s, the stamp before those that were read (empty: none), stamps, record as HGETALL returns it, its open requests}; of
---           each of these {id, whether a hold is among `holds` (1 or 0), whether it has a slot of the account (1 or 0), values
+--           each of these {id, whether a hold is due as one (include/due.lua) (1 or 0), whether it has a slot of the account (1 or 0), values
 --           (empty: none) of the fields that are asked for here}
---@keys account references account_keys ledger trimmed checkpoint account_slots holds reversed
+--@keys account references account_keys ledger trimmed checkpoint account_slots due reversed
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
 --@include cut
+--@include due
+--@include limits
 --@include request
 --@include window
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))
@@ -39,7 +41,8 @@ local function read_requests(ids)
   local requests = {}
   for at, id in ipairs(ids) do
     local record = values_of(requests_prefix .. id)
-    local is_due = record[1] == "held" and call("ZSCORE", holds, id) and 1 or 0
+    local due_at = record[1] == "held" and call("ZSCORE", due, id)
+    local is_due = due_at and tonumber(due_at) < TASKS_FROM and 1 or 0
     requests[at] = { id, is_due, call("SISMEMBER", account_slots, id), record }
   end
   return requests
@@ -57,7 +60,7 @@ for at, id in ipairs(ids) do
     next_rank = rank
     break
   end
-  local clock = tonumber(call("HGET", keys_prefix .. id, "clock_ms") or 0)
+  local clock = tonumber((read_counters(call("HGET", keys_prefix .. id, "counters"))))
   local stamps = call("LRANGE", window, window_from, window_from + left - 1)
   local newer = window_from > 0 and call("LINDEX", window, window_from - 1) or ""
   local page = slots_from == "" and { "0", {} } or call("SSCAN", slots, slots_from, "COUNT", left)

@@ -1,18 +1,19 @@
 #!lua flags=no-writes
--- SURVEY: counts a few open requests of one list of a partition by state and age. Reads only. Their names are built here,
+-- SURVEY: counts a few open holds or tasks of a partition by state and age. Reads only. Their names are built here,
 -- so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  500  the requests that are asked for
--- `list` is holds or polls: request id by ms. `first_index` and `last_index` say which of it are counted. `ages`: ms at
+-- `from`: 0 for holds, TASKS_FROM for tasks (include/due.lua); those of `due` between it and `to`. `first_index`: the place among them
+-- of the first that is counted, `most`: how many are. `ages`: ms at
 -- which each age but the first begins.
--- RETURNS now, when the first of the list is due (ms), how many there are, how many were looked at; age of the oldest
+-- RETURNS now, when the first of them is due (ms), how many there are, how many were looked at; age of the oldest
 --   hold and of the oldest task (ms); holds of each age, tasks of each age
---@keys list
---@args now first_index last_index requests_prefix ages...
+--@keys due
+--@args now from to first_index most requests_prefix ages...
 --@include numbers
 --@include request
-local ids = call("ZRANGE", list, first_index, last_index)
+local ids = call("ZRANGEBYSCORE", due, from, to, "LIMIT", first_index, most)
 local open = { held = {}, bound = {} }
 for _, counts in pairs(open) do
   for age = 1, #ages + 1 do counts[age] = 0 end
@@ -29,8 +30,8 @@ for _, id in ipairs(ids) do
     oldest[record.state] = math.max(oldest[record.state], age_ms)
   end
 end
-local first = call("ZRANGE", list, 0, 0, "WITHSCORES")
-local answer = { now, first[2] or int(now), call("ZCARD", list), #ids, oldest.held, oldest.bound }
+local first = call("ZRANGEBYSCORE", due, from, to, "WITHSCORES", "LIMIT", 0, 1)
+local answer = { now, first[2] and int(first[2] - from) or int(now), call("ZCOUNT", due, from, to), #ids, oldest.held, oldest.bound }
 for _, counts in ipairs({ open.held, open.bound }) do
   for _, count in ipairs(counts) do answer[#answer + 1] = count end
 end

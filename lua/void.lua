@@ -14,7 +14,7 @@
 --   bound      the request has a task; nothing happens
 --   not_due    reason `due` before the due time; nothing happens
 --   missing    no such request; `unsent` leaves the tombstone
---@keys request account key_name window slots holds done idempotency?
+--@keys request account key_name window slots due done idempotency?
 --@args now tiers request_id reason tombstone_ms actor
 --@include audit
 --@include limits
@@ -41,7 +41,7 @@ end
 local record = read_request(request)
 local state, account_at = record.state, shared_stamp(shared, record.account_at)
 if not state then
-  call("ZREM", holds, request_id)
+  call("ZREM", due, request_id)
   if reason == "unsent" then
     call("SET", request, request_text("void", NO_SUBJECT, "", "") .. " reason=" .. reason, "PX", tombstone_ms)
   end
@@ -53,7 +53,7 @@ if state == "void" then
     forget_admission(record.admitted_at, account_at)
     call("SET", request, changed_request(record.text, state, "reason", reason))
   end
-  call("ZREM", holds, request_id)
+  call("ZREM", due, request_id)
   return reply("void", now, key, window, slots)
 end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
@@ -62,8 +62,8 @@ if reason == "due" and now < tonumber(record.due_at) then return reply("not_due"
 local spent = key and read_spent(key_name)
 local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id", "fingerprint")
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
--- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
--- the account's. After that only the removal from `holds` can fail: all other names were read above.
+-- VOID is then sent again, by the sweeper as long as `due` lists the request. So the writes that can run twice come before
+-- the account's. After that only the removal from `due` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
 if record.unknown then remove_unknown(account, request_id) end
@@ -104,5 +104,5 @@ if actor ~= "" then
   write_audit(request, now, actor, "task.release", string.match(account, ":account:(.*)$"), request_id,
     { state = "held" }, { state = "void", credits = record.price })
 end
-call("ZREM", holds, request_id)
+call("ZREM", due, request_id)
 return reply("void", now, key, window, slots)

@@ -1,4 +1,6 @@
 import cluster from "node:cluster";
+import { availableParallelism } from "node:os";
+import { setFlagsFromString } from "node:v8";
 import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import type { LiveConfig } from "./config/live.ts";
 import { refusedArguments } from "./domain/arguments.ts";
@@ -7,6 +9,8 @@ import { roleOf, supervise } from "./process/supervisor.ts";
 import { createLogger, standardOutput } from "./telemetry/log.ts";
 
 async function main(): Promise<void> {
+  // On one core, helpers of the young collector only wait for the thread that waits for them. Decision 0072.
+  if (availableParallelism() === 1) setFlagsFromString("--no-parallel-scavenge");
   const loaded = loadOrExit();
   const { workers } = loaded.config.server;
   const log = createLogger(loaded.config.log.level, standardOutput({ shared: workers > 1 }));

@@ -47,7 +47,7 @@ await bundle.write({
 });
 await bundle.close();
 
-for (const name of ["package.json", "lua", "config"])
+for (const name of ["package.json", "lua", "config", "docs/operations"])
   cpSync(join(ROOT, name), join(into, name), { recursive: true });
 for (const name of readdirSync(SRC, { recursive: true, encoding: "utf8" })) {
   const isRead =

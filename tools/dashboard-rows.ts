@@ -447,6 +447,38 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
     ],
   },
   {
+    title: "Webhooks",
+    panels: [
+      graph(
+        "Deliveries",
+        "Tries by what came of them. `retried` and `failed` far above `delivered`: receivers, or the way out.",
+        [[rateBy("outcome", `tollgate_webhook_deliveries_total{${HERE}}`), "{{outcome}}"]],
+        { unit: "ops", w: 6, stack: true },
+      ),
+      graph(
+        "Oldest message due",
+        "How long a message has been due without being taken, as the store has it: minutes mean that nobody sends.",
+        [[`max(tollgate_webhook_overdue_seconds{${HERE}})`, "overdue"]],
+        { unit: "s", w: 6, thresholds: upTo(30, 120) },
+      ),
+      graph(
+        "Endpoints disabled",
+        "In the last hour: they answered 410, or have failed for days.",
+        [[`sum(increase(tollgate_webhook_deliveries_total{outcome="disabled",${HERE}}[1h]))`, "disabled"]],
+        { w: 6 },
+      ),
+      graph(
+        "Waiting and dropped",
+        "Messages that wait for a try, and those that were dropped since too many waited, in the last hour.",
+        [
+          [`max(tollgate_webhook_deliveries_waiting{${HERE}})`, "waiting"],
+          [`max(increase(tollgate_webhook_deliveries_dropped{${HERE}}[1h]))`, "dropped"],
+        ],
+        { w: 6 },
+      ),
+    ],
+  },
+  {
     title: "The process and its configuration",
     panels: [
       graph(

@@ -10,6 +10,7 @@ export interface Target {
   body?: string;
   /** Of a body; application/json if not said. */
   contentType?: string;
+  headers?: Record<string, string>;
 }
 
 /** What wrk saw. `unsuccessful` answers have a status of 400 or more; `broken` had none. */
@@ -25,11 +26,11 @@ export interface LoadResult {
 
 /** Writes targets as the Lua table that wrk.lua reads. */
 export function writeTargets(folder: string, name: string, targets: readonly Target[]): string {
-  const rows = targets.map(({ method, path, token, body, contentType }) =>
-    [method, path, token, body, contentType]
-      .map((text) => (text === undefined ? "nil" : JSON.stringify(text)))
-      .join(","),
-  );
+  const lua = (text?: string): string => (text === undefined ? "nil" : JSON.stringify(text));
+  const rows = targets.map(({ method, path, token, body, contentType, headers = {} }) => {
+    const others = Object.entries(headers).map(([name, value]) => `[${lua(name)}]=${lua(value)}`);
+    return [...[method, path, token, body, contentType].map(lua), `{${others}}`].join(",");
+  });
   const file = join(folder, `${name}.lua`);
   writeFileSync(file, `return {\n${rows.map((row) => `{${row}}`).join(",\n")}\n}\n`);
   return file;

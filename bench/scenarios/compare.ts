@@ -22,8 +22,12 @@ export interface Entry {
   keys: number;
   limits?: Limits;
   connections?: number;
-  /** What is sent, or a file that wrk.lua reads; `running` is there for what must be prepared through it. */
-  targets(keys: readonly IssuedKey[], running: RunningSubject): Promise<Target[]> | Target[] | string;
+  /** What is sent, or a file that wrk.lua reads; what must be prepared is prepared through the program that runs, or at its Redis. */
+  targets(
+    keys: readonly IssuedKey[],
+    running: RunningSubject,
+    own: World,
+  ): Promise<Target[]> | Target[] | string;
   /** Throws when the answers were not those that are meant. */
   check(interval: Interval, running: RunningSubject): Promise<void> | void;
 }
@@ -75,7 +79,7 @@ async function begin(own: World, entry: Entry): Promise<Running> {
   try {
     const keys = await issueKeys(entry.tree, own.redis, entry.keys, entry.limits);
     const subject = await entry.subject.start(own, keys);
-    const wanted = await entry.targets(keys, subject);
+    const wanted = await entry.targets(keys, subject, own);
     const targets = typeof wanted === "string" ? wanted : writeTargets(own.folder, "targets", wanted);
     const { connections = CONNECTIONS } = entry;
     const load = (seconds: number) => saturate(own.folder, subject.url, targets, { seconds, connections });

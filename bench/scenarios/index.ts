@@ -1,7 +1,9 @@
 import type { Scenario } from "../scenario.ts";
 import { footprint } from "./footprint.ts";
 import { generation } from "./generation.ts";
+import { governing } from "./governing.ts";
 import { growth } from "./growth.ts";
+import { idle } from "./idle.ts";
 import { latency } from "./latency.ts";
 import { poll } from "./poll.ts";
 import { primaries } from "./primaries.ts";
@@ -15,8 +17,10 @@ import { workers } from "./workers.ts";
 /** In the order in which they are run and shown. */
 export const SCENARIOS: Record<string, Scenario> = {
   generation,
+  governing,
   refusal,
   poll,
+  idle,
   latency,
   stall,
   memory,

@@ -11,12 +11,16 @@ import type { RunningSubject, Subject } from "./subject.ts";
 const START_TIMEOUT_MS = 120_000;
 
 export interface GatewayOptions {
+  /** As tables name it, where the tree's name does not say enough. */
+  name?: string;
   /** Lines of YAML beside those that every run has, by section. */
   server?: string;
   tasks?: string;
   store?: string;
   cores?: string;
   nodeArgs?: readonly string[];
+  /** What is run, if not `src/main.ts` of the tree. */
+  main?: string;
   upstreamUrl?: string;
 }
 
@@ -25,13 +29,13 @@ export interface GatewayOptions {
  * that a moment in which the machine does something else is not an outage.
  */
 export const gatewaySubject = (tree: Tree, options: GatewayOptions = {}): Subject => ({
-  name: tree.name,
+  name: options.name ?? tree.name,
   start: (world) => startGateway(world, tree, options),
 });
 
 const RATE = "utility_requests_per_second";
 
-/** Starts `src/main.ts` and waits until it is ready. */
+/** Starts it and waits until it is ready. */
 export async function startGateway(
   world: World,
   tree: Tree,
@@ -41,6 +45,7 @@ export async function startGateway(
     store = "",
     cores,
     nodeArgs = [],
+    main = join(tree.root, "src/main.ts"),
     upstreamUrl = world.upstreamUrl,
   }: GatewayOptions = {},
 ): Promise<RunningSubject> {
@@ -55,10 +60,10 @@ export async function startGateway(
     join(home, "tollgate.yaml"),
     `server: { ${settings.join(", ")} }
 admin: { port: ${await freePort()} }
-store: { ${["command_timeout: 5s", `journal: ${home}/journal`, store].filter(Boolean).join(", ")} }
+store: { ${[store.includes("command_timeout") ? "" : "command_timeout: 5s", `journal: ${home}/journal`, store].filter(Boolean).join(", ")} }
 ${tasks && `tasks: { ${tasks} }\n`}`,
   );
-  const child = await startPinned(process.execPath, [...nodeArgs, join(tree.root, "src/main.ts")], {
+  const child = await startPinned(process.execPath, [...nodeArgs, main], {
     folder: world.folder,
     name: "gateway",
     ...(cores === undefined ? {} : { cores }),

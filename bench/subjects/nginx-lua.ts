@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
@@ -8,6 +8,7 @@ import { generateOne } from "../requests.ts";
 import type { Tree } from "../tree.ts";
 import { answering, startNginx, type World } from "../world.ts";
 import type { Calls } from "./calls.ts";
+import { startGateway } from "./gateway.ts";
 import type { RunningSubject, Subject } from "./subject.ts";
 
 const MODULES = `load_module /usr/lib/nginx/modules/ndk_http_module.so;
@@ -35,6 +36,7 @@ async function startNginxLua(
   keys: readonly IssuedKey[],
   admitOnly: boolean,
 ): Promise<RunningSubject> {
+  await teachScripts(world, tree, keys[0]!.key);
   const port = await freePort();
   const count = await partitions(world);
   const rows = keys.map(({ key, keyId, accountId }) => {
@@ -49,9 +51,20 @@ async function startNginxLua(
   await answering(`${url}/up`, "nginx + Lua");
   // A mistake in its calls shows here, and not as a stretch of errors.
   await generateOne(url, keys[0]!.key).catch((cause: unknown) => {
-    throw new Error(`nginx + Lua does not serve; see ${join(world.folder, "nginx-lua.log")}`, { cause });
+    const log = readFileSync(join(world.folder, "nginx-lua.log"), "utf8").trim().slice(-1000);
+    throw new Error(`nginx + Lua does not serve: ${log}`, { cause });
   });
   return { url, pid: child.pid, stop: child.stop };
+}
+
+/** A Redis knows the scripts once a gateway has run them there. */
+async function teachScripts(world: World, tree: Tree, key: string): Promise<void> {
+  const gateway = await startGateway(world, tree);
+  try {
+    await generateOne(gateway.url, key);
+  } finally {
+    await gateway.stop();
+  }
 }
 
 function config(world: World, port: number, admitOnly: boolean): string {

@@ -5,6 +5,52 @@
 -- The limits of keys, and of accounts over all their keys: how they are read, refuse, and count. A new limit of a UTC period changes
 -- this file alone of the scripts. Plain code on purpose: a table of limits that ADMIT loops over costs Redis a tenth more.
 
+-- What requests count of a key, or of all keys of an account that has limits over them: one text in the field `counters` of its
+-- record (decision 0071). Its words: the clock (ms), the credits spent in the month (0 for an account), the UTC day, the requests
+-- of that day, and of a key the limits that its latest admission was held to. src/records/packed-fields.ts reads and writes it, too.
+local NO_COUNTERS = "0 0 -1 0"
+local CLOCK_WORD, SPENT_WORD, DAY_COUNT_WORD = 1, 2, 4
+
+-- Clock, credits spent, day, requests of the day, as texts.
+local function read_counters(text)
+  return string.match(text or NO_COUNTERS, "^(%S+) (%S+) (%S+) (%S+)")
+end
+
+local function counters_text(clock, spent, day, day_count)
+  return clock .. " " .. spent .. " " .. day .. " " .. day_count
+end
+
+-- Changes words of the counters in a record of this name: `...` are places and texts.
+local function change_counters(name, ...)
+  local words = {}
+  for word in string.gmatch(call("HGET", name, "counters") or NO_COUNTERS, "%S+") do words[#words + 1] = word end
+  for at = 1, select("#", ...), 2 do words[select(at, ...)] = select(at + 1, ...) end
+  call("HSET", name, "counters", table.concat(words, " "))
+end
+
+-- What operators fix of a key is also one text in the field `terms` of its record, which is the same for many keys, so that the items
+-- of a call read it once (decision 0071). The first ADMIT after a change makes it; whoever changes one of these fields removes it.
+local TERM_FIELDS = { "tier", "rate_limit", "max_concurrent", "daily_limit", "monthly_credits", "expires_at", "revoked_at",
+  "restrictions", "spends_in" }
+
+-- The text by the fields of a key's record; nil without a record. `-` is what is not set.
+local function terms_text(name)
+  local f = call("HMGET", name, "account_id", unpack(TERM_FIELDS))
+  if not f[1] then return nil end
+  for at = 2, #f do f[at] = f[at] or "-" end
+  return table.concat(f, " ", 2)
+end
+
+-- Its values by field; false for what is not set.
+local function read_terms(text)
+  local terms, at = {}, 0
+  for word in string.gmatch(text, "%S+") do
+    at = at + 1
+    terms[TERM_FIELDS[at]] = word ~= "-" and word
+  end
+  return terms
+end
+
 -- Default limits of a tier, as texts, and which are in shadow mode. `tiers` is ";name rate concurrent daily;name ...;", the
 -- default tier first. Letters behind the last number name limits in shadow mode, which count and do not refuse: r(ate),
 -- c(oncurrent), d(aily). Further numbers are ignored. An unknown tier gets the first one, so that a typo never means "no limit". All items of a call
@@ -24,37 +70,45 @@ end
 
 -- Texts become numbers by `+ 0` where it counts: `tonumber` converts them twice.
 
--- The key's record with its limits resolved, or nil when there is none; then the values of up to four further fields.
--- `usable` is false once revoked or expired. The key's clock never runs backwards, so a step of the store's clock cannot
--- reopen a window, a day or a month.
-local function read_key(name, now, tiers, ...)
-  local f = call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
-    "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", "restrictions", ...)
-  if not f[1] then return nil end
-  local clock = math.max(now, f[8] or 0)
-  local tier = tier_limits(f[2], tiers)
-  local rate, concurrent, daily = f[3] or tier.rate, f[4] or tier.concurrent, f[5] or tier.daily
+-- What many keys have in common, by the text of their terms: the limits resolved, as numbers and as one text.
+local COMMON = {}
+local function common_terms(text, tiers)
+  local terms = COMMON[text]
+  if terms then return terms end
+  terms = read_terms(text)
+  local tier = tier_limits(terms.tier, tiers)
+  local rate, concurrent, daily = terms.rate_limit or tier.rate, terms.max_concurrent or tier.concurrent,
+    terms.daily_limit or tier.daily
+  terms.rate_limit, terms.max_concurrent, terms.daily_limit = rate + 0, concurrent + 0, daily + 0
+  terms.limits = rate .. " " .. concurrent .. " " .. daily .. tier.shadow
+  terms.tier_json, terms.shadow = tier.json, tier.shadow
+  terms.__index, COMMON[text] = terms, terms
+  return terms
+end
+
+-- The key's record with its limits resolved, or nil when there is none. `usable` is false once revoked or expired; `new_terms` are
+-- those that ADMIT writes. The key's clock never runs backwards, so a step of the store's clock cannot reopen a window, a day or
+-- a month.
+local function read_key(name, now, tiers)
+  local f = call("HMGET", name, "terms", "counters")
+  local new_terms = not f[1] and terms_text(name) or nil
+  local text = f[1] or new_terms
+  if not text then return nil end
+  local terms = common_terms(text, tiers)
+  local counted_until, spent, counted_day, day_count = read_counters(f[2])
+  local clock = math.max(now, counted_until)
   local day = math.floor(clock / DAY_MS)
-  local is_same_day = (f[9] or -1) + 0 == day
-  return {
+  local is_same_day = counted_day + 0 == day
+  return setmetatable({
     name = name,
-    account_id = f[1],
-    tier = f[2],
-    tier_json = tier.json,
-    rate_limit = rate + 0,
-    max_concurrent = concurrent + 0,
-    daily_limit = daily + 0,
-    shadow = tier.shadow,
-    limits = rate .. " " .. concurrent .. " " .. daily .. tier.shadow,
-    expires_at = f[6],
-    monthly_credits = f[11],
-    restrictions = f[12],
-    usable = not f[7] and (not f[6] or clock < f[6] + 0),
+    new_terms = new_terms,
+    usable = not terms.revoked_at and (not terms.expires_at or clock < terms.expires_at + 0),
     clock = clock,
+    counted_spent = spent,
     day = day,
-    day_count = is_same_day and f[10] + 0 or 0,
+    day_count = is_same_day and day_count + 0 or 0,
     is_same_day = is_same_day,
-  }, f[13], f[14], f[15], f[16]
+  }, terms)
 end
 
 -- False for a limit in shadow mode, which is only noted.
@@ -71,11 +125,12 @@ end
 
 -- The limits of an account with this `limited`; what it has not is infinite. Its clock never runs backwards while it has limits.
 local function read_shared(account, limited, now)
-  local f = call("HMGET", account, "rate_limit", "max_concurrent", "daily_limit", "clock_ms", "day", "day_count")
+  local f = call("HMGET", account, "rate_limit", "max_concurrent", "daily_limit", "counters")
+  local counted_until, _, counted_day, day_count = read_counters(f[4])
   local tag, id = string.match(account, "^(tg:{p%d+}):account:(.*)$")
-  local clock = math.max(now, tonumber(f[4] or 0))
+  local clock = math.max(now, counted_until)
   local day = math.floor(clock / DAY_MS)
-  local is_same_day = tonumber(f[5] or -1) == day
+  local is_same_day = counted_day + 0 == day
   return {
     limited = limited,
     rate_limit = tonumber(f[1] or math.huge),
@@ -86,7 +141,7 @@ local function read_shared(account, limited, now)
     clock = clock,
     day = day,
     is_same_day = is_same_day,
-    day_count = is_same_day and tonumber(f[6]) or 0,
+    day_count = is_same_day and day_count + 0 or 0,
   }
 end
 
@@ -133,18 +188,17 @@ local function refusal_of(key, window, live, slots, active, account, shared, now
   end
 end
 
--- Fields of a key's or an account's record, and their values, that count one more request in its UTC periods.
-local function counted_request(owner)
-  if owner.is_same_day then return "day_count", int(owner.day_count + 1) end
-  return "day", int(owner.day), "day_count", int(owner.day_count + 1)
+-- The counters of a key or an account with one more request. `spent` is a text.
+local function count_request(owner, spent)
+  return counters_text(int(owner.clock), spent, int(owner.day), int(owner.day_count + 1))
 end
 
 -- Adds to what a record of this name counts, if it still is in the period of the request's admission (ms): -1 gives the request back,
 -- 1 takes it again. Returns whether it is in the day of the admission.
 local function change_counts(name, admitted_at, by)
-  local counted = call("HMGET", name, "day", "day_count")
-  local is_same_day = tonumber(counted[1]) == math.floor(admitted_at / DAY_MS)
-  if is_same_day and tonumber(counted[2]) + by >= 0 then call("HINCRBY", name, "day_count", by) end
+  local _, _, day, day_count = read_counters(call("HGET", name, "counters"))
+  local is_same_day = day + 0 == math.floor(admitted_at / DAY_MS)
+  if is_same_day and day_count + by >= 0 then change_counters(name, DAY_COUNT_WORD, int(day_count + by)) end
   return is_same_day
 end
 
@@ -163,7 +217,7 @@ local function mark_limited(account)
     call("HSET", account, "limited", f[5])
   elseif f[4] and not has_limits then
     local tag, id = string.match(account, "^(tg:{p%d+}):account:(.*)$")
-    call("HDEL", account, "limited", "clock_ms", "day", "day_count")
+    call("HDEL", account, "limited", "counters")
     call("UNLINK", tag .. ":account-window:" .. id, tag .. ":account-slots:" .. id)
   end
 end

@@ -5,28 +5,37 @@
 -- account is listed when it is made.
 local SPENT_KEPT_MS = 33 * DAY_MS
 -- What an entry adds to what its account has spent, by the number of usage in which it counts.
-local SPENDING = { charged = 1, refunded = -1, purchased = 0, trials = 0, goodwill = 0, reversed = 0, adjusted = 0 }
+local SPENDING = { charged = 1, refunded = -1 }
 
--- Accounts of the entries that are noted; amounts by day and account, and when the day begins (ms).
-local moved, spent, day_starts = {}, {}, {}
+-- Balances by account, amounts by day and account, and when the day begins (ms).
+local balances, spent, day_starts = {}, {}, {}
+
+-- Notes the balance after an entry. That of an account's last entry counts: the one with the highest `nth`.
+local function note_balance(account_id, nth, balance)
+  local noted = balances[account_id]
+  if not noted or noted.nth < nth then balances[account_id] = { nth = nth, balance = balance } end
+end
 
 local function note_money(account_id, day, day_at, what, number)
   local sign = SPENDING[what]
   if not sign then return end
-  moved[account_id] = true
-  if sign == 0 then return end
-  local of_day = spent[day] or {}
-  spent[day], day_starts[day] = of_day, day_at
+  local of_day = spent[day]
+  if not of_day then
+    of_day = {}
+    spent[day], day_starts[day] = of_day, day_at
+  end
   of_day[account_id] = (of_day[account_id] or 0) + sign * number
 end
 
 -- Writes what was noted. `name` is any name of the partition.
 local function write_ranks(name, now)
   local tag = string.match(name, "^tg:{p%d+}")
-  for account_id in pairs(moved) do
-    local balance = call("HGET", tag .. ":account:" .. account_id, "balance")
-    if balance then call("ZADD", tag .. ":by-balance", balance, account_id) end
+  local pairs_of = {}
+  for account_id, noted in pairs(balances) do
+    pairs_of[#pairs_of + 1] = noted.balance
+    pairs_of[#pairs_of + 1] = account_id
   end
+  if #pairs_of > 0 then call("ZADD", tag .. ":by-balance", unpack(pairs_of)) end
   for day, of_day in pairs(spent) do
     local ends_at = day_starts[day] + SPENT_KEPT_MS
     if ends_at > now then

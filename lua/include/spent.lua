@@ -1,4 +1,5 @@
 --@include clock
+--@include limits
 --@include month
 --@include numbers
 -- What a key has spent in the month that it is in: credits held and consumed by requests that were admitted in that month,
@@ -7,15 +8,16 @@
 
 -- Reads it from the key's record of this name; nil without a record. Before the first write: it fails where the name has moved.
 local function read_spent(name)
-  local f = call("HMGET", name, "account_id", "clock_ms", "spends_in", "month", "spent")
+  local f = call("HMGET", name, "account_id", "counters", "spends_in", "month")
   if not f[1] then return nil end
-  local spending, month, credits = name, f[4], f[5]
+  local spending, month, counters = name, f[4], f[2]
   if f[3] then
     spending = string.match(name, "^tg:{p%d+}:key:") .. f[3]
-    month, credits = unpack(call("HMGET", spending, "month", "spent"))
+    month, counters = unpack(call("HMGET", spending, "month", "counters"))
   end
-  return { key = name, spending = spending, month = tonumber(month or -1), credits = tonumber(credits or 0),
-    clock = tonumber(f[2] or 0) }
+  local _, credits = read_counters(counters)
+  return { key = name, spending = spending, month = tonumber(month or -1), credits = tonumber(credits),
+    clock = tonumber((read_counters(f[2]))) }
 end
 
 -- Adds credits of a request that was admitted at this time (ms); less than 0 gives them back. Only what was admitted in the
@@ -27,9 +29,10 @@ local function add_spent(spent, admitted_at, credits)
   local month = month_of(admitted_at)
   if month < spent.month then return end
   if month == spent.month then
-    call("HSET", spent.spending, "spent", int(math.max(0, spent.credits + credits)))
+    change_counters(spent.spending, SPENT_WORD, int(math.max(0, spent.credits + credits)))
   elseif credits > 0 and month <= month_of(math.max(spent.clock, store_now(""))) then
-    call("HSET", spent.spending, "month", int(month), "spent", int(credits))
-    call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))
+    call("HSET", spent.spending, "month", int(month))
+    change_counters(spent.spending, SPENT_WORD, int(credits))
+    change_counters(spent.key, CLOCK_WORD, int(math.max(spent.clock, admitted_at)))
   end
 end

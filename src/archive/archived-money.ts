@@ -1,6 +1,7 @@
 import type { FindArchivedEntry } from "../operations/credits/named-entries.ts";
 import type { ReadArchived } from "../operations/credits/references.ts";
 import type { FindArchivedCharge } from "../operations/credits/refunds.ts";
+import { RECLAIM } from "../records/ledger-entries.ts";
 import { partitionOf } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
@@ -49,7 +50,13 @@ export function moneyLookUps(url: string) {
       if (!charge) return requireReach(nodes, query).then(() => undefined);
       const found = { ...entryOf(charge), admittedMs: charge.admitted_at?.getTime() };
       const archivedTo = await requireComplete(nodes, query, found);
-      return { charge: found, isRefunded: rows.some(({ kind }) => kind === "refund"), archivedTo };
+      const isRefunded = rows.some(({ kind }) => kind === "refund");
+      return {
+        charge: found,
+        isRefunded,
+        isChargedAgain: rows.some(({ type }) => type === RECLAIM),
+        archivedTo,
+      };
     });
   const findEntry: FindArchivedEntry = (nodes, { partition, streamId }) =>
     asked(url, nodes, partition, async (query) => {

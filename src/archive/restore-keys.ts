@@ -1,5 +1,6 @@
 import { monthOf } from "../domain/months.ts";
 import { partitionOf } from "../records/names.ts";
+import { countersText } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { type RestoredKey, restoreKeys } from "./restoring.ts";
 import type { KeyRow } from "./rows.ts";
@@ -37,7 +38,7 @@ function keyOf(row: KeyRow, partitions: number, { month, byKey, firstOf }: Spent
     expires_at: moment(row.expires_at),
     revoked_at: moment(row.revoked_at),
     ...(first === row.key_id
-      ? { month: String(month), spent: String(byKey.get(first) ?? 0) }
+      ? { month: String(month), counters: countersText({ spent: String(byKey.get(first) ?? 0) }) }
       : { spends_in: first }),
   };
   const record = Object.fromEntries(
@@ -55,8 +56,9 @@ interface Spent {
 
 const SPENT = `
   SELECT key_id, (-sum(amount))::bigint AS credits FROM tollgate.ledger_entries charge
-  WHERE kind = 'charge' AND key_id IS NOT NULL AND at >= $1 AND NOT EXISTS (
-    SELECT FROM tollgate.ledger_entries refund WHERE refund.request_id = charge.request_id AND refund.kind = 'refund')
+  WHERE kind = 'charge' AND key_id IS NOT NULL AND at >= $1 AND coalesce((
+    SELECT sum(refund.amount) FROM tollgate.ledger_entries refund
+    WHERE refund.request_id = charge.request_id AND refund.kind = 'refund'), 0) <= 0
   GROUP BY key_id`;
 
 async function spentThisMonth(query: ArchiveQuery): Promise<Spent> {

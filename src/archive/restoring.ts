@@ -1,6 +1,7 @@
 import type { ChainableCommander } from "ioredis";
 import { lowerCase } from "../operations/accounts/sorted-lists.ts";
 import { placeText, readPlace } from "../operations/credits/reference-index.ts";
+import { dueFrom } from "../records/due-times.ts";
 import { detailsOf } from "../records/entry-details.ts";
 import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
 import {
@@ -164,6 +165,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
     pipe.hset(keyNames(partition, keyId).key, record),
   );
   await countTiers(nodes, keys);
+  await listExpiries(nodes, keys);
   await manyByNode(keys, ofPartition(nodes), (pipe, key) =>
     pipe.zadd(accountNames(key.partition, account(key)).keys, Number(key.record.created_at ?? 0), key.keyId),
   );
@@ -186,6 +188,20 @@ async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Prom
   );
   await manyByNode(used, ofPartition(nodes), (pipe, { partition, tier }) =>
     pipe.hincrby(partitionNames(partition).tiers, tier, 1),
+  );
+}
+
+/** As lua/include/expiry.lua: accounts are told of keys that end so long before they do. */
+const EXPIRY_NOTICE_MS = 7 * 86_400_000;
+
+async function listExpiries(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const ending = keys.flatMap(({ partition, keyId, record: { expires_at, revoked_at } }) =>
+    expires_at === undefined || revoked_at !== undefined
+      ? []
+      : [{ partition, keyId, endMs: Number(expires_at) }],
+  );
+  await manyByNode(ending, ofPartition(nodes), (pipe, { partition, keyId, endMs }) =>
+    pipe.zadd(partitionNames(partition).expiring, endMs - EXPIRY_NOTICE_MS, keyId),
   );
 }
 
@@ -223,7 +239,7 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
     pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
   );
   await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
-  await write((pipe, task) => pipe.zadd(names(task).polls, task.boundAtMs, task.requestId));
+  await write((pipe, task) => pipe.zadd(names(task).due, dueFrom("polls") + task.boundAtMs, task.requestId));
   await manyByNode(
     tasks,
     ({ taskId }) => nodes.ofName(claimName(taskId)),

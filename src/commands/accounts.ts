@@ -6,7 +6,8 @@ import {
   listOfAccounts,
   readingOfAccount,
 } from "../admin/api/routes/accounts.ts";
-import type { ListedAccount } from "../admin/api/schemas.ts";
+import { topOfAccounts } from "../admin/api/routes/usage.ts";
+import type { ListedAccount, TopAccounts } from "../admin/api/schemas.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
 import { limitOptions, operationCommand, pageOutput } from "./operation-command.ts";
 
@@ -18,6 +19,7 @@ export const accountsCommand = (): Command =>
     .description("accounts: create, show and change them")
     .addCommand(createCommand())
     .addCommand(listCommand())
+    .addCommand(topCommand())
     .addCommand(showCommand())
     .addCommand(setCommand());
 
@@ -58,6 +60,32 @@ const COLUMNS = {
   USED: (row: Static<typeof ListedAccount>) => row.total_used,
   TODAY: (row: Static<typeof ListedAccount>) => row.spent_today,
   "7 DAYS": (row: Static<typeof ListedAccount>) => row.spent_7d,
+};
+
+const topCommand = (): Command =>
+  operationCommand(topOfAccounts, {
+    name: "top",
+    about: "the accounts that spent most, or were refused most; today without --from",
+    options: {
+      "--by <name>": "what is counted: spend when left out",
+      "--from <day>": "the first UTC day, such as 2026-10-01",
+      "--to <day>": "the last UTC day, itself included",
+      "--limit <n>": { about: "at most so many", default: 20 },
+    },
+    show({ complete }, _, answer) {
+      const output = pageOutput("accounts", answer(), TOP_COLUMNS, ["LABEL"]);
+      const text = complete ? output.text : `${output.text}\nAnother account may belong to this list.`;
+      return { ...output, json: { ...output.json, complete }, text };
+    },
+  });
+
+type Top = Static<typeof TopAccounts>["data"][number];
+
+const TOP_COLUMNS = {
+  ACCOUNT: (row: Top) => row.account_id,
+  LABEL: (row: Top) => row.label ?? "",
+  CREDITS: (row: Top) => row.credits ?? "",
+  REFUSALS: (row: Top) => row.refusals ?? "",
 };
 
 const showCommand = (): Command =>

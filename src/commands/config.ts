@@ -1,9 +1,10 @@
 import { Command } from "commander";
 import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
 import { type Difference, differences, type Written } from "../config/differences.ts";
+import { type EffectiveSetting, effectiveSettings } from "../config/effective.ts";
 import { hiddenInWords, variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
-import { listInForce, writtenPrices } from "../config/price-lists.ts";
+import { isSingleTable, listInForce, writtenPrices } from "../config/price-lists.ts";
 import { type ConfigProblem, printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
@@ -29,6 +30,11 @@ export function configCommand(): Command {
         .action(async (name: string | undefined, flags: { json?: boolean }) =>
           print(await checked(name), flags),
         ),
+    )
+    .addCommand(
+      command("print", "the settings in force after file, environment and defaults, and where each is from")
+        .argument(...file)
+        .action((name: string | undefined, flags: { json?: boolean }) => print(effective(name), flags)),
     )
     .addCommand(
       command("diff", "what a running gateway would change, and what it must be restarted for")
@@ -62,6 +68,32 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
     text: lines.join("\n"),
     ok,
   };
+}
+
+/** As a gateway that starts in this environment has them. @throws ConfigError with all problems of the file */
+function effective(file: string | undefined): CommandOutput {
+  const loaded = requireLoaded(readConfig({ env: process.env, file }));
+  const { settings, secrets } = effectiveSettings(loaded);
+  const name = printedName(loaded.source.file);
+  const rows = settings.map((one) => [
+    one.setting,
+    JSON.stringify(one.value) ?? "",
+    originInWords(one, name),
+  ]);
+  const ofSecrets = Object.entries(secrets).map(([variable, state]) => [variable, state, "environment"]);
+  return {
+    json: { file: loaded.source.file, settings, secrets, hidden: Object.fromEntries(loaded.hidden) },
+    text: [
+      table(["SETTING", "VALUE", "FROM"], [...rows, ...ofSecrets], { gives: ["VALUE"] }),
+      ...hiddenInWords(loaded.hidden),
+    ].join("\n"),
+  };
+}
+
+function originInWords(one: EffectiveSetting, file: string): string {
+  if (one.from === "environment") return one.variable;
+  if (one.from === "file") return one.line === undefined ? file : `${file}:${one.line}`;
+  return "default";
 }
 
 const countOf = ({ length }: readonly ConfigProblem[]): string =>
@@ -110,7 +142,7 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
   );
   // A gateway that starts takes any price; a running one takes no slip.
   const slips =
-    flags.defaults || !("gen2/text-to-video" in base.written.prices)
+    flags.defaults || !isSingleTable(base.written.prices)
       ? []
       : unconfirmedPriceChanges(base.written.prices, listInForce(config).table, config.confirmedPrices);
   const { missing, dropped, notNamed } = tiersOf(base, config.tiers, printedName(name));

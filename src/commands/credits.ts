@@ -1,5 +1,8 @@
 import { Command, InvalidArgumentError } from "commander";
+import type { Static } from "typebox";
+import type { TransactionOfAll } from "../admin/api/money-schemas.ts";
 import { adjustmentOfCredits, grantOfCredits, reversalOfGrant } from "../admin/api/routes/credits.ts";
+import { transactionsOfAll } from "../admin/api/routes/transactions.ts";
 import { keyShown } from "../admin/api/shown.ts";
 import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { readAccount } from "../operations/accounts/accounts.ts";
@@ -8,10 +11,11 @@ import { eachKey, oldestKeys } from "../operations/keys/walk-keys.ts";
 import { detailsOf } from "../records/entry-details.ts";
 import { kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
+import { correctCommand } from "./corrections.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { requireConfig } from "./local-config.ts";
-import { flat, operationCommand } from "./operation-command.ts";
+import { flat, operationCommand, pageOutput } from "./operation-command.ts";
 import { command } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis } from "./redis.ts";
@@ -26,6 +30,8 @@ export function creditsCommand(): Command {
     .addCommand(grantCommand())
     .addCommand(adjustCommand())
     .addCommand(reverseCommand())
+    .addCommand(correctCommand())
+    .addCommand(transactionsCommand())
     .addCommand(showCommand());
 }
 
@@ -99,6 +105,34 @@ const reverseCommand = (): Command =>
       return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
     },
   });
+
+const transactionsCommand = (): Command =>
+  operationCommand(transactionsOfAll, {
+    name: "transactions",
+    about:
+      "transactions of all accounts, the latest first, from the archive if there is one, else from Redis",
+    options: {
+      "--type <name>": "as customers see it",
+      "--kind <name>": "of this kind only",
+      "--from <time>": "from this day or time on",
+      "--to <time>": "up to the end of this day, or before this time",
+      "--limit <n>": { about: "at most so many", default: 50 },
+      "--after <cursor>": "where an earlier list ended",
+    },
+    show: (_, __, answer) =>
+      pageOutput("transactions", answer(), TRANSACTION_COLUMNS, ["REFERENCE", "REASON"]),
+  });
+
+type Row = Static<typeof TransactionOfAll>;
+
+const TRANSACTION_COLUMNS = {
+  TIME: (row: Row) => moment(Date.parse(row.created_at)),
+  ACCOUNT: (row: Row) => row.account_id,
+  KIND: (row: Row) => row.kind,
+  CREDITS: (row: Row) => row.amount,
+  REFERENCE: (row: Row) => row.reference ?? row.task_id ?? "",
+  REASON: (row: Row) => row.reason ?? "",
+};
 
 function signed(text: string): number {
   const value = /^[+-]?\d{1,16}$/.test(text) ? Number(text) : 0;

@@ -97,6 +97,23 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
       "tollgate tokens create --label audit --scopes accounts:read,usage:read --accounts acme --expires 2090-12-31",
     ],
   ],
+  "accounts top": [
+    ["who spent most this month?", "tollgate accounts top --from 2026-11-01"],
+    ["who was refused most today?", "tollgate accounts top --by refusals"],
+  ],
+  "keys refusals": [
+    ["why did it get 429 at 14:03?", "tollgate keys refusals key_9yKq2m4vTz0a --outcome rate_limited"],
+    ["what a customer's id stands for", "tollgate keys refusals key_9yKq2m4vTz0a --request-id order-1"],
+  ],
+  "credits transactions": [
+    ["what was sold in November?", "tollgate credits transactions --kind purchase --from 2026-11-01"],
+  ],
+  "credits correct": [
+    [
+      "what would a correction give back?",
+      "tollgate credits correct --from 2026-11-01T10:00:00Z --to 2026-11-01T10:30:00Z --prices gen2/text-to-video:20:10 --reference wrong-price-7 --reason wrong-price --dry-run",
+    ],
+  ],
   "tokens list": [["who may do what?", "tollgate tokens list"]],
   "tokens revoke": [["a token that leaked", "tollgate tokens revoke tok_9yKq2m4vTz0a"]],
   "tasks refund": [
@@ -159,6 +176,10 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "config check": [
     ["the one in use", "tollgate config check"],
     ["one that is to come", "tollgate config check new.yaml"],
+  ],
+  "config print": [
+    ["what is in force, and where is it from?", "tollgate config print"],
+    ["which settings does the file or the environment set?", "tollgate config print | grep -v ' default$'"],
   ],
   "config diff": [
     ["what would a reload change in the running gateway?", "tollgate config diff"],

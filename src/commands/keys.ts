@@ -1,5 +1,13 @@
 import { Command, InvalidArgumentError } from "commander";
-import { changeOfKey, readingOfKey, revocationOfKey, rotationOfKey } from "../admin/api/routes/keys.ts";
+import type { Static } from "typebox";
+import {
+  changeOfKey,
+  readingOfKey,
+  refusalsOfKeyRoute,
+  revocationOfKey,
+  rotationOfKey,
+} from "../admin/api/routes/keys.ts";
+import type { KeyRefusal } from "../admin/api/schemas.ts";
 import { keyShown } from "../admin/api/shown.ts";
 import { durationMs } from "../config/setting-types.ts";
 import { CAPS, TIER_LIMITS } from "../domain/limits.ts";
@@ -11,10 +19,10 @@ import { listCommand } from "./keys-list.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
 import { refusalsJson, refusalsText } from "./keys-shown.ts";
 import { requireConfig } from "./local-config.ts";
-import { flat, limitOptions, operationCommand, workCommand } from "./operation-command.ts";
+import { flat, limitOptions, operationCommand, pageOutput, workCommand } from "./operation-command.ts";
 import { actorOf } from "./options.ts";
 import { print } from "./output.ts";
-import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
+import { fromNow, iso, listing, moment, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;
 const LINE_CHARS = 100;
@@ -27,6 +35,7 @@ export const keysCommand = (): Command =>
     .addCommand(importCommand())
     .addCommand(listCommand())
     .addCommand(showCommand())
+    .addCommand(refusalsCommand())
     .addCommand(revokeCommand())
     .addCommand(rotateCommand())
     .addCommand(setCommand());
@@ -109,6 +118,34 @@ function overlap(text: string): string {
   if ((durationMs(text) ?? Number.POSITIVE_INFINITY) <= OVERLAP_MAX_MS) return text;
   throw new InvalidArgumentError("It must be a duration such as 30m, 24h or 7d, at most 366d.");
 }
+
+const refusalsCommand = (): Command =>
+  operationCommand(refusalsOfKeyRoute, {
+    name: "refusals",
+    about: "when and why a key was refused: the last 1,000 of the last day, latest first",
+    arguments: KEY,
+    options: {
+      "--outcome <name>": "of this kind only, such as rate_limited",
+      "--request-id <id>": "of this request only, by the gateway's or the client's id",
+      "--from <time>": "from this day or time on",
+      "--to <time>": "up to the end of this day, or before this time",
+      "--limit <n>": { about: "at most so many", default: 100 },
+      "--after <cursor>": "where an earlier list ended",
+    },
+    show: (_, __, answer) => pageOutput("refusals", answer(), REFUSAL_COLUMNS, ["CLIENT'S ID"]),
+  });
+
+type Refusal = Static<typeof KeyRefusal>;
+
+const REFUSAL_COLUMNS = {
+  TIME: (row: Refusal) => moment(Date.parse(row.at)),
+  OUTCOME: (row: Refusal) => row.outcome,
+  LIMIT: (row: Refusal) => row.limit ?? "",
+  USED: (row: Refusal) => row.used ?? "",
+  "RETRY AFTER": (row: Refusal) => row.retry_after ?? "",
+  REQUEST: (row: Refusal) => row.request_id,
+  "CLIENT'S ID": (row: Refusal) => row.client_request_id ?? "",
+};
 
 const setCommand = (): Command =>
   operationCommand(changeOfKey, {

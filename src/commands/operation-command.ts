@@ -3,7 +3,7 @@ import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
 import { requireWebhooks } from "../admin/api/webhook-rules.ts";
-import { archiveLookUps } from "../archive/archived-reads.ts";
+import { archiveLookUps, type LazyArchive, lazyArchive } from "../archive/archived-reads.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { findKey } from "../operations/keys/keys.ts";
@@ -205,17 +205,24 @@ const callOf = (params: ApiCall["params"], given: Partial<ApiCall>, flags: Actor
 };
 
 /** The configuration and the archive of this machine, where an operation needs them. */
-const SETTINGS: OperationSettings = {
-  config: requireConfig,
-  tiers: () => requireConfig().tiers,
-  packages: () => requireConfig().packages,
-  bounds: () => ({}),
-  archive: undefined,
-  get lookUps() {
-    return archiveLookUps(optionalArchiveUrl());
-  },
-  webhooks: () => requireWebhooks(requireConfig().webhooks),
-};
+function ownSettings(): OperationSettings & { close(): void } {
+  let archive: LazyArchive | undefined;
+  return {
+    config: requireConfig,
+    tiers: () => requireConfig().tiers,
+    packages: () => requireConfig().packages,
+    bounds: () => ({}),
+    get archive() {
+      archive ??= lazyArchive(optionalArchiveUrl());
+      return archive;
+    },
+    get lookUps() {
+      return archiveLookUps(optionalArchiveUrl());
+    },
+    webhooks: () => requireWebhooks(requireConfig().webhooks),
+    close: () => archive?.close(),
+  };
+}
 
 async function runOperation<Result, Done>(
   operation: Operation<Result>,
@@ -226,21 +233,23 @@ async function runOperation<Result, Done>(
 ): Promise<void> {
   let call = given;
   let result: Result | undefined;
+  const settings = ownSettings();
   const run = async (nodes: RedisNodes): Promise<Done> => {
     if (call.params.key !== undefined) {
       const { keyId, accountId } = await findKey(nodes, call.params.key);
       call = { ...call, params: { account: accountId, key: keyId } };
     }
     const operate = async (): Promise<Result> => {
-      result = await operation.operate(nodes, call, SETTINGS);
+      result = await operation.operate(nodes, call, settings);
       return result;
     };
     return work(operate, nodes, call);
   };
   const { result: done, confirmed } = await (operation.method === "GET"
     ? withRedis(run).then((read) => ({ result: read, confirmed: undefined }))
-    : withRedisToWrite(run));
-  const answer = (): object => operation.answer(result!, call, SETTINGS).body;
+    : withRedisToWrite(run)
+  ).finally(settings.close);
+  const answer = (): object => operation.answer(result!, call, settings).body;
   const shown = show?.(done, call, answer);
   const json = shown?.json ?? flat(answer());
   print({ text: listing(json), ...shown, json, confirmed }, flags);

@@ -6,6 +6,7 @@ import { isObject } from "../domain/json.ts";
 import { readAdapters } from "./adapters.ts";
 import { readAuthorities } from "./ca-files.ts";
 import { crossChecks, fileSecrets, webhookKeyProblem } from "./cross-checks.ts";
+import { settingLeaves } from "./differences.ts";
 import { applyOverrides, type Environment, NO_OVERRIDES, readSecrets, variable } from "./environment.ts";
 import { readPriceLists } from "./price-lists.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
@@ -23,6 +24,7 @@ export type { Config } from "./runtime-config.ts";
 
 const PACKAGE_ROOT = path.resolve(import.meta.dirname, "../..");
 const DEFAULT_FILE = "config/tollgate.yaml";
+const OWN_FILE = path.join(PACKAGE_ROOT, DEFAULT_FILE);
 const DEFAULT_PRICES = path.join(PACKAGE_ROOT, "config/prices/reference.yaml");
 
 /** `file` has priority over `TOLLGATE_CONFIG`. */
@@ -39,6 +41,8 @@ export interface Loaded {
   readonly extras: Extras;
   readonly origins: ReadonlyMap<string, string>;
   readonly hidden: ReadonlyMap<string, string>;
+  /** Settings that the file has, each with its line. */
+  readonly linesInFile: ReadonlyMap<string, number | undefined>;
   readonly source: { readonly env: Environment; readonly file: string };
   readonly contents: Contents;
 }
@@ -51,7 +55,7 @@ export interface Reading {
 }
 
 export function defaultConfig(): Loaded {
-  const file = path.join(PACKAGE_ROOT, DEFAULT_FILE);
+  const file = OWN_FILE;
   const read: FileReader = (name) => (name === file ? Buffer.from("{}") : fromDisk(name));
   return requireLoaded(readConfig({ env: {}, file, read }));
 }
@@ -88,8 +92,11 @@ function readSettings(
 ): { valid?: Omit<Loaded, "source" | "contents">; problems: readonly ConfigProblem[] } {
   const yaml = readYaml(file, "write {} if all defaults are meant", read);
   const data = withoutEmptySections(yaml.data);
+  const linesInFile = new Map(
+    [...settingLeaves(data).keys()].map((setting) => [setting, yaml.lineOf(setting.split("."))]),
+  );
   const secretsInFile = fileSecrets(data);
-  const { origins, hidden } = isObject(data) ? applyOverrides(data, env) : NO_OVERRIDES;
+  const { origins, hidden } = isObject(data) ? applyOverrides(data, env, file === OWN_FILE) : NO_OVERRIDES;
   const given = Value.Default(ConfigSchema, data);
   const { value: settings, problems: broken } = validate(ConfigSchema, given);
   const environment = readSecrets(env);
@@ -127,14 +134,15 @@ function readSettings(
     process: processLimits(),
   };
   const config = toConfig(settings, extras);
-  return { valid: { config, settings: inSchemaOrder(settings), extras, origins, hidden }, problems };
+  const valid = { config, settings: inSchemaOrder(settings), extras, origins, hidden, linesInFile };
+  return { valid, problems };
 }
 
 /** Falls back to the package's own file. */
 export function configPath({ env, file }: ConfigSource): string {
   const named = file ?? variable(env, "TOLLGATE_CONFIG");
   const here = path.resolve(named ?? DEFAULT_FILE);
-  return named !== undefined || existsSync(here) ? here : path.join(PACKAGE_ROOT, DEFAULT_FILE);
+  return named !== undefined || existsSync(here) ? here : OWN_FILE;
 }
 
 function withoutEmptySections(data: unknown): unknown {

@@ -1,13 +1,13 @@
 import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
-import type { PriceTable } from "../domain/prices.ts";
+import type { WrittenPrices } from "./price-lists.ts";
 import { redactSetting, withoutRedisPassword } from "./redact.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
 
 export interface Written {
   readonly settings: Settings;
-  readonly prices: PriceTable;
+  readonly prices: WrittenPrices;
   /** Contents behind settings that name files, by the setting. */
   readonly contents?: Readonly<Record<string, string | undefined>>;
 }
@@ -62,14 +62,19 @@ export function hashOf(written: Written): string {
   return hash("sha256", text.join("\n")).slice(0, 16);
 }
 
-function leaves({ settings, prices, contents = {} }: Written): Map<string, unknown> {
+/** By their dotted names; lists are values. */
+export function settingLeaves(data: unknown): Map<string, unknown> {
   const found = new Map<string, unknown>();
   const walk = (value: unknown, name: string): void => {
     if (!isObject(value)) found.set(name, value);
     else for (const [key, part] of Object.entries(value)) walk(part, name === "" ? key : `${name}.${key}`);
   };
-  walk(withoutRedisPassword(settings), "");
-  walk(prices, "");
+  walk(data, "");
+  return found;
+}
+
+function leaves({ settings, prices, contents = {} }: Written): Map<string, unknown> {
+  const found = new Map([...settingLeaves(withoutRedisPassword(settings)), ...settingLeaves(prices)]);
   for (const [setting, content] of Object.entries(contents)) {
     if (content !== undefined) found.set(`${setting} (content)`, hash("sha256", content).slice(0, 16));
   }

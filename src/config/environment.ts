@@ -12,6 +12,7 @@ const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]
   PORT: ["server", "port"],
   ADMIN_HOST: ["admin", "host"],
   ADMIN_PORT: ["admin", "port"],
+  ADMIN_HOSTS: ["admin", "hosts"],
   REDIS_URL: ["store", "redis_url"],
   UPSTREAM_URL: ["upstream", "url"],
   UPSTREAM_ADAPTER: ["upstream", "adapter"],
@@ -32,8 +33,15 @@ interface Overrides {
 
 export const NO_OVERRIDES: Overrides = { origins: new Map(), hidden: new Map() };
 
-/** @returns dotted setting to its variable: all, and those that the file sets differently */
-export function applyOverrides(data: Record<string, unknown>, env: Environment): Overrides {
+/**
+ * @param listsDefaults the file is the package's own: nobody chose a value in it that is the default
+ * @returns dotted setting to its variable: all, and those that the file sets differently
+ */
+export function applyOverrides(
+  data: Record<string, unknown>,
+  env: Environment,
+  listsDefaults = false,
+): Overrides {
   const origins = new Map<string, string>();
   const hidden = new Map<string, string>();
   for (const [name, [sectionName, key]] of Object.entries(OVERRIDES)) {
@@ -43,7 +51,10 @@ export function applyOverrides(data: Record<string, unknown>, env: Environment):
     const settings = data[sectionName];
     if (!isObject(settings)) continue;
     const setting = `${sectionName}.${key}`;
-    if (Object.hasOwn(settings, key) && String(settings[key]) !== value) hidden.set(setting, name);
+    const isChosen =
+      Object.hasOwn(settings, key) &&
+      !(listsDefaults && settings[key] === schemaOf(sectionName, key).default);
+    if (isChosen && String(settings[key]) !== value) hidden.set(setting, name);
     settings[key] = typed(value, sectionName, key);
     origins.set(setting, name);
   }
@@ -56,10 +67,15 @@ export const hiddenInWords = (hidden: ReadonlyMap<string, string>): string[] =>
     ([setting, name]) => `${setting} of the file is not in force: the variable ${name} replaces it.`,
   );
 
-function typed(value: string, sectionName: string, key: string): string | number {
-  const { type } = Pointer.Get(ConfigSchema, `/properties/${sectionName}/properties/${key}`) as {
+const schemaOf = (sectionName: string, key: string) =>
+  Pointer.Get(ConfigSchema, `/properties/${sectionName}/properties/${key}`) as {
     type?: string;
+    default?: unknown;
   };
+
+function typed(value: string, sectionName: string, key: string): string | number | string[] {
+  const { type } = schemaOf(sectionName, key);
+  if (type === "array") return value.split(",").map((part) => part.trim());
   return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
@@ -71,6 +87,16 @@ export interface Secrets {
   readonly webhookSecretKey: string | undefined;
   readonly previousWebhookSecretKey: string | undefined;
 }
+
+/** Secrets, which no file has. */
+export const SECRET_VARIABLES = [
+  "UPSTREAM_API_KEY",
+  "UPSTREAM_PREVIOUS_API_KEY",
+  "ADMIN_TOKEN",
+  "ARCHIVE_URL",
+  "WEBHOOK_SECRET_KEY",
+  "WEBHOOK_SECRET_KEY_PREVIOUS",
+] as const;
 
 export function readSecrets(env: Environment): { secrets: Secrets; problems: ConfigProblem[] } {
   const secrets = {

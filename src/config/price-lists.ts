@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import path from "node:path";
+import { GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { isObject } from "../domain/json.ts";
 import { momentMs } from "../domain/moments.ts";
 import { type PriceList, type PriceTable, priceListAt } from "../domain/prices.ts";
@@ -83,13 +84,18 @@ function orderProblems(given: readonly { from?: string; file: string }[], yaml: 
 }
 
 /** All prices as they are compared and shown: of a single list its table, else each under its name and time. */
-export function writtenPrices(lists: readonly PriceList[]): PriceTable {
-  const [first] = lists;
-  if (lists.length === 1) return first!.table;
+export type WrittenPrices = PriceTable | { readonly [nameAndTime: string]: PriceTable };
+
+export function writtenPrices(lists: readonly PriceList[]): WrittenPrices {
+  const [first, ...others] = lists;
+  if (first && others.length === 0) return first.table;
   return Object.fromEntries(
     lists.map(({ fromMs, name, table }) => [`${name} from ${new Date(fromMs).toISOString()}`, table]),
-  ) as unknown as PriceTable;
+  );
 }
+
+export const isSingleTable = (prices: WrittenPrices): prices is PriceTable =>
+  Object.hasOwn(prices, GENERATION_ENDPOINTS[0]);
 
 /** The list in force by this machine's clock: for what is shown. Charges follow the clock of Redis. */
 export const listInForce = ({ priceLists }: { priceLists: readonly PriceList[] }): PriceList =>

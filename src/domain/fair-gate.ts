@@ -36,6 +36,9 @@ export interface GateOptions {
   observer?: GateObserver | undefined;
 }
 
+/** Owners without a place that are kept, so that those who come and go do not change the map. Decision 0072. */
+const ABSENT_MAX = 1024;
+
 interface Waiter {
   owner: string;
   sinceMs: number;
@@ -54,7 +57,7 @@ export class FairGate {
   /** All waiters in the order of their arrival, which is also the order in which they time out. */
   readonly #oldestFirst = new Set<Waiter>();
   /** Where owners have a bound. */
-  readonly #inFlightOf = new Map<string, number>();
+  #inFlightOf = new Map<string, number>();
   #inFlight = 0;
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
@@ -109,8 +112,11 @@ export class FairGate {
   /** Takes one more place, above the limit if need be: an aborted request still occupies one. */
   occupy(owner: string): void {
     this.#inFlight++;
-    if (this.#options.inFlightPerFreeMax !== undefined)
-      this.#inFlightOf.set(owner, (this.#inFlightOf.get(owner) ?? 0) + 1);
+    if (this.#options.inFlightPerFreeMax === undefined) return;
+    const own = this.#inFlightOf.get(owner);
+    if (own === undefined && this.#inFlightOf.size >= this.#options.inFlightMax + ABSENT_MAX)
+      this.#inFlightOf = new Map([...this.#inFlightOf].filter(([, places]) => places > 0));
+    this.#inFlightOf.set(owner, (own ?? 0) + 1);
   }
 
   /** Returns places. The next owner's oldest gets one. */
@@ -128,9 +134,7 @@ export class FairGate {
   vacate(owner: string, places = 1): void {
     this.#inFlight -= places;
     if (this.#options.inFlightPerFreeMax === undefined) return;
-    const left = this.#inFlightOf.get(owner)! - places;
-    if (left > 0) this.#inFlightOf.set(owner, left);
-    else this.#inFlightOf.delete(owner);
+    this.#inFlightOf.set(owner, this.#inFlightOf.get(owner)! - places);
   }
 
   /** Refuses all that wait, as after `close`. */

@@ -116,8 +116,11 @@ async function settle(
   });
   gateway.metrics.callbacks.inc({ outcome });
   if (outcome === "no_task" && unreadable) return refusal(unreadable, exchange.shownId);
-  if (outcome !== "unanswered") return success("{}");
-  const again = { retryAfterSeconds: 5, detail: "the upstream does not answer about the task" };
+  if (outcome !== "unanswered" && outcome !== "unknown_task") return success("{}");
+  const again = {
+    retryAfterSeconds: 5,
+    detail: "the upstream does not answer about the task, or does not know it",
+  };
   return refusal(refuse("overloaded", again), exchange.shownId);
 }
 
@@ -143,7 +146,7 @@ interface Count {
 }
 
 /** How often a request is called back about, how often an address guesses, and how many callbacks are worked on at a time. */
-class CallbackLimits {
+export class CallbackLimits {
   readonly #requests = new Map<string, Count>();
   readonly #addresses = new Map<string, Count>();
   readonly #nowMs: () => number;

@@ -5,9 +5,11 @@ import type { Exchange } from "./http-exchange.ts";
 
 /** A request whose head has been read. */
 export interface ReceivedRequest {
-  req: IncomingMessage;
-  res: ServerResponse;
-  expectsContinue: boolean;
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  readonly expectsContinue: boolean;
+  /** Undefined while it waits to be started, and for one that is dropped. */
+  exchange: Exchange | undefined;
 }
 
 /** One client connection of the public port: its requests, its responses, and whether it is read. */
@@ -20,11 +22,8 @@ export class ClientConnection implements LimitedConnection {
   upload: IncomingMessage | undefined;
   /** With TLS, the decrypting socket once the handshake is complete. */
   socket: Socket;
-  /**
-   * Responses that are pending, or whose requests are incomplete, oldest first. The exchange is undefined while the request waits,
-   * and for a request that is dropped.
-   */
-  readonly pendingResponses = new Map<ServerResponse, Exchange | undefined>();
+  /** Requests that are incomplete, or whose responses are pending; oldest first. No `Map`: decision 0072. */
+  readonly pendingRequests: ReceivedRequest[] = [];
   /** Requests that have not been started. Nothing is read while there are any. */
   readonly waitingRequests: ReceivedRequest[] = [];
   /** Bytes of responses that are written and that the client has not read. */
@@ -51,11 +50,11 @@ export class ClientConnection implements LimitedConnection {
   }
 
   isIdle(): boolean {
-    return this.pendingResponses.size === 0;
+    return this.pendingRequests.length === 0;
   }
 
   isSending(): boolean {
-    return [...this.pendingResponses.keys()].every(({ req }) => !req.complete);
+    return this.pendingRequests.every(({ req }) => !req.complete);
   }
 
   /** The TLS handshake is complete: requests arrive on another socket. */

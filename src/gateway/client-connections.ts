@@ -109,11 +109,12 @@ export class ClientConnections {
     const connection = this.#connections.get(req.socket);
     // The connection was ended while Node parsed what it had sent.
     if (!connection) return;
-    const { pendingResponses } = connection;
-    if (pendingResponses.size > 0) this.#reads.pipelined(connection);
-    pendingResponses.set(res, undefined);
-    res.on("close", () => this.#onResponseClosed(res));
-    this.#pipelined.add(connection, { req, res, expectsContinue });
+    const { pendingRequests } = connection;
+    if (pendingRequests.length > 0) this.#reads.pipelined(connection);
+    const request = { req, res, expectsContinue, exchange: undefined };
+    pendingRequests.push(request);
+    res.on("close", () => this.#onResponseClosed(connection, request));
+    this.#pipelined.add(connection, request);
   };
 
   /** A request with a chunked body has started: reads no more than came with its head until a handler reads the body. */
@@ -135,7 +136,8 @@ export class ClientConnections {
 
   responseWritten(exchange: Exchange, bytes: number): void {
     const connection = this.#connections.get(exchange.req.socket);
-    if (connection?.pendingResponses.has(exchange.res)) this.#unread.written(connection, exchange, bytes);
+    if (connection?.pendingRequests.some(({ res }) => res === exchange.res))
+      this.#unread.written(connection, exchange, bytes);
   }
 
   /**
@@ -173,14 +175,13 @@ export class ClientConnections {
   }
 
   hasPipelinedResponse(res: ServerResponse): boolean {
-    const pending = this.#connections.get(res.req.socket)?.pendingResponses.keys() ?? [];
-    return [...pending].at(-1) !== res;
+    return this.#connections.get(res.req.socket)?.pendingRequests.at(-1)?.res !== res;
   }
 
   unflushedResponses(): number {
     let count = 0;
-    for (const { pendingResponses } of this.#connections.values())
-      for (const res of pendingResponses.keys()) if (res.writableEnded && !res.writableFinished) count++;
+    for (const { pendingRequests } of this.#connections.values())
+      for (const { res } of pendingRequests) if (res.writableEnded && !res.writableFinished) count++;
     return count;
   }
 
@@ -216,29 +217,28 @@ export class ClientConnections {
     connection.lastActive = ++this.#activity;
     if (!connection.isUsed) this.#reads.usedOrClosed(connection);
     connection.isUsed = true;
-    connection.pendingResponses.set(request.res, this.#startRequest?.(request, connection.isRefused));
+    request.exchange = this.#startRequest?.(request, connection.isRefused);
   }
 
-  #onResponseClosed(res: ServerResponse): void {
-    const { req } = res;
-    const connection = this.#connections.get(req.socket);
-    if (!connection) return;
+  #onResponseClosed(connection: ClientConnection, request: ReceivedRequest): void {
+    if (this.#connections.get(connection.socket) !== connection) return;
+    const { req, exchange } = request;
     if (connection.unreadBody) this.#reads.bodyTaken(connection, req);
-    this.#unread.read(connection, res);
-    if (req.complete) this.#onRequestEnded(connection, res);
-    else req.once("close", () => this.#onRequestEnded(connection, res));
+    this.#unread.read(connection, exchange);
+    if (req.complete) this.#onRequestEnded(connection, request);
+    else req.once("close", () => this.#onRequestEnded(connection, request));
   }
 
-  #onRequestEnded(connection: ClientConnection, res: ServerResponse): void {
-    const { pendingResponses, socket, waitingRequests } = connection;
-    pendingResponses.delete(res);
+  #onRequestEnded(connection: ClientConnection, request: ReceivedRequest): void {
+    const { pendingRequests, socket, waitingRequests } = connection;
+    pendingRequests.splice(pendingRequests.indexOf(request), 1);
     connection.lastActive = ++this.#activity;
-    if (connection.upload === res.req) this.#reads.uploadEnded(connection);
+    if (connection.upload === request.req) this.#reads.uploadEnded(connection);
     if (waitingRequests.length > 0 && this.#connections.has(socket)) {
       this.#pipelined.startNext(connection);
       this.#reads.resume(connection);
     }
-    if (pendingResponses.size > 0) return;
+    if (pendingRequests.length > 0) return;
     connection.bytesBefore = socket.bytesRead;
     // The last response may have been written without `Connection: close`, before the drain began.
     if (!this.#server?.listening) socket.destroySoon();
@@ -294,8 +294,8 @@ class PipelinedRequests {
 
   /** Starts a request whose response is pending already, or queues it. */
   add(connection: ClientConnection, request: ReceivedRequest): void {
-    const { pendingResponses, waitingRequests } = connection;
-    if (pendingResponses.size - waitingRequests.length <= STARTED_MAX) {
+    const { pendingRequests, waitingRequests } = connection;
+    if (pendingRequests.length - waitingRequests.length <= STARTED_MAX) {
       this.#options.start(connection, request);
       return;
     }
@@ -311,8 +311,8 @@ class PipelinedRequests {
 
   /** Starts waiting requests as far as there is room. */
   startNext(connection: ClientConnection): void {
-    const { pendingResponses, waitingRequests } = connection;
-    while (waitingRequests.length > 0 && pendingResponses.size - waitingRequests.length < STARTED_MAX) {
+    const { pendingRequests, waitingRequests } = connection;
+    while (waitingRequests.length > 0 && pendingRequests.length - waitingRequests.length < STARTED_MAX) {
       this.#waiting--;
       this.#options.start(connection, waitingRequests.shift()!);
     }
@@ -370,8 +370,8 @@ class UnreadResponses {
     setImmediate(() => this.#endLargest());
   }
 
-  read(connection: ClientConnection, res: ServerResponse): void {
-    const bytes = connection.pendingResponses.get(res)?.responseBytes ?? 0;
+  read(connection: ClientConnection, exchange: Exchange | undefined): void {
+    const bytes = exchange?.responseBytes ?? 0;
     connection.unreadBytes -= bytes;
     this.#bytes -= bytes;
   }

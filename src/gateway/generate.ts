@@ -3,7 +3,7 @@ import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import type { ValidBody } from "../domain/generation-body.ts";
+import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
 import { IDEMPOTENCY_KEY } from "../domain/limits.ts";
 import { pricesAround } from "../domain/prices.ts";
 import type { Admission, Generation } from "../scripts/admit.ts";
@@ -51,9 +51,12 @@ export async function generate(
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return refuseEarly(context, read.refusal);
-  const validation = validateBody(config, endpoint, read.value);
+  const mayRelay = config.webhooks.publicUrl !== undefined;
+  const validation = mayRelay
+    ? validateBody(config, endpoint, read.value)
+    : validateGeneration(endpoint, read.value, config.sourceVideoHost);
   if (!validation.ok) return refuseEarly(context, invalid(validation.problems));
-  const relayed = gateway.callbacks && (await relay(context, endpoint, validation));
+  const relayed = mayRelay ? await relay(context, endpoint, validation) : undefined;
   if (relayed && "problem" in relayed) return refuseEarly(context, invalid([relayed.problem]));
 
   const nowMs = gateway.store.nowMs(context.key.partition);
@@ -83,8 +86,16 @@ export async function generate(
   if (refused) return answer(context, refused);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
+  return forward(context, generation, request);
+}
 
-  // From here on the exchange is completed and the task bound even if the client goes away.
+/** From here on the exchange is completed and the task bound even if the client goes away. */
+async function forward(
+  context: RequestContext,
+  generation: Generation,
+  request: CheckedRequest,
+): Promise<ApiAnswer> {
+  const { gateway, exchange } = context;
   gateway.holds.pending++;
   try {
     const step = new UpstreamStep(context, "generate");

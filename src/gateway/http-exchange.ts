@@ -25,6 +25,7 @@ import {
   keepState,
   type OverLimitCache,
 } from "./key-memory.ts";
+import { type PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import type { RequestHead } from "./protocol.ts";
 import type { UsageAnswer, UsageQuestion } from "./usage.ts";
 
@@ -295,6 +296,7 @@ const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
  */
 export function createCompletion(
   gateway: Gateway,
+  polls: PollSummary,
 ): (exchange: Exchange, answer: ApiAnswer | undefined) => void {
   const { requests, requestSeconds } = gateway.metrics;
   const countsOf = madeOnce((route, outcome, status) => ({
@@ -315,9 +317,14 @@ export function createCompletion(
     if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
       gateway.countRefusal(exchange, outcome, answer.refused);
     }
-    report(gateway, exchange, { status, outcome, elapsedMs, refused: answer?.refused });
+    const isQuiet = status < 500 && isQuietPoll(exchange, gateway);
+    if (isQuiet) polls.add(status, elapsedMs);
+    report(gateway, exchange, { status, outcome, elapsedMs, isQuiet, refused: answer?.refused });
   };
 }
+
+const isQuietPoll = ({ route }: Exchange, { live }: Gateway): boolean =>
+  route === TASK_TEMPLATE && live.snapshot.config.log.polls === "debug";
 
 /** Writes the log line of a request, and ends its trace. */
 function report(
@@ -327,11 +334,12 @@ function report(
     status,
     outcome,
     elapsedMs,
+    isQuiet,
     refused,
-  }: { status: number; outcome: string; elapsedMs: number; refused: Refusal | undefined },
+  }: { status: number; outcome: string; elapsedMs: number; isQuiet: boolean; refused: Refusal | undefined },
 ): void {
   const { req } = exchange;
-  logRequest(log, status >= 500 ? "warn" : "info", {
+  logRequest(log, status >= 500 ? "warn" : isQuiet ? "debug" : "info", {
     request_id: exchange.requestId,
     client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
     trace_id: exchange.trace?.traceId,

@@ -58,6 +58,23 @@ export async function refuseCounted(context: RequestContext, refusal: Refusal): 
   }
 }
 
+/** As `refuseKnown`. */
+export async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
+  return answerOf(await refuseKnown(context, refused), context.exchange.shownId);
+}
+
+/** Also while the store is away: it may be what is maintained. */
+export async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
+  const { gateway, exchange } = context;
+  const { retryAfterSeconds = 1, message } = gateway.maintenance() ?? {};
+  const refused = refuse("maintenance", {
+    retryAfterSeconds,
+    ...(message !== undefined && { text: message }),
+  });
+  const known = await inspectKey(context).catch(() => undefined);
+  return answerOf(known ?? refused, exchange.shownId);
+}
+
 /** GET /credits: the account, and the limits that are enforced for this key. */
 export async function credits(context: RequestContext): Promise<ApiAnswer> {
   const { gateway, config, exchange, key } = context;

@@ -161,18 +161,18 @@ function endMalformed(
   refused: Refusal,
   options: ListenerOptions,
 ): void {
-  const pending = [...(connection?.pendingResponses.keys() ?? [])];
-  const before = pending.findLast((res) => res.req.complete && !res.writableFinished);
-  const incomplete = pending.find((res) => !res.req.complete);
+  const pending = connection?.pendingRequests ?? [];
+  const before = pending.findLast(({ req, res }) => req.complete && !res.writableFinished);
+  const incomplete = pending.find(({ req }) => !req.complete);
   const end = (): void => {
     // A request that waited has been started by now.
-    const exchange = incomplete && connection?.pendingResponses.get(incomplete);
+    const exchange = incomplete?.exchange;
     // A request that was refused before its body was complete has its response already.
-    if (!socket.writable || incomplete?.headersSent) socket.destroy();
+    if (!socket.writable || incomplete?.res.headersSent) socket.destroy();
     else if (exchange) void endExchange(socket, exchange, refused, options);
     else endUnknown(socket, refused, options);
   };
-  if (before) before.once("close", end);
+  if (before) before.res.once("close", end);
   else end();
 }
 

@@ -20,10 +20,11 @@ import {
   type Snapshot,
   takeRequestId,
 } from "./http-exchange.ts";
-import { credits, inspectKey, refuseKnown } from "./inspect-key.ts";
+import { credits, deny, denyInMaintenance, inspectKey } from "./inspect-key.ts";
 import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
 import { TaskPolls } from "./poll.ts";
+import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
 import { isRelaying } from "./relay.ts";
 import { Uploads } from "./upload.ts";
@@ -41,6 +42,7 @@ export class RequestLifecycle {
   readonly #gateway: Gateway;
   readonly #connections: ClientConnections;
   readonly #dispatcher: Dispatcher;
+  readonly #polls: PollSummary;
   readonly #complete: ReturnType<typeof createCompletion>;
   /**
    * Connections that end with a response that is decided or written. Later requests on them may be smuggled in and could not be
@@ -57,7 +59,8 @@ export class RequestLifecycle {
     this.#gateway = gateway;
     this.#connections = connections;
     this.#dispatcher = new Dispatcher(gateway);
-    this.#complete = createCompletion(gateway);
+    this.#polls = new PollSummary(gateway.log);
+    this.#complete = createCompletion(gateway, this.#polls);
   }
 
   /**
@@ -94,6 +97,7 @@ export class RequestLifecycle {
       this.#becameIdle = resolve;
       await promise;
     }
+    this.#polls.write();
   }
 
   /** @param overload the limit that is reached, if any */
@@ -141,8 +145,9 @@ export class RequestLifecycle {
         if (respond(exchange, answer, close)) this.#connections.responseWritten(exchange, answer.body.length);
         else exchange.clientGone = true;
       }
+      if (exchange.req.complete) continue;
       const end = (): void => this.#connections.endAfterResponse(exchange.res);
-      if (exchange.leavesBody && !exchange.req.complete) end();
+      if (exchange.leavesBody) end();
       else drainBody(exchange.req, bodyRead, end);
     }
     for (const { exchange, answer } of decided) this.#complete(exchange, answer);
@@ -269,7 +274,8 @@ class Dispatcher {
 
   /** Calls the handler of a request whose key was found. */
   #handle(context: RequestContext, target: CustomerRoute): Answered {
-    return isAllowed(context) ? this.#serve(context, target) : this.#confirmRestrictions(context, target);
+    if (context.usage.restrictions === undefined || isAllowed(context)) return this.#serve(context, target);
+    return this.#confirmRestrictions(context, target);
   }
 
   #serve(context: RequestContext, target: CustomerRoute): Answered {
@@ -322,22 +328,6 @@ function callOf(
   return { gateway, config, upstream, exchange, head, key, token, usage };
 }
 
-async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
-  return refusal(await refuseKnown(context, refused), context.exchange.shownId);
-}
-
-/** Also while the store is away: it may be what is maintained. */
-async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
-  const { gateway, exchange } = context;
-  const { retryAfterSeconds = 1, message } = gateway.maintenance() ?? {};
-  const refused = refuse("maintenance", {
-    retryAfterSeconds,
-    ...(message !== undefined && { text: message }),
-  });
-  const known = await inspectKey(context).catch(() => undefined);
-  return refusal(known ?? refused, exchange.shownId);
-}
-
 /** CORS is not granted: a page that holds a key shows it to everybody. */
 function preflightRefusal(to: Route): Refusal {
   const text = "API keys belong on servers, never in a browser: CORS is not granted here";
@@ -377,7 +367,6 @@ type CustomerRoute = Exclude<Route, { kind: "callback" }>;
 /** Requests that count toward the utility rate of a key. */
 const LIMITED_KINDS: ReadonlySet<string> = new Set(["task", "upload", "credits", "usage"]);
 const TASKS = `${API_PREFIX}tasks/`;
-const TASK_TEMPLATE = `${TASKS}{taskId}`;
 const CALLBACK_TEMPLATE = `${CALLBACKS}{token}`;
 const UNKNOWN: Route = { kind: "unknown_path", template: "unknown" };
 const OUTSIDE: Route = { kind: "outside", template: "unknown" };

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { keyNames, requestName } from "../records/names.ts";
+import { countersOf } from "../records/packed-fields.ts";
 import { requestOf } from "../records/requests.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
 import type { AccountSnapshot, KeyPart, SlotRequest } from "../scripts/snapshot.ts";
@@ -207,11 +208,12 @@ async function readMoment(
     return records.map((text) => requestOf(text).state);
   };
   const before = await states();
-  const pipe = redis.pipeline().lpos(window, stamp, "COUNT", ids.length).hget(key, "clock_ms");
-  const [places, clockMs] = answersOf<unknown>(await pipe.exec()) as [number[], string | null];
+  const pipe = redis.pipeline().lpos(window, stamp, "COUNT", ids.length).hget(key, "counters");
+  const [places, counters] = answersOf<unknown>(await pipe.exec()) as [number[], string | null];
   const after = await states();
   const open = ids.filter((_, at) => isOpen(before[at]) && before[at] === after[at]).length;
-  if (places.length >= open || !isWithin(Number(stamp), Number(clockMs ?? 0))) return undefined;
+  if (places.length >= open || !isWithin(Number(stamp), Number(countersOf(counters).clock_ms ?? 0)))
+    return undefined;
   return `${open} admitted at ${stamp}, ${places.length} counted`;
 }
 

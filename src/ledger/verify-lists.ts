@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { type DueList, dueTime } from "../records/due-times.ts";
 import { keyNames, partitionNames, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
@@ -18,9 +19,9 @@ export async function verifyListed(
 ): Promise<void> {
   const { nodes, report } = run;
   const redis = nodes.of(partition);
-  for await (const ids of sortedSetPages(redis, list)) {
+  for await (const listed of sortedSetPages(redis, list)) {
     await run.step();
-    const suspects = (await recordsOf(run, partition, ids)).filter(wrong);
+    const suspects = (await recordsOf(run, partition, listed)).filter(wrong);
     if (suspects.length === 0) continue;
     // It may have just happened: read ledger and records again.
     await readLedgerToEnd(run, partition, fold);
@@ -34,15 +35,25 @@ export async function verifyListed(
       if (!still) continue;
       const [record, score] = still;
       const { id } = suspects[at]!;
-      const message = wrong({ id, record });
-      if (message && score !== null) report(invariant, record.account_id ?? "", message, id);
+      if (score === null) continue;
+      const message = wrong({ id, record, score: Number(score) });
+      if (message) report(invariant, record.account_id ?? "", message, id);
     }
   }
 }
 
-interface ListedRequest {
+interface Listed {
   id: string;
+  score: number;
+}
+
+interface ListedRequest extends Listed {
   record: RequestRecord;
+}
+
+export function dueWrong({ record, score }: ListedRequest): string | undefined {
+  const state = dueTime(score).list === "holds" ? "held" : "bound";
+  return record.state === state ? undefined : `is due, but ${record.state ?? "unknown"}`;
 }
 
 export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | undefined {
@@ -59,18 +70,18 @@ export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): str
   }
 }
 
-async function recordsOf({ nodes, wanted }: Run, partition: number, ids: string[]) {
-  const records = await many<string | null, string>(nodes.of(partition), ids, (pipe, id) =>
+async function recordsOf({ nodes, wanted }: Run, partition: number, listed: readonly Listed[]) {
+  const records = await many<string | null, Listed>(nodes.of(partition), listed, (pipe, { id }) =>
     pipe.get(requestName(partition, id)),
   );
-  return ids
-    .map((id, at) => ({ id, record: requestOf(records[at]) }))
+  return listed
+    .map((one, at) => ({ ...one, record: requestOf(records[at]) }))
     .filter(({ record }) => !wanted || record.account_id === undefined || wanted.has(record.account_id));
 }
 
-async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<string[]> {
+async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<Listed[]> {
   for await (const page of redis.zscanStream(name, { count: 500 }) as AsyncIterable<string[]>) {
-    yield page.filter((_, at) => at % 2 === 0);
+    yield page.flatMap((id, at) => (at % 2 === 0 ? [{ id, score: Number(page[at + 1]) }] : []));
   }
 }
 
@@ -109,26 +120,29 @@ async function verifyOpen(
   redis: Redis,
   places: readonly (Place & { keyId: string })[],
 ): Promise<void> {
-  const found = await readConsistently<[string | null, string | null, number], Place & { keyId: string }>(
+  const found = await readConsistently<[string | null, number], Place & { keyId: string }>(
     redis,
     places,
     ({ partition, id }) => requestName(partition, id),
     (pipe, { partition, id, keyId }) => {
-      const { holds, polls } = partitionNames(partition);
-      return pipe.zscore(holds, id).zscore(polls, id).sismember(keyNames(partition, keyId).slots, id);
+      return pipe.zscore(partitionNames(partition).due, id).sismember(keyNames(partition, keyId).slots, id);
     },
   );
   for (const [at, still] of found.entries()) {
-    const [record, hold, poll, slot] = still ?? [];
+    const [record, score, slot] = still ?? [];
     if (!record || !isOpen(record.state)) continue;
     const { id, keyId } = places[at]!;
-    const due = record.state === "held" ? hold : poll;
+    const list = record.state === "held" ? "holds" : "polls";
     const accountId = record.account_id ?? "";
-    if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
+    if (!isListed(list, score))
+      report("due", accountId, `is ${record.state}, but not among those that are due`, id);
     if (slot === 0 && record.unmetered === undefined)
       report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
   }
 }
+
+const isListed = (list: DueList, score: string | null | undefined): boolean =>
+  typeof score === "string" && dueTime(Number(score)).list === list;
 
 interface Place {
   partition: number;

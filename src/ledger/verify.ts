@@ -10,7 +10,7 @@ import type { LedgerPart } from "../scripts/entries.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";
 import { partsOf } from "./charges.ts";
 import { emptyFold, type LedgerFold, type Report, reportInto } from "./fold.ts";
-import { endedWrong, verifyListed, verifyRequests } from "./verify-lists.ts";
+import { dueWrong, endedWrong, verifyListed, verifyRequests } from "./verify-lists.ts";
 import { addEntries, isWanted, type Run, readLedgerToEnd, type Verification } from "./verify-run.ts";
 
 export interface KnownHere {
@@ -128,15 +128,7 @@ async function verifyAccounts(run: Run, redis: Redis, partition: number, fold: L
 }
 
 async function verifyOnce(run: Run, partition: number, fold: LedgerFold): Promise<void> {
-  const { holds, polls } = partitionNames(partition);
-  for (const [list, state] of [
-    [holds, "held"],
-    [polls, "bound"],
-  ] as const) {
-    await verifyListed(run, partition, fold, list, "due", ({ record }) =>
-      record.state === state ? undefined : `is due, but ${record.state ?? "unknown"}`,
-    );
-  }
+  await verifyListed(run, partition, fold, partitionNames(partition).due, "due", dueWrong);
   const { result } = run;
   for (const [accountId, account] of fold.accounts) {
     if (!isWanted(run, accountId)) continue;

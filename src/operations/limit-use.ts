@@ -1,5 +1,6 @@
 import { type LimitState, type Limits, TIER_LIMITS } from "../domain/limits.ts";
 import { accountNames } from "../records/names.ts";
+import { countersOf } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 
@@ -8,9 +9,8 @@ type TierLimit = (typeof TIER_LIMITS)[number];
 /** Use and limit, by the names of both. Null: unknown, or no limit. */
 export type Use = Partial<Record<TierLimit["used"] | TierLimit["name"], number | null>>;
 
-export const USE_FIELDS = TIER_LIMITS.flatMap(({ name, used, counted }) =>
-  typeof counted === "object" ? [name, counted.period, used] : [name],
-);
+/** What `useOf` takes. */
+export const USE_FIELDS = ["counters", ...TIER_LIMITS.map(({ name }) => name)];
 
 const use = (limits: readonly TierLimit[], values: (limit: TierLimit) => (number | null)[]): Use =>
   Object.fromEntries(
@@ -25,11 +25,12 @@ const use = (limits: readonly TierLimit[], values: (limit: TierLimit) => (number
 
 /** @param more limits where the record has none, and known use of window and slots */
 export function useOf(
-  values: readonly (string | null)[],
+  [counters, ...values]: readonly (string | null)[],
   atMs: number,
   more: Partial<Limits & Record<"window" | "slots", number>>,
 ): Use {
-  const record = new Map(USE_FIELDS.map((field, at) => [field, values[at] || undefined]));
+  const own = TIER_LIMITS.map(({ name }, at) => [name, values[at] || undefined] as const);
+  const record = new Map<string, string | undefined>([...Object.entries(countersOf(counters)), ...own]);
   return use(TIER_LIMITS, ({ name, used, counted }) => {
     const limit = Number(record.get(name) ?? more[name] ?? Number.NaN);
     const most = Number.isNaN(limit) ? null : limit;
@@ -57,19 +58,14 @@ export async function useOfAccount(
 ): Promise<Use | undefined> {
   const redis = nodes.of(partition);
   const names = accountNames(partition, accountId);
-  const [limited, clockMs, ...values] = await redis.hmget(
-    names.account,
-    "limited",
-    "clock_ms",
-    ...USE_FIELDS,
-  );
+  const [limited, ...values] = await redis.hmget(names.account, "limited", ...USE_FIELDS);
   if (!limited) return undefined;
   const [nowMs, stamps, slots] = await Promise.all([
     storeNowMs(redis),
     redis.lrange(names.window, 0, LOOKED_AT_MAX - 1),
     redis.scard(names.slots),
   ]);
-  const atMs = Math.max(nowMs, Number(clockMs ?? 0));
+  const atMs = Math.max(nowMs, Number(countersOf(values[0]).clock_ms ?? 0));
   const window = stamps.filter((stamp) => Number(stamp) > atMs - WINDOW_MS).length;
   return useOf(values, atMs, { window, slots });
 }

@@ -7,15 +7,17 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createCallbackGuard } from "../webhooks/callback-guard.ts";
 
-/** The relay of `callBackUrl`, of the present configuration. */
-export function createCallbackRelay(options: {
+export interface RelayOptions {
   connection: Connection;
   store: CallbackTasksOptions["store"];
   upstreams: Upstreams;
   live: LiveConfig;
   metrics: Metrics;
   log: Logger;
-}): Callbacks {
+}
+
+/** The relay of `callBackUrl`, of the present configuration. */
+export function createCallbackRelay(options: RelayOptions): Callbacks {
   const { connection, store, upstreams, live, metrics, log } = options;
   const tasks = new CallbackTasks({
     connection,

@@ -12,6 +12,7 @@ import { sameMaterial } from "../config/tls.ts";
 import { createSettlements } from "../durability/deferred-settlements.ts";
 import { openJournal } from "../durability/outbox/journal.ts";
 import { diskReason } from "../durability/outbox/journal-state.ts";
+import type { Callbacks } from "../gateway/callbacks.ts";
 import { renewTls } from "../gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
@@ -29,7 +30,7 @@ import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
-import { createCallbackRelay } from "./callback-relay.ts";
+import type { RelayOptions } from "./callback-relay.ts";
 import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
@@ -68,7 +69,7 @@ export async function startGateway(
       resolve(config.store.journal),
       () => connection.known.facts?.id,
     ),
-    callbacks: createCallbackRelay({ connection, store, upstreams, live, metrics, log }),
+    callbacks: await openRelay({ connection, store, upstreams, live, metrics, log }),
     countRefusal: counts.refusals.count,
     maintenance: counts.maintenance.current,
     usageOf: counts.usage.usageOf,
@@ -114,6 +115,13 @@ export async function startGateway(
   };
   let drained: Promise<Drained> | undefined;
   return { url, adminUrl, live, drain: () => (drained ??= drain()) };
+}
+
+/** Without the key nothing of webhooks is loaded. */
+async function openRelay(options: RelayOptions): Promise<Callbacks | undefined> {
+  if (options.live.config().webhooks.secretKey === undefined) return undefined;
+  const { createCallbackRelay } = await import("./callback-relay.ts");
+  return createCallbackRelay(options);
 }
 
 const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
@@ -253,6 +261,8 @@ function createFirstWorkerJobs(options: {
     start(): void {
       work.start();
       adminPort.start();
+      for (const [setting, variable] of live.hidden())
+        log.warn({ setting, variable }, "a setting of the file is not in force: a variable replaces it");
     },
     applied(next: Config, previous: Config): void {
       const { tls } = next.admin;

@@ -1,4 +1,5 @@
 import { createHash, hash } from "node:crypto";
+import { DUE_LISTS, dueFrom } from "./due-times.ts";
 
 /** Where one API key lives in the store: immutable, so it may be cached for the life of the process. */
 export interface KeyRef {
@@ -15,10 +16,7 @@ interface KeyNames {
   readonly slots: string;
   readonly account: string;
   readonly checkpoint: string;
-  /** Holds by when they end. */
-  readonly holds: string;
-  /** Tasks by when the sweeper may poll them. */
-  readonly polls: string;
+  readonly due: string;
   readonly done: string;
   readonly ledger: string;
 }
@@ -59,8 +57,8 @@ export function digestOf(apiKey: string): string {
 
 /** Names of one partition. */
 export const partitionNames = (partition: number) => ({
-  holds: `${tag(partition)}:holds`,
-  polls: `${tag(partition)}:polls`,
+  /** Holds by when they end, tasks by when the sweeper may poll them (sorted set; records/due-times.ts). */
+  due: `${tag(partition)}:due`,
   done: `${tag(partition)}:done`,
   ledger: `${tag(partition)}:ledger`,
   /** Where the ledger begins (hash). */
@@ -138,11 +136,8 @@ export const soldName = (partition: number, month: string): string => `${tag(par
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {
-    const { holds, polls } = partitionNames(partition);
-    return [
-      { list: "holds" as const, name: holds, partition },
-      { list: "polls" as const, name: polls, partition },
-    ];
+    const { due } = partitionNames(partition);
+    return DUE_LISTS.map((list) => ({ list, name: due, from: dueFrom(list), partition }));
   }).flat();
 
 /**
@@ -225,12 +220,12 @@ export const keyNames = (partition: number, keyId: string) => ({
 /** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
   const { account, checkpoint } = accountNames(partition, accountId);
-  const { holds, polls, done, ledger } = partitionNames(partition);
+  const { due, done, ledger } = partitionNames(partition);
   return {
     keyId,
     accountId,
     partition,
-    names: { ...keyNames(partition, keyId), account, checkpoint, holds, polls, done, ledger },
+    names: { ...keyNames(partition, keyId), account, checkpoint, due, done, ledger },
   };
 }
 

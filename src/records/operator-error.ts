@@ -6,6 +6,7 @@ const KINDS = {
   balance_too_large: "conflict",
   nothing_left: "conflict",
   already_refunded: "conflict",
+  charged_again: "conflict",
   not_charged: "conflict",
   task_running: "conflict",
   task_changing: "conflict",

@@ -70,6 +70,16 @@ const PERIODS = Object.fromEntries(
   ),
 ) as Record<PeriodField, string>;
 
+/** The words of the field `counters` of a key or an account, as records/packed-fields.ts and lua/include/limits.lua have them. */
+export const COUNTER_FIELDS = {
+  clock_ms: "the latest moment of an admission; never goes back",
+  spent:
+    "of a key: credits held and consumed by requests admitted in its `month`, without what was given back",
+  ...PERIODS,
+  limits:
+    "of a key: those that the latest admission was held to, in the order of domain/limits.ts, and letters of those in shadow mode",
+} as const;
+
 /** `tg:{pNN}:account:<account id>`. */
 export const ACCOUNT_FIELDS = {
   balance: "what the ledger sums to; what can be spent is that without `held`",
@@ -89,9 +99,8 @@ export const ACCOUNT_FIELDS = {
   price_multiplier: "by which prices are multiplied for it, a decimal with two digits at most; missing for 1",
   ...byLimit(TIER_LIMITS, ({ unit }) => `${unit}, of all its keys together`),
   limited:
-    "its revision when it got limits over all its keys; missing while it has none, as are the fields below",
-  clock_ms: "the latest moment of an admission; never goes back",
-  ...PERIODS,
+    "its revision when it got limits over all its keys; missing while it has none, as is the field below",
+  counters: "what requests count over all its keys",
   alerts: "credits below which it is told, the highest first, with spaces",
   alerted: "`alerts` as they were, `/`, and the lowest that was told since the latest recharge",
   webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
@@ -120,17 +129,17 @@ export const KEY_FIELDS = {
     "the only endpoints and client addresses that it may be used with, as domain/key-restrictions.ts writes them",
   fingerprint: "of the call with an Idempotency-Key that made it",
   counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is revoked",
-  clock_ms: "the latest moment of an admission; never goes back",
-  ...PERIODS,
-  spends_in: "the first of the keys that this one replaces, in whose record the next two are",
+  terms:
+    "limits and what else operators fixed, as lua/include/limits.lua packs it; missing after a change of it",
+  counters: "what its requests count",
+  spends_in: "the first of the keys that this one replaces, in whose record month and `spent` are",
   month: "the UTC month of `spent`, as months since January 1970",
-  spent: "credits held and consumed by requests admitted in that month, without what was given back",
   late_day: "the UTC day of `late_count`",
   late_count: "requests of that day that were bound after their hold was void",
-  limits:
-    "those that the latest admission was held to, in the order of domain/limits.ts, and letters of those in shadow mode",
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
+/** A key with the values of its packed field. */
+export type UnpackedKey = KeyFields & RecordOf<typeof COUNTER_FIELDS>;
 
 /** `tg:{p00}:maintenance`: missing without maintenance. */
 export const MAINTENANCE_FIELDS = {

@@ -3,10 +3,12 @@ const SLICES = 10;
 /** The message of ioredis's own command timeout; `createDeadlines` uses the same. */
 export const TIMED_OUT = "Command timed out";
 
-/** One piece of work with a time limit. */
+/** One piece of work with a time limit, in a list of those that are pending. */
 export interface Deadline {
-  atSlice: number;
-  expire: () => void;
+  readonly atSlice: number;
+  readonly expire: () => void;
+  before: Deadline | undefined;
+  after: Deadline | undefined;
 }
 
 export type Deadlines = ReturnType<typeof createDeadlines>;
@@ -18,8 +20,12 @@ export type Deadlines = ReturnType<typeof createDeadlines>;
  * @param timeoutMs the limit of each piece of work while the event loop is free; up to a tenth more
  */
 export function createDeadlines(timeoutMs: number) {
-  /** Oldest first, and so in the order in which they expire: all have the same limit. */
-  const pending = new Set<Deadline>();
+  /**
+   * Pending ones in the order in which they expire: all have the same limit. A `Set` would keep each one alive that was ever in it,
+   * until the next major garbage collection. Decision 0072.
+   */
+  let oldest: Deadline | undefined;
+  let newest: Deadline | undefined;
   let slice = 0;
   let isCounting = false;
 
@@ -31,23 +37,34 @@ export function createDeadlines(timeoutMs: number) {
 
   function endSlice(): void {
     slice++;
-    for (const deadline of pending) {
-      if (deadline.atSlice > slice) break;
-      pending.delete(deadline);
-      deadline.expire();
+    while (oldest && oldest.atSlice <= slice) {
+      const { expire } = oldest;
+      end(oldest);
+      expire();
     }
-    if (pending.size > 0) count();
+    if (oldest) count();
     else isCounting = false;
   }
 
   /** Begins to count. @param expire is called once when the limit is over, unless `end` comes first */
   function begin(expire: () => void): Deadline {
-    const deadline = { atSlice: slice + SLICES + 1, expire };
-    pending.add(deadline);
+    const deadline = { atSlice: slice + SLICES + 1, expire, before: newest, after: undefined };
+    if (newest) newest.after = deadline;
+    else oldest = deadline;
+    newest = deadline;
     if (!isCounting) count();
     return deadline;
   }
-  const end = (deadline: Deadline): void => void pending.delete(deadline);
+
+  function end(deadline: Deadline): void {
+    const { before, after } = deadline;
+    if (before) before.after = after;
+    else if (oldest === deadline) oldest = after;
+    if (after) after.before = before;
+    else if (newest === deadline) newest = before;
+    deadline.before = undefined;
+    deadline.after = undefined;
+  }
 
   return {
     begin,

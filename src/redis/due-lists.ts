@@ -9,6 +9,8 @@ import { createWriteWatch } from "./write-watch.ts";
 interface PartitionList<List extends string> {
   list: List;
   name: string;
+  /** The score that stands for the time 0; 0 by default. */
+  from?: number;
   partition: number;
 }
 
@@ -42,12 +44,14 @@ export function createDueLists<List extends string>(
       const atMs = nowMs?.() ?? (await storeNowMs(redis));
       const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
       if (looked) {
-        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
-          pipe.zrange(name, "0", "0", "WITHSCORES"),
+        const firsts = await many<string[], (typeof lists)[number]>(
+          redis,
+          lists,
+          (pipe, { name, from = 0 }) => pipe.zrangebyscore(name, from, "+inf", "WITHSCORES", "LIMIT", 0, 1),
         );
         firstDue.set(
           redis,
-          firsts.map((first) => Number(first[1] ?? Number.POSITIVE_INFINITY)),
+          firsts.map((first, at) => Number(first[1] ?? Number.POSITIVE_INFINITY) - (lists[at]!.from ?? 0)),
         );
         looked();
       }

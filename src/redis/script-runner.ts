@@ -109,16 +109,19 @@ async function evaluate(redis: Redis, { lua, sha }: Source, words: readonly Argu
 const UTF8 = { replyEncoding: "utf8" } as const;
 
 /**
- * V8's young collector keeps commands alive long after their replies, and moves them to the old heap. Without the arguments they are
- * small: else this is a kilobyte for each generation, and half of the collector's time.
+ * V8's young collector keeps commands alive long after their replies, and moves them to the old heap. Without arguments and promise
+ * they are small: else this is a kilobyte for each generation, and half of the collector's time.
  */
 async function sent(redis: Redis, command: Command): Promise<unknown> {
   try {
     return await redis.sendCommand(command);
   } finally {
     command.args = [];
+    command.promise = SETTLED;
   }
 }
+
+const SETTLED = Promise.resolve();
 
 /** The forms of one script have names of their own: a client may have several runners. */
 const nameOf = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>
@@ -152,19 +155,21 @@ function packed(items: readonly Item[], counts: Counts): string {
   return text;
 }
 
-/** Each argument with a zero byte behind it. @throws Error for an argument with one, which would end it early; JSON escapes it */
 function packedItem({ keys, args }: Item, { keyCount, argCount }: Counts): string {
   if (args.length !== argCount) throw new Error(`a script takes ${argCount} arguments, not ${args.length}`);
   let text = "";
-  for (const name of keys) text += `${name}\0`;
+  for (const name of keys) text += ended(name);
   for (let at = keys.length; at < keyCount; at++) text += "\0";
-  for (const arg of args) text += `${arg}\0`;
-  if (hasZeroByte(keys) || hasZeroByte(args)) throw new Error("an argument of a script has a zero byte");
+  for (const arg of args) text += ended(arg);
   return text;
 }
 
-const hasZeroByte = (words: readonly Argument[]): boolean =>
-  words.some((word) => typeof word === "string" && word.includes("\0"));
+/** An argument with a zero byte behind it. @throws Error for one with a zero byte, which would end it early; JSON escapes it */
+function ended(arg: Argument): string {
+  if (typeof arg === "string" && arg.includes("\0"))
+    throw new Error("an argument of a script has a zero byte");
+  return `${arg}\0`;
+}
 
 /** The replies of one call, as lua/batch.lua writes them. */
 function repliesOf(text: unknown): (Reply | Error)[] {

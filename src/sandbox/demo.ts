@@ -12,6 +12,13 @@ export const DEMO = { account: "demo", credits: 1_000 };
 export const EMPTY = { account: "demo-empty", credits: 0 };
 export const OWN_REQUEST_ID = `npm-start-${randomUUID()}`;
 
+interface DemoKey {
+  key: string;
+  baseUrl: string;
+  /** Its account is closed. */
+  isBarred: boolean;
+}
+
 /** A key of earlier starts if the gateway still knows it, else a new one. @param path readable by the owner alone */
 export async function demoKey(
   place: string,
@@ -19,10 +26,10 @@ export async function demoKey(
   path: string,
   cli: string,
   env: NodeJS.ProcessEnv,
-): Promise<{ key: string; baseUrl: string }> {
+): Promise<DemoKey> {
   const kept = (await readFile(path, "utf8").catch(() => "")).trim();
   const known = kept.startsWith("sk_") ? await urlFor(kept, place) : undefined;
-  if (known !== undefined) return { key: kept, baseUrl: known };
+  if (known !== undefined) return { key: kept, ...known };
   const granted = credits > 0 ? ["--credits", String(credits)] : [];
   const args = [cli, "keys", "create", "--account", account, ...granted, "--json"];
   const { stdout } = await run(process.execPath, args, { env, timeout: CLI_TIMEOUT_MS });
@@ -33,18 +40,22 @@ export async function demoKey(
   await writeFile(path, `${made.key}\n`, { mode: 0o600 });
   // The mode above counts for new files only.
   await chmod(path, 0o600);
-  const baseUrl = await urlFor(made.key, place);
-  if (baseUrl === undefined) throw new Error("the gateway does not know the key that was just made");
-  return { key: made.key, baseUrl };
+  const answered = await urlFor(made.key, place);
+  if (answered === undefined) throw new Error("the gateway does not know the key that was just made");
+  return { key: made.key, ...answered };
 }
 
-async function urlFor(key: string, place: string): Promise<string | undefined> {
+async function urlFor(key: string, place: string): Promise<Omit<DemoKey, "key"> | undefined> {
   const headers = { authorization: `Bearer ${key}`, "x-request-id": OWN_REQUEST_ID };
   const { url, status, why } = await answeringAt(place, "/api/v1/credits", headers);
-  if (status !== 200 && status !== 401)
+  if (status !== 200 && status !== 401 && status !== 403)
     throw new Error(`the gateway answers ${status ?? why} to GET /api/v1/credits`);
-  return status === 200 ? url : undefined;
+  return status === 401 ? undefined : { baseUrl: url, isBarred: status === 403 };
 }
+
+export const barredText = (account: string, envFile: string): string =>
+  `\nAccount "${account}" is closed, so its key gets 403. Reopen it in another terminal:
+(. ${envFile}; npm run -s tollgate -- accounts set ${account} --status active)`;
 
 /** For an interactive bash or zsh: no jq, no line continuations, `:` for text, because zsh runs `#`. */
 export function demoText(options: {

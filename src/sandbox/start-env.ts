@@ -6,6 +6,7 @@ export const VARIABLES = [
   "PORT",
   "ADMIN_HOST",
   "ADMIN_PORT",
+  "ADMIN_HOSTS",
   "ADMIN_TOKEN",
   "REDIS_URL",
   "UPSTREAM_URL",

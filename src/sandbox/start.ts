@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { refusedArguments } from "../domain/arguments.ts";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
-import { DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
+import { barredText, DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { DIALECTS, isDialectName } from "./generator/generator-dialect.ts";
@@ -113,7 +113,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
   const place = `${reachableHost(ports.host)}:${ports.port}`;
   const fileOf = (name: string): string => join(TOLLGATE_DIR, perRedis(name, env.REDIS_URL));
-  const { key, baseUrl } = await demoKey(place, DEMO, fileOf("demo-key"), CLI, gatewayEnv);
+  const { key, baseUrl, isBarred } = await demoKey(place, DEMO, fileOf("demo-key"), CLI, gatewayEnv);
   const empty = await demoKey(place, EMPTY, fileOf("demo-empty-key"), CLI, gatewayEnv);
   signal.throwIfAborted();
   const envFile = fileOf("start.env");
@@ -126,6 +126,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   console.log(portsText({ ports, instead, redisUrl, upstreamUrl: upstream.UPSTREAM_URL }));
   const shown = relative(process.cwd(), envFile);
   const isSandbox = !env.UPSTREAM_URL;
+  if (isBarred) console.log(barredText(DEMO.account, shown));
+  if (empty.isBarred) console.log(barredText(EMPTY.account, shown));
   console.log(demoText({ baseUrl, key, emptyKey: empty.key, envFile: shown, isSandbox }));
 }
 

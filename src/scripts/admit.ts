@@ -83,11 +83,11 @@ export const admit: Script<AdmitCall, Admission> = {
   name: "admit",
   isBatched: true,
   keys({ generation: { key, requestId, idempotency } }) {
-    const { key: record, account, window, slots, holds } = key.names;
+    const { key: record, account, window, slots, due } = key.names;
     const request = requestName(key.partition, requestId);
-    if (!idempotency) return [record, account, window, slots, request, holds];
+    if (!idempotency) return [record, account, window, slots, request, due];
     const name = idempotencyName(key.partition, idempotency.digest);
-    return [record, account, window, slots, request, holds, name];
+    return [record, account, window, slots, request, due, name];
   },
   tiers: ({ tiers }) => tiers,
   args({ generation, notAfterMs }) {

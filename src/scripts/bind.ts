@@ -71,10 +71,10 @@ function keysOf(
   { key: { names, partition }, requestId, task, idempotency }: BindCall,
   claim: string,
 ): string[] {
-  const { account, slots, polls, ledger, holds } = names;
+  const { account, slots, due, ledger } = names;
   const request = requestName(partition, requestId);
   const record = taskName(task.taskId, partition);
-  if (!idempotency) return [request, account, slots, polls, ledger, record, holds, claim];
+  if (!idempotency) return [request, account, slots, due, ledger, record, claim];
   const name = idempotencyName(partition, idempotency.digest);
-  return [request, account, slots, polls, ledger, record, holds, claim, name];
+  return [request, account, slots, due, ledger, record, claim, name];
 }

@@ -18,7 +18,7 @@ export const holding: Script<HoldingCall, HoldingReply> = {
   isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
-    partitionNames(partition).holds,
+    partitionNames(partition).due,
   ],
   args: ({ partition, accountId }) => [
     accountId,

@@ -1,8 +1,6 @@
+import { type DueList, dueFrom } from "../records/due-times.ts";
 import { partitionNames, requestName } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
-
-/** The lists of a partition in which requests fall due: holds to void, tasks to poll. */
-export type DueList = "holds" | "polls";
 
 interface LeaseCall {
   list: DueList;
@@ -41,8 +39,8 @@ export interface Leased {
 export const lease: Script<LeaseCall, Leased> = {
   name: "lease",
   isBatched: false,
-  keys: ({ list, partition }) => [partitionNames(partition)[list]],
-  args: ({ partition, most, leaseMs }) => [most, leaseMs, requestName(partition, "")],
+  keys: ({ partition }) => [partitionNames(partition).due],
+  args: ({ list, partition, most, leaseMs }) => [dueFrom(list), most, leaseMs, requestName(partition, "")],
   read(reply, { partition }) {
     const [leasedAtMs, ...rows] = reply as [number, ...Row[]];
     const requests = rows.flatMap((row) => openRequest(row, partition, leasedAtMs) ?? []);

@@ -44,9 +44,9 @@ export const observe: Script<ObserveCall, ObserveReply> = {
   name: "observe",
   isBatched: true,
   keys({ task, accountId, partition, poller }) {
-    const { account, slots, polls, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
+    const { account, slots, due, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
     const keys = [taskName(task.taskId, partition), requestName(partition, task.requestId)];
-    keys.push(account, slots, polls, ledger, done);
+    keys.push(account, slots, due, ledger, done);
     if (poller) keys.push(poller.key.names.key, poller.key.names.window, poller.key.names.slots);
     return keys;
   },

@@ -28,7 +28,14 @@ export type Refunded =
   /** `balance`: credits that can be spent. */
   | { outcome: "mismatch"; balance: number }
   | {
-      outcome: "refunded" | "duplicate" | "refunded_before" | "unfinished" | "uncharged" | "search";
+      outcome:
+        | "refunded"
+        | "duplicate"
+        | "refunded_before"
+        | "charged_again"
+        | "unfinished"
+        | "uncharged"
+        | "search";
       balance: number;
     };
 

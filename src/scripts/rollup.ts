@@ -2,7 +2,7 @@ import { partitionNames, totalsName, usageName } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
 /** Entries of one call, and ended tasks: about a millisecond of Redis. */
-const ROLLUP_SLICE = 100;
+const ROLLUP_SLICE = 130;
 /** After the end of their month. */
 const KEPT_MS = 400 * 86_400_000;
 /** Of one account in one month, about 2 MB: 100 keys that use six endpoints each day. */

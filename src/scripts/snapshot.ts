@@ -1,7 +1,8 @@
 import { type Checkpoint, checkpointOf } from "../records/checkpoints.ts";
 import { recordOf, type StreamEntry } from "../records/ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
-import type { AccountRecord, KeyFields, RequestRecord } from "../records/records.ts";
+import { unpacked } from "../records/packed-fields.ts";
+import type { AccountRecord, RequestRecord, UnpackedKey } from "../records/records.ts";
 import { ENTRIES_AT_ONCE, type LedgerPart, ledgerPart } from "./entries.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -55,14 +56,14 @@ export interface KeyPart {
   /** The stamp before those of this part; empty for none. */
   newer: string;
   stamps: string[];
-  record: KeyFields;
+  record: UnpackedKey;
   requests: SlotRequest[];
 }
 
 /** A request in a slot of a key. */
 export interface SlotRequest {
   id: string;
-  /** Whether a hold is among `holds`. */
+  /** Whether a hold is due as one. */
   isDue: boolean;
   /** Whether it has a slot of its account, too. */
   isShared: boolean;
@@ -89,8 +90,8 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   isBatched: false,
   keys({ partition, accountId }) {
     const { account, references, keys, checkpoint, slots, reversed } = accountNames(partition, accountId);
-    const { ledger, trimmed, holds } = partitionNames(partition);
-    return [account, references, keys, ledger, trimmed, checkpoint, slots, holds, reversed];
+    const { ledger, trimmed, due } = partitionNames(partition);
+    return [account, references, keys, ledger, trimmed, checkpoint, slots, due, reversed];
   },
   args({ partition, after, from }) {
     const { key, window, slots } = keyNames(partition, "");
@@ -119,7 +120,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
         live,
         newer,
         stamps,
-        record: recordOf(record),
+        record: unpacked(recordOf(record)),
         requests: requests.map(([id, isDue, isShared, values]) => ({
           id,
           isDue: isDue === 1,

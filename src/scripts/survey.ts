@@ -1,5 +1,5 @@
+import { type DueList, dueFrom, dueRange } from "../records/due-times.ts";
 import { partitionNames, requestName } from "../records/names.ts";
-import type { DueList } from "./lease.ts";
 import type { Script } from "./script-definition.ts";
 
 /** Ages of open requests, closed: a name, and the ms at which the next one begins. */
@@ -15,9 +15,9 @@ export type OpenState = (typeof OPEN_STATES)[number];
 interface SurveyCall {
   list: DueList;
   partition: number;
-  /** Places in the list of the first and the last that are looked at. */
+  /** The place in the list of the first that is looked at, and how many are. */
   first: number;
-  last: number;
+  most: number;
 }
 
 interface SurveyedRequests {
@@ -38,10 +38,10 @@ interface SurveyedRequests {
 export const survey: Script<SurveyCall, SurveyedRequests> = {
   name: "survey",
   isBatched: false,
-  keys: ({ list, partition }) => [partitionNames(partition)[list]],
-  args({ partition, first, last }) {
+  keys: ({ partition }) => [partitionNames(partition).due],
+  args({ list, partition, first, most }) {
     const ages = AGES.slice(0, -1).map(([, endMs]) => endMs);
-    return [first, last, requestName(partition, ""), ...ages];
+    return [dueFrom(list), dueRange(list)[1], first, most, requestName(partition, ""), ...ages];
   },
   read(reply) {
     const [nowMs = 0, dueAtMs = 0, total = 0, seen = 0, held = 0, bound = 0, ...counts] = reply.map(Number);

@@ -33,7 +33,7 @@ export const voidHold: Script<VoidCall, Voided> = {
   isBatched: true,
   keys({ key: { names, partition }, requestId, idempotencyDigest }) {
     const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
-    keys.push(names.holds, names.done);
+    keys.push(names.due, names.done);
     if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
     return keys;
   },

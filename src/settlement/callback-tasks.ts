@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
 import type { Tiers } from "../domain/limits.ts";
 import { claimName, idempotencyName, keyRef, readClaim, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
@@ -17,6 +18,9 @@ import type { Holds } from "./holds.ts";
 import type { Store } from "./store.ts";
 import { reportEnd, reportPoll } from "./task-reports.ts";
 import { type AgingTask, isAnswered, judge } from "./task-verdict.ts";
+
+/** An upstream may call back before its polls know the task: they are asked again after these times. */
+const ASKED_AGAIN_AFTER_MS = [300, 1200];
 
 /** The settings of callbacks, read again for each. Times in ms. */
 interface CallbackSettings {
@@ -133,7 +137,13 @@ export class CallbackTasks {
     const upstream = this.#options.upstream();
     const tag = upstream.tagOf(record.endpoint ?? "");
     const task = this.#agingTask(request, taskId, Number(record.admitted_at ?? nowMs), 0);
-    const outcome = await this.#ask(request, upstream, task, tag);
+    let outcome = await this.#ask(request, upstream, task, tag);
+    for (const afterMs of ASKED_AGAIN_AFTER_MS) {
+      if (outcome.outcome !== "gone") break;
+      await pause(afterMs);
+      outcome = await this.#ask(request, upstream, task, tag);
+    }
+    if (outcome.outcome === "gone") return "unknown_task";
     if (outcome.outcome !== "task" && outcome.outcome !== "unknown_status")
       return isAnswered(outcome) ? "unconfirmed" : "unanswered";
     if (await this.#isOfAnother(requestId, taskId)) return "conflict";

@@ -1,10 +1,11 @@
 import { withoutClaim } from "../durability/claims.ts";
 import { createTaskIds } from "../durability/task-ids.ts";
+import type { DueList } from "../records/due-times.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
-import { type DueList, type Leased, lease, type OpenRequest } from "../scripts/lease.ts";
+import { type Leased, lease, type OpenRequest } from "../scripts/lease.ts";
 import { type Voided, voidHold } from "../scripts/void.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;

@@ -32,7 +32,7 @@ const outputs = new WeakMap<Logger, DestinationStream>();
 let timeAtMs = Number.NaN;
 let timeText = "";
 /** How the lines of requests of this millisecond begin. */
-let begun = { info: "", warn: "" };
+let begun = { debug: "", info: "", warn: "" };
 
 /** The lines of one millisecond share the text. */
 function isoTimeOfNow(): string {
@@ -41,7 +41,11 @@ function isoTimeOfNow(): string {
   timeAtMs = nowMs;
   timeText = new Date(nowMs).toISOString();
   const rest = `,"time":"${timeText}","service":"tollgate"`;
-  begun = { info: `{"level":"info"${rest}`, warn: `{"level":"warn"${rest}` };
+  begun = {
+    debug: `{"level":"debug"${rest}`,
+    info: `{"level":"info"${rest}`,
+    warn: `{"level":"warn"${rest}`,
+  };
   return timeText;
 }
 
@@ -96,7 +100,7 @@ export interface RequestLine {
  * a closed set without credentials.
  * @param log from `createLogger`
  */
-export function logRequest(log: Logger, level: "info" | "warn", line: RequestLine): void {
+export function logRequest(log: Logger, level: "debug" | "info" | "warn", line: RequestLine): void {
   if (!log.isLevelEnabled(level)) return;
   isoTimeOfNow();
   let text = begun[level];
@@ -130,7 +134,9 @@ function refusalFields(line: RequestLine): string {
   return text;
 }
 
-const quoted = (text: string): string => JSON.stringify(text);
+/** Most texts here are ids; a test is cheaper than the escapes. */
+const PLAIN = /^[\w.~-]*$/;
+const quoted = (text: string): string => (PLAIN.test(text) ? `"${text}"` : JSON.stringify(text));
 
 /** The parts of a request's duration, ms. */
 interface RequestTimes {

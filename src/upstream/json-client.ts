@@ -73,6 +73,7 @@ export interface JsonRequest {
  * free for each request and none waits in the pool. `send` settles at the end of its budget at the latest.
  */
 export function createJsonClient(options: JsonClientOptions) {
+  const { headersTimeoutMs } = options;
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
   const connect = buildConnector({
@@ -90,8 +91,9 @@ export function createJsonClient(options: JsonClientOptions) {
         connect(to, (...result) =>
           result[0] ? connected(...result) : connected(null, withoutInterimAnswers(result[1])),
         ),
-      headersTimeout: options.headersTimeoutMs,
-      bodyTimeout: options.totalTimeoutMs,
+      // A request limits its own time: undici's timers would outlive it by up to a second. Decision 0072.
+      headersTimeout: 0,
+      bodyTimeout: 0,
       keepAliveTimeout: options.keepAliveTimeoutMs,
       keepAliveMaxTimeout: 60_000,
     });
@@ -110,7 +112,7 @@ export function createJsonClient(options: JsonClientOptions) {
       const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
       const headers = ownHeaders.concat(request.headers, carried?.headers ?? []);
       return new Promise((resolve) => {
-        const handler = new UpstreamRequest(request, budgetMs, shared, resolve);
+        const handler = new UpstreamRequest(request, { headersTimeoutMs, budgetMs }, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0020.
         pool.dispatch({ path: basePath + path, method, headers, body }, handler);
       });
@@ -136,15 +138,29 @@ interface Shared {
   largeAnswerWork: SpacedWork;
 }
 
+/** ms; the headers' from the time at which it is sent. */
+interface Times {
+  headersTimeoutMs: number;
+  budgetMs: number;
+}
+
+/** After a stall of the process, what has arrived is read before a request counts as timed out. */
+const readFirst = (request: UpstreamRequest): void => void setImmediate(() => request.expire());
+
 /** A request in progress, as undici's handler. One object, since a closure for each event would cost each request more. */
 class UpstreamRequest implements Dispatcher.DispatchHandler {
   readonly #request: JsonRequest;
   readonly #shared: Shared;
   readonly #resolve: (result: ExchangeResult) => void;
-  readonly #deadline: NodeJS.Timeout;
+  readonly #times: Times;
+  readonly #begunMs = performance.now();
+  #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
-  #started = false;
+  /** When it was given to a connection, by `performance.now()`; undefined before. */
+  #sentMs: number | undefined;
   #settled = false;
+  /** The answer has arrived, and waits to be parsed. */
+  #isWhole = false;
   /** Aborted before its connection was made; it occupies the connection until that succeeds or fails. */
   #abandoned = false;
   #status = 0;
@@ -153,31 +169,40 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   #bytes = 0;
   #large: Dispatcher.DispatchController | undefined;
 
-  constructor(
-    request: JsonRequest,
-    budgetMs: number,
-    shared: Shared,
-    resolve: (result: ExchangeResult) => void,
-  ) {
+  constructor(request: JsonRequest, times: Times, shared: Shared, resolve: (result: ExchangeResult) => void) {
     this.#request = request;
+    this.#times = times;
     this.#shared = shared;
     this.#resolve = resolve;
-    this.#deadline = setTimeout(UpstreamRequest.#expire, budgetMs, this, budgetMs);
+    this.#deadline = setTimeout(readFirst, Math.min(times.headersTimeoutMs, times.budgetMs), this);
   }
 
-  static #expire(request: UpstreamRequest, budgetMs: number): void {
-    if (!request.#started) {
-      request.#abandoned = true;
-      request.#request.gate?.occupy(request.#request.owner);
+  /** Ends the request if its time is over; else sets the timer anew. */
+  expire(): void {
+    if (this.#settled || this.#isWhole) return;
+    const { headersTimeoutMs, budgetMs } = this.#times;
+    const nowMs = performance.now();
+    const endMs = this.#begunMs + budgetMs;
+    const headersMs = (this.#sentMs ?? nowMs) + headersTimeoutMs;
+    const dueMs = this.#status === 0 ? Math.min(headersMs, endMs) : endMs;
+    if (nowMs < dueMs) {
+      this.#deadline = setTimeout(readFirst, Math.ceil(dueMs - nowMs), this);
+      return;
     }
-    request.#fail(true, `no complete answer within ${budgetMs} ms`);
+    if (this.#sentMs === undefined) {
+      this.#abandoned = true;
+      this.#request.gate?.occupy(this.#request.owner);
+    }
+    const awaited =
+      dueMs < endMs ? `no answer within ${headersTimeoutMs}` : `no complete answer within ${budgetMs}`;
+    this.#fail(true, `${awaited} ms`);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     // Its deadline passed while its connection was made: it must not be sent any more.
     if (this.#settled) controller.abort(new Error("given up"));
-    else this.#started = true;
+    else this.#sentMs = performance.now();
   }
 
   onResponseStart(
@@ -209,6 +234,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
       return;
     }
     // It has arrived in time. It keeps its place until it is parsed, so no more answers wait for parsing than there are places.
+    this.#isWhole = true;
     clearTimeout(this.#deadline);
     this.#shared.largeAnswerWork.add(() => this.#read());
   }
@@ -226,13 +252,12 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (this.#abandoned) this.#request.gate?.leave(this.#request.owner);
     this.#abandoned = false;
     const { code } = error;
-    const timedOut = code === "UND_ERR_HEADERS_TIMEOUT" || code === "UND_ERR_BODY_TIMEOUT";
-    this.#fail(timedOut, code === undefined ? error.message : `${code}: ${error.message}`);
+    this.#fail(false, code === undefined ? error.message : `${code}: ${error.message}`);
   }
 
   #fail(timedOut: boolean, detail: string): void {
     const lost = { outcome: "lost", timedOut, detail } as const;
-    if (!this.#started) this.#settle({ outcome: "not_sent", detail });
+    if (this.#sentMs === undefined) this.#settle({ outcome: "not_sent", detail });
     else this.#settle(this.#bytes === 0 ? lost : { ...lost, received: this.#received() });
     this.#controller?.abort(new Error("given up"));
   }

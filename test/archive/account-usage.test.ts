@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
 import { rollUp } from "../../src/ledger/rolling-up.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { partitionNames, partitionOf } from "../../src/records/names.ts";
+import { partitionNames, partitionOf, usageName } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 
@@ -85,6 +86,27 @@ test("days that Redis has whole come from Redis, all others from the archive", a
   expect((await usage({ from: today })).rows).toHaveLength(1);
   expect((await usage({ to: earlier })).rows).toEqual([both[0]]);
   expect((await usage({ by: ["endpoint"], to: earlier })).rows).toMatchObject([{ endpoint: "/earlier" }]);
+});
+
+// Guarantee: ledger, usage and archive say the same of a task that ended as too old, was refunded, and completed after all.
+test("a task that completed late counts as completed, with its charge, in Redis and in the archive", async () => {
+  const { rolled } = partitionNames(partition);
+  await stage.expired(key);
+  const late = await stage.expired(key);
+  await rollAll();
+  await stage.redis.hset(rolled, { since: 0, ended_since: 0 });
+  await copier.copy();
+  expect((await usage()).rows).toEqual([{ day: today, ...counts(2, 20, 20, 0, 2) }]);
+  await late.reclaim();
+  await rollAll();
+  const both = [{ day: today, ...counts(2, 20, 10, 1, 1) }];
+  expect((await usage()).rows).toEqual(both);
+  await copier.copy();
+  await stage.redis.del(rolled, usageName(partition, key.accountId, today.slice(0, 7)));
+  const { rows, source } = await usage();
+  expect({ rows, source }).toEqual({ rows: both, source: "archive" });
+  const { violations } = await verifyArchive(stage.nodes, copier.archive.query);
+  expect(violations.filter((found) => JSON.stringify(found).includes(key.accountId))).toEqual([]);
 });
 
 test("an archive that is away leaves what Redis has, and how far that goes", async () => {

@@ -150,6 +150,23 @@ describe("a restored store", () => {
     expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
   });
 
+  // Guarantee: accounts are told of keys that end soon, also after a disaster.
+  test("knows which keys end, and when their accounts are told, as the lost one did", async () => {
+    await givenExample(stage);
+    const expiresAtMs = Date.now() + 30 * DAY_MS;
+    const [, revoked] = await Promise.all(
+      times(2, () => issueKey(stage.nodes, { accountId: "acme", expiresAtMs }, cliActor())),
+    );
+    await revokeKey(stage.nodes, await findKey(stage.nodes, revoked!.keyId), cliActor());
+    await restored();
+    const expiring = (redis: Redis) =>
+      redis.zrange(partitionNames(partitionOf("acme", PARTITIONS)).expiring, "0", "-1", "WITHSCORES");
+    const lost = await expiring(stage.redis);
+    lost.splice(lost.indexOf(revoked!.keyId), 2);
+    expect(lost.length).toBeGreaterThan(0);
+    expect(await expiring(empty.redis)).toEqual(lost);
+  });
+
   // Guarantee: a restore gives no key more than it had.
   test("has the endpoints and addresses of keys as the lost one did", async () => {
     const restrictions = { endpoints: ["gen2/text-to-video" as const], addresses: ["10.0.0.0/8"] };
@@ -288,7 +305,7 @@ describe("a restored store", () => {
     );
     await stage.database.query(`UPDATE tollgate.archive SET since = since - interval '${began}'`);
     expect((await restored()).tasks).toBe(tasks);
-    expect(await empty.redis.zcard(partitionNames(partition).polls)).toBe(tasks);
+    expect(await empty.redis.zcard(partitionNames(partition).due)).toBe(tasks);
   });
 
   // Guarantee: a disaster is no way out of what operators have set.
@@ -322,6 +339,7 @@ describe("a restored store", () => {
     await stage.ended(key, "completed");
     await stage.ended(key, "bound");
     await stage.ended(key, "failed");
+    await (await stage.expired(key)).reclaim();
     const { keyId: heir } = await rotateKey(
       stage.nodes,
       await findKey(stage.nodes, key.keyId),
@@ -330,9 +348,10 @@ describe("a restored store", () => {
     );
     const spentOf = async (nodes: RedisNodes) =>
       Promise.all([key.keyId, heir, idle.keyId].map(async (id) => (await findKey(nodes, id)).spentThisMonth));
-    expect(await spentOf(stage.nodes)).toEqual([20, 20, 0]);
+    expect(await spentOf(stage.nodes)).toEqual([30, 30, 0]);
     await restored();
-    expect(await spentOf(empty.nodes)).toEqual([20, 20, 0]);
+    expect(await spentOf(empty.nodes)).toEqual([30, 30, 0]);
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
   test("takes a grant once: a reference of before counts", async () => {
@@ -364,7 +383,7 @@ describe("a restored store", () => {
       const record = `tg:{p0${running.partition}}:request:${running.requestId}`;
       // The sandbox upstream does not know the task, so it ends as gone, and is refunded.
       await until(async () => (await readRequest(redis, record)).state === "bound", "the task to be there");
-      expect(await redis.zscore(partitionNames(running.partition).polls, running.requestId)).not.toBeNull();
+      expect(await redis.zscore(partitionNames(running.partition).due, running.requestId)).not.toBeNull();
     } finally {
       await gateway.stop();
     }

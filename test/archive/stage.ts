@@ -25,7 +25,7 @@ import { startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createDatabase } from "../support/postgres.ts";
-import { createStage, onOneServer, type Stage, times } from "../support/store.ts";
+import { createStage, onOneServer, type Stage, taskOf, times } from "../support/store.ts";
 
 export const PARTITIONS = 4;
 
@@ -175,6 +175,18 @@ function createTraffic(nodes: RedisNodes, connection: Parameters<typeof createSt
         if (end !== "bound") await stage.observe(generation, end);
       }
       return { requestId: generation.requestId, partition: generation.key.partition, generation, stage };
+    },
+    /** A task that ended as too old and was refunded, which may complete late. */
+    async expired(key: IssuedKey) {
+      const stage = stageOf(key);
+      const generation = stage.request(refOf(key));
+      await stage.givenTask(generation);
+      await stage.observe(generation, "expired");
+      const { requestId } = generation;
+      const { accountId, keyId: creatorKeyId, partition } = generation.key;
+      const task = { taskId: taskOf(generation), requestId, creatorKeyId };
+      const data = '{"status":"completed"}';
+      return { requestId, partition, reclaim: () => stage.reclaim({ partition, accountId, task, data }) };
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { dueRange } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../../src/sandbox/generator/request-log.ts";
@@ -54,7 +55,7 @@ export async function openHolds(redis: Redis): Promise<number> {
   const partitions = Number(await redis.hget("tg:meta", "partitions"));
   let open = 0;
   for (let partition = 0; partition < partitions; partition++) {
-    open += await redis.zcard(partitionNames(partition).holds);
+    open += await redis.zcount(partitionNames(partition).due, ...dueRange("holds"));
   }
   return open;
 }

@@ -1,4 +1,5 @@
 import { entryFields } from "../../src/records/ledger-entries.ts";
+import { unpacked } from "../../src/records/packed-fields.ts";
 import type { RequestRecord as StoredRecord } from "../../src/records/records.ts";
 import { requestOf } from "../../src/records/requests.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
@@ -98,7 +99,7 @@ export function readLedger(history: History): Ledger {
     const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
     if (kind === "request") requests.set(id, requestRecord(id, requestOf(value as string)));
     if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
-    if (kind === "holds" || kind === "polls") due.push(...(value as string[]));
+    if (kind === "due") due.push(...(value as string[]));
   }
   const find = (kind: string, id: string): unknown => {
     for (const [name, value] of byName) if (name.endsWith(`}:${kind}:${id}`)) return value;
@@ -108,7 +109,7 @@ export function readLedger(history: History): Ledger {
   const ownRequests = Map.groupBy(requests.values(), ({ accountId }) => accountId);
   const accounts = history.meta.accounts.map((facts) => {
     const account = (find("account", facts.accountId) ?? {}) as Fields;
-    const key = (find("key", facts.keyId) ?? {}) as Fields;
+    const key: Fields = unpacked((find("key", facts.keyId) ?? {}) as Fields);
     const slots = find("slots", facts.keyId) ?? [];
     return {
       ...facts,

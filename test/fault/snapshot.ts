@@ -60,9 +60,7 @@ export async function countOpen(nodes: RedisNodes, accounts: readonly AccountFac
   const partitions = Number(await nodes.ofName(META).hget(META, "partitions"));
   let open = 0;
   for (let partition = 0; partition < partitions; partition++) {
-    const { holds, polls } = partitionNames(partition);
-    const redis = nodes.of(partition);
-    open += (await redis.zcard(holds)) + (await redis.zcard(polls));
+    open += await nodes.of(partition).zcard(partitionNames(partition).due);
   }
   const nodeOf = ({ accountId }: AccountFacts): Redis => nodes.of(partitionOf(accountId, partitions));
   const held = await manyByNode<string | null, AccountFacts>(accounts, nodeOf, (pipe, { accountId }) =>

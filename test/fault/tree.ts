@@ -26,7 +26,7 @@ const RECORDS_FOR_THE_CHECKER: Patch = {
  */
 export function copySources(from: string, folder: string, patches: readonly Patch[] = []): string {
   mkdirSync(folder, { recursive: true });
-  for (const part of ["src", "lua", "config", "package.json"]) {
+  for (const part of ["src", "lua", "config", "docs/operations", "package.json"]) {
     cpSync(join(from, part), join(folder, part), { recursive: true });
   }
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));

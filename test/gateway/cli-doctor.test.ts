@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { META, partitionNames, requestName } from "../../src/records/names.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -96,7 +97,7 @@ describe("config and doctor", () => {
       const redis = await givenRedis();
       try {
         const asked = { REDIS_URL: redis.url };
-        const { polls } = partitionNames(3);
+        const { due } = partitionNames(3);
         for (const [id, url] of [
           ["req_here", generator.url],
           ["req_elsewhere", "https://elsewhere.example/secret-path"],
@@ -105,7 +106,7 @@ describe("config and doctor", () => {
             state: "bound",
             upstream: upstreamTag(url, undefined),
           });
-          await redis.client.zadd(polls, 1, id);
+          await redis.client.zadd(due, dueFrom("polls") + 1, id);
         }
         expect((await doctor(asked)).byName["open tasks"].status).toBe("ok");
         await redis.client.hset(META, "partitions", 64);

@@ -14,6 +14,7 @@ import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 import { until } from "../support/until.ts";
 
 let connection: TestConnection;
@@ -260,7 +261,7 @@ describe("keys", () => {
     expect(next.old_expires_at).toBe(expires);
     expect(await json("keys", "show", keyId)).toMatchObject({ expires_at: expires });
     await connection.redis.hdel(ref.names.key, "rotated_to");
-    await connection.redis.hset(ref.names.key, "expires_at", Date.now() - 1000);
+    await setKeyFields(connection.redis, ref.names.key, { expires_at: Date.now() - 1000 });
     expect(await refusal("keys", "rotate", keyId)).toContain("has expired");
     const { keys } = await json("keys", "list", "--account", accountId);
     expect(keys).toHaveLength(2);

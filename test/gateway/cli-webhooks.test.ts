@@ -85,6 +85,14 @@ test("an endpoint is registered, shown, changed, tested, rotated, sealed anew an
   ]);
 });
 
+test("an account has ten endpoints at most", async () => {
+  const account = randomId("acc");
+  await jsonOf("accounts", "create", account);
+  for (let nth = 0; nth < 10; nth++) await webhooks("create", account, `https://example.com/${nth}`);
+  expect(await refused(["create", account, "https://example.com/11"])).toContain("has 10 endpoints");
+  expect((await webhooks("list", account)).webhooks).toHaveLength(10);
+});
+
 test("with a lost key, an endpoint is resealed again once its secret was rotated", async () => {
   const account = randomId("acc");
   await jsonOf("accounts", "create", account);

@@ -22,6 +22,7 @@ import {
   TEXT_TO_VIDEO,
   type TestRedis,
 } from "../support/store-stage.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 
 let redis: TestRedis;
 let gateway: TestGateway;
@@ -151,7 +152,7 @@ describe("after a definite refusal the key may be used again", () => {
     const key = await given({ limits });
     await keyed(key, "a");
     expect((await keyed(key, "b")).body.code).toBe(Number(code));
-    await redis.client.hset(await keyRecord(redis.client, key), field, "2");
+    await setKeyFields(redis.client, await keyRecord(redis.client, key), { [field]: 2 });
     expectStatus(await keyed(key, "b"), 200);
   });
 
@@ -201,7 +202,7 @@ test("a key belongs to its account: shared by the account's keys, unknown to oth
 test("a revoked key gets no replay", async () => {
   const key = await given();
   await keyed(key, "a");
-  await redis.client.hset(await keyRecord(redis.client, key), "revoked_at", "1");
+  await setKeyFields(redis.client, await keyRecord(redis.client, key), { revoked_at: 1 });
   expectStatus(await keyed(key, "a"), 401);
 });
 

@@ -39,7 +39,7 @@ beforeAll(async () => {
   gateway = await startGatewayProcess({
     redisUrl: redis.url,
     upstreamUrl: generator.url,
-    config: sections(50_000),
+    config: sections(50_000, { upstream: { url: "http://hidden.example" } }),
   });
   ({ key } = await issueKey(oneNode(redis.client), { credits: 1_000_000 }, cliActor()));
 });
@@ -78,6 +78,12 @@ const metric = async (name: string): Promise<string | undefined> => {
   const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
   return page.split("\n").find((line) => line.startsWith(`${name} `));
 };
+
+test("a gateway that starts warns of each setting of its file that a variable replaces", async () => {
+  const warned = () => gateway.logs().filter(({ variable }) => variable !== undefined);
+  await until(() => warned().length > 0, "the warning");
+  expect(warned()).toMatchObject([{ level: "warn", setting: "upstream.url", variable: "UPSTREAM_URL" }]);
+});
 
 test("prices, timeouts, the sweeper's pace, trusted proxies and more change with SIGHUP at the latest", async () => {
   edit(

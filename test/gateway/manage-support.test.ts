@@ -170,6 +170,14 @@ test("a task has its own transactions alone: charge, refund, and who made it and
   expect(await of(other)).toMatchObject([{ kind: "charge", task_id: other }]);
   const { request_id: requestId } = await get(`/tasks/${completed}`);
   expect(await of(requestId)).toEqual(await of(completed));
+  // Those of one tick are charged in the same millisecond.
+  const together = await Promise.all(
+    Array.from({ length: 8 }, () => stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT })),
+  );
+  for (const { body: made } of together)
+    expect(
+      (await of(made.data.task_id)).filter(({ kind }: { kind: string }) => kind === "charge"),
+    ).toMatchObject([{ task_id: made.data.task_id }]);
   const others = await stage.givenAccount();
   const token = await stage.givenToken(["credits:read"], { accounts: [others] });
   expectStatus(await stage.manage("GET", `/tasks/${failed}/transactions`, { token }), 404);
@@ -208,6 +216,9 @@ test("whose key it is is found by the key in a body, and the key is in no log an
   const answers = [await find({ key })];
   expectStatus(answers[0]!, 200);
   expect(answers[0]!.body).toMatchObject({ key_id: keyId, account_id: account, status: "active" });
+  const usage = `/accounts/${account}/usage?key_id=${keyId}`;
+  expect((await get(`${usage}&group_by=day,key`)).data).toEqual([]);
+  expectStatus(await stage.manage("GET", usage), 400);
   expectStatus(await stage.manage("POST", `/accounts/${account}/keys/${keyId}/revoke`), 200);
   expect((await find({ key })).body).toMatchObject({ key_id: keyId, status: "revoked" });
   const own = await stage.givenToken(["keys:read"], { accounts: [account] });

@@ -156,7 +156,6 @@ test("a callback that names the task of another request is a conflict, and charg
 });
 
 test.each([
-  ["a task that the upstream does not know", { data: { task_id: "task_invented" } }],
   ["no task", { data: {} }],
   ["an id that is none", { data: { task_id: "../../credits" } }],
   ["nothing that can be read", "\0 nonsense"],
@@ -166,6 +165,26 @@ test.each([
   const before = await ledgerOf(key);
   expectStatus(await callBack(stage.gateway, task, body), 200);
   expect(await ledgerOf(key)).toEqual(before);
+});
+
+// Some generators call back before their own polls find the task.
+test("a task that the upstream does not know yet is asked for again, then the callback is wished again", async () => {
+  const key = await stage.gateway.givenKey();
+  const task = await lostCreate(key);
+  const before = await ledgerOf(key);
+  const polls = stage.upstream.polls.length;
+  stage.upstream.behave({ unknownPolls: 2 });
+  expectStatus(await callBack(stage.gateway, task), 200);
+  expect(stage.upstream.polls.slice(polls)).toEqual([task.taskId, task.taskId, task.taskId]);
+  await expectCharged(key, task, 1);
+  const another = await stage.gateway.givenKey();
+  const invented = await callBack(stage.gateway, await lostCreate(another), {
+    data: { task_id: "task_invented" },
+  });
+  expectStatus(invented, 503);
+  expect(invented.headers.get("retry-after")).toBe("5");
+  expect(stage.upstream.polls.filter((id) => id === "task_invented")).toHaveLength(3);
+  expect(await ledgerOf(another)).toMatchObject({ balance: before.balance, held: PRICE });
 });
 
 test("while the upstream cannot confirm the task, the callback is asked for once more, and charges then", async () => {

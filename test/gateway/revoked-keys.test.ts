@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { generate, givenStage, type Stage } from "../support/store-stage.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -22,7 +23,7 @@ test("a revoked or expired key costs the same store calls as an unknown one", as
   const revoked = await stage.givenKey();
   const partition = `tg:*:key:${revoked.keyId}`;
   const [name] = await stage.redis.client.keys(partition);
-  await stage.redis.client.hset(name!, "revoked_at", Date.now());
+  await setKeyFields(stage.redis.client, name!, { revoked_at: Date.now() });
   const expired = await stage.givenKey({ expiresAtMs: Date.now() - 1000 });
   const unknown = `sk_${"u".repeat(40)}`;
   for (const ask of [

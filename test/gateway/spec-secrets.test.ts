@@ -172,7 +172,7 @@ describe("after every kind of request", () => {
   });
 
   test("a task that the gateway knows is named in the line of its poll", () => {
-    expect(lineOfPoll).toMatchObject({ status: 200, task_id: taskId });
+    expect(lineOfPoll).toMatchObject({ level: "debug", status: 200, task_id: taskId });
   });
 
   test("the labels of the metrics are closed sets", () => {

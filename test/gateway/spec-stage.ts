@@ -11,6 +11,7 @@ import type { AccountStatus } from "../../src/records/records.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";
 import { readDescription } from "../support/openapi.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 export const PRO_TEXT_TO_VIDEO = "/api/v1/gen2-pro/text-to-video";
@@ -121,7 +122,7 @@ export async function setLimits(
   fields: Record<string, number | string>,
 ) {
   const { partition } = await readAccount(oneNode(gateway.redis), issued.accountId);
-  await gateway.redis.hset(keyRef(issued.keyId, issued.accountId, partition).names.key, fields);
+  await setKeyFields(gateway.redis, keyRef(issued.keyId, issued.accountId, partition).names.key, fields);
 }
 
 /** Suspends or closes an account, or makes it active again, behind the gateway's back. */

@@ -13,6 +13,7 @@ import {
   sent,
   TEXT_TO_VIDEO,
 } from "../support/store-stage.ts";
+import { readCounters, setKeyFields } from "../support/stored-records.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -70,8 +71,8 @@ test.each(ways)(
   "a key seen by %s that reaches its cap of the month during the outage stops",
   async (_, see) => {
     const key = await seenBy(see, { limits: { monthly_credits: 40 } });
-    const spent =
-      Number(await stage.redis.client.hget(await keyRecord(stage.redis.client, key), "spent")) || 0;
+    const counters = await readCounters(stage.redis.client, await keyRecord(stage.redis.client, key));
+    const spent = Number(counters.spent ?? 0);
     const other = await seenBy(see, {});
     for (const outage of ["first", "second"]) {
       await whileAway(async () => {
@@ -95,7 +96,7 @@ test("a key with endpoints and addresses of its own stops at them during the out
   });
   const pro = await seenBy(credits, { restrictions: { ...none, endpoints: ["gen2-pro/text-to-video"] } });
   const record = await keyRecord(stage.redis.client, elsewhere);
-  await stage.redis.client.hset(record, "restrictions", "addresses=192.0.2.0/24");
+  await setKeyFields(stage.redis.client, record, { restrictions: "addresses=192.0.2.0/24" });
   expectStatus(await credits(elsewhere), 401);
   await whileAway(async () => {
     for (const key of [elsewhere, pro]) expectStoreAway(await generate(stage.gateway, key));
@@ -110,7 +111,7 @@ test("a request whose body comes after its key was revoked does not pass", async
   const client = await rawClient(stage.gateway.url);
   client.send(head);
   await until(async () => (await inFlight()) === 1, "the head to be read");
-  await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", "1");
+  await setKeyFields(stage.redis.client, await keyRecord(stage.redis.client, key), { revoked_at: 1 });
   expectStatus(await generate(stage.gateway, key), 401);
   await whileAway(async () => {
     client.send(body);

@@ -17,6 +17,7 @@ import {
   sent,
   TEXT_TO_VIDEO,
 } from "../support/store-stage.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 import { setStatus } from "./spec-stage.ts";
 
 let stage: Stage;
@@ -150,7 +151,7 @@ test("of a suspended account only polls pass, of a closed one nothing, until it 
 // Guarantee: a revoked key whose client never sent a body was found, but no script has called it good.
 test("a key that was looked up and never called good is denied", async () => {
   const key = await stage.givenKey();
-  await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", "1");
+  await setKeyFields(stage.redis.client, await keyRecord(stage.redis.client, key), { revoked_at: 1 });
   const client = await rawClient(stage.gateway.url);
   client.send(rawPost(TEXT_TO_VIDEO, key.key, { prompt: "A paper boat" }).head);
   // It is refused from its head: whether a key is good is asked with its look-up.
@@ -171,7 +172,9 @@ test.each(["generation", "poll", "credits", "bad body"])(
       credits: () => credits(key),
       "bad body": () => generate(stage.gateway, key, ""),
     };
-    await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", String(Date.now()));
+    await setKeyFields(stage.redis.client, await keyRecord(stage.redis.client, key), {
+      revoked_at: Date.now(),
+    });
     expectStatus(await ask[kind]!(), 401);
     stage.gateway.generator.requests.length = 0;
     await whileAway(async () => {

@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
 import {
   consumed,
@@ -227,16 +228,16 @@ test("what a dead gateway had claimed comes back when its lease ends, not before
   const taskId = await givenTask(calm, key, "duration=0");
   await calm.stop();
   const partition = await partitionFor(redis.client, key.accountId);
-  const { polls } = partitionNames(partition);
+  const { due } = partitionNames(partition);
   const [claimed = ""] = await openRequests(redis.client, key.accountId);
-  const lease = Date.now() + 90_000;
-  await redis.client.zadd(polls, "XX", String(lease), claimed);
+  const lease = dueFrom("polls") + Date.now() + 90_000;
+  await redis.client.zadd(due, "XX", String(lease), claimed);
   await givenTask(gateway, key);
   await until(async () => (await readLedger(redis.client, key)).slots.length === 1, "the other task's end");
   expect((await readLedger(redis.client, key)).slots).toEqual([claimed]);
-  expect(Number(await redis.client.zscore(polls, claimed)), "the lease is respected").toBe(lease);
+  expect(Number(await redis.client.zscore(due, claimed)), "the lease is respected").toBe(lease);
   expect(polled(gateway, taskId)).toHaveLength(0);
-  await redis.client.zadd(polls, "XX", "1", claimed);
+  await redis.client.zadd(due, "XX", dueFrom("polls") + 1, claimed);
   await freed(key);
   expect(polled(gateway, taskId)).toHaveLength(1);
 });

@@ -3,6 +3,7 @@ import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.
 import { expectSound, keyRecord, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, polled, sent } from "../support/store-stage.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 
 const SIMULTANEOUS = 200;
 
@@ -134,6 +135,6 @@ test("a stale answer through one never takes back an end seen through the other"
 test("a revoked key is refused by both at once", async () => {
   const key = await given();
   await Promise.all([generate(one, key), generate(two, key)]);
-  await one.redis.hset(await keyRecord(one.redis, key), "revoked_at", "1");
+  await setKeyFields(one.redis, await keyRecord(one.redis, key), { revoked_at: 1 });
   for (const on of [one, two]) expect((await generate(on, key)).status).toBe(401);
 });

@@ -233,7 +233,7 @@ describe("the store below the gateway", () => {
   test("what is due on one primary is found and counted while another hangs", async () => {
     await opened(COMMAND_TIMEOUT_MS);
     for (const partition of [2, 3])
-      await stage.nodes.of(partition).zadd(partitionNames(partition).holds, 1, "req_of_nobody");
+      await stage.nodes.of(partition).zadd(partitionNames(partition).due, 1, "req_of_nobody");
     const sweeps = createSweeps(connection, () => 1000);
     const { take } = createSurveys(connection);
     const whole = await take();
@@ -251,7 +251,7 @@ describe("the store below the gateway", () => {
     await connection.usable();
     expect([...(await sweeps.due()).holds].sort()).toEqual([2, 3]);
     for (const partition of [2, 3])
-      await stage.nodes.of(partition).zrem(partitionNames(partition).holds, "req_of_nobody");
+      await stage.nodes.of(partition).zrem(partitionNames(partition).due, "req_of_nobody");
   });
 
   test("keys by tier count with the last figures of a primary that is away, and who never read it says so", async () => {

@@ -253,6 +253,8 @@ async function lived(mutant?: Mutant): Promise<unknown> {
     const made = times(3, () => stage.request(key, { price: 10 }));
     for (const one of made) await stage.givenTask(one);
     await stage.observe(made[0]!, "failed");
+    const other = await stage.givenKey({ accountId: "charged", credits: 50 });
+    await stage.givenTask(stage.request(other, { price: 10 }));
     await rollUp(scripts.run, { partition: 0 });
     const today = spentName(0, new Date().toISOString().slice(0, 10));
     const { byBalance } = partitionNames(0);

@@ -12,6 +12,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { readCounters, setKeyFields } from "../support/stored-records.ts";
 
 let connection: TestConnection;
 let stage: Stage;
@@ -38,8 +39,8 @@ test("an admission holds the price, a slot, and one request of the minute, the d
   });
   expect(await stage.credits(key)).toMatchObject({ balance: 70, totalUsed: 0, totalRequests: 1 });
   expect(await stage.held(key)).toBe(30);
-  expect(await stage.redis.zscore(key.names.holds, generation.requestId)).toBe(String(NOON_MS + HOLD_MS));
-  expect(await stage.redis.hmget(key.names.key, "day_count", "limits")).toEqual(["1", "5 2 9"]);
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBe(String(NOON_MS + HOLD_MS));
+  expect(await readCounters(stage.redis, key.names.key)).toMatchObject({ day_count: "1", limits: "5 2 9" });
 });
 
 test("an ADMIT that runs again, at once or late, has the effect of once", async () => {
@@ -80,7 +81,7 @@ const refusals: Refusal[] = [
     async given() {
       const key = await stage.givenKey({ daily_limit: 2 });
       await Promise.all([admit(key), admit(key)]);
-      await stage.redis.hset(key.names.key, "daily_limit", 1);
+      await setKeyFields(stage.redis, key.names.key, { daily_limit: 1 });
       return () => admit(key);
     },
   },
@@ -159,7 +160,7 @@ const refusals: Refusal[] = [
     outcome: "unknown_key",
     async given() {
       const key = await stage.givenKey();
-      await stage.redis.hset(key.names.key, "revoked_at", NOON_MS);
+      await setKeyFields(stage.redis, key.names.key, { revoked_at: NOON_MS });
       return () => admit(key);
     },
   },
@@ -181,7 +182,7 @@ test.each(["revoked", "expired"])(
     await stage.admit(admitted);
     await stage.void(voided, "unsent");
     const field = how === "revoked" ? "revoked_at" : "expires_at";
-    await stage.redis.hset(key.names.key, field, NOON_MS);
+    await setKeyFields(stage.redis, key.names.key, { [field]: NOON_MS });
     const before = await stage.everything();
     expect(await stage.admit(admitted)).toMatchObject({ outcome: "admitted", state: { active: 1 } });
     expect(await stage.admit(voided)).toMatchObject({ outcome: "void" });
@@ -196,7 +197,7 @@ test("window, day, slots and credits are asked in this order", async () => {
   const outcomes: string[] = [];
   for (const lifted of ["rate_limit", "daily_limit", "max_concurrent"]) {
     outcomes.push((await admit(key)).outcome);
-    await stage.redis.hset(key.names.key, lifted, 9);
+    await setKeyFields(stage.redis, key.names.key, { [lifted]: 9 });
   }
   outcomes.push((await admit(key)).outcome);
   expect(outcomes).toEqual(["rate_limited", "daily_limited", "concurrency_limited", "insufficient_credits"]);
@@ -276,7 +277,7 @@ test("after a limit was lowered, retry says when one fits and reset when the old
     await admit(key);
     stage.clock.nowMs += 1000;
   }
-  await stage.redis.hset(key.names.key, "rate_limit", 2);
+  await setKeyFields(stage.redis, key.names.key, { rate_limit: 2 });
   const refused = await admit(key);
   const state = { limit: 2, remaining: 0, resetAtMs: NOON_MS + 60_000 };
   expect(refused).toMatchObject({ outcome: "rate_limited", retryAfterMs: 58_000, state });
@@ -359,6 +360,6 @@ test("numbers behind the known limits of a tier are ignored", async () => {
     const [reply] = await connection.scripts.send(script, [{ ...item, shared: [item.shared[0]!, packed] }]);
     const numbers = (reply as Reply).slice(0, 4);
     expect(numbers, tier).toEqual(["admitted", stage.clock.nowMs, Number(rate), Number(rate) - 1]);
-    expect(await stage.redis.hget(key.names.key, "limits")).toBe(`${rate} ${slots} ${daily}`);
+    expect((await readCounters(stage.redis, key.names.key)).limits).toBe(`${rate} ${slots} ${daily}`);
   }
 });

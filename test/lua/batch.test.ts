@@ -48,7 +48,7 @@ test.each(["account", "slots", "window"] as const)(
     expect(await outcomes(calls)).toEqual(["admitted", "WRONGTYPE", "admitted"]);
     expect(await own(broken)).toEqual(before);
     expect(await stage.redis.exists(calls[1]!.item.keys[4]!), "no record of the request").toBe(0);
-    expect(await stage.redis.zcard(broken.names.holds)).toBe(2);
+    expect(await stage.redis.zcard(broken.names.due)).toBe(2);
     for (const key of [first, last]) {
       expect(await stage.credits(key)).toMatchObject({
         balance: 990,

@@ -219,6 +219,8 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   for (const price of [30, 1, 1, 93]) await charge(key, price);
   for (const amount of [55, 500]) {
     await at(() => stage.recharge(key, amount, randomId("order")));
+    // The highest line was told of, and stays above.
+    if (amount === 55) await charge(key, 1);
     await charge(key, amount === 55 ? 55 : 490);
   }
   await stage.redis.hset(key.names.account, "alerts", "200");
@@ -258,10 +260,12 @@ async function toldOfKeys({ send }: ScriptRunner): Promise<unknown> {
   const now = <Call, Result>(script: Script<Call, Result>, call: Call) =>
     send(script, [itemOf(script, call, String(stage.clock.nowMs))]);
   const endMs = stage.clock.nowMs + 10 * DAY_MS;
-  const ids = ["plain", "revoked", "endless"].map((name) => `${name}-${randomId("key")}`);
+  const ids = ["plain", "revoked", "endless", "late"].map((name) => `${name}-${randomId("key")}`);
   for (const keyId of ids) {
     const one = { key: keyRef(keyId, accountId, partition), tier: "standard", digest: keyId, limits: {} };
-    await now(issue, { ...one, expiresAtMs: endMs, credits: 0, reference: keyId, actor });
+    // The last one is looked at only once it has ended.
+    const expiresAtMs = keyId === ids[3] ? endMs + 1 : endMs;
+    await now(issue, { ...one, expiresAtMs, credits: 0, reference: keyId, actor });
   }
   await now(revoke, { keyId: ids[1]!, partition, actor });
   await now(change, { keyId: ids[2]!, partition, fields: { expires_at: null }, actor });

@@ -29,7 +29,7 @@ async function held(folder?: string): Promise<unknown[]> {
   await stage.admit(stage.request(other, { price: 11 }));
   await stage.redis.srem(keyNames(partition, key.keyId).slots, unslotted!.requestId);
   await stage.bind(bound!);
-  await stage.redis.zadd(partitionNames(partition).holds, 1, bound!.requestId);
+  await stage.redis.zadd(partitionNames(partition).due, 1, bound!.requestId);
   const { run } = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
   const asked = [4, 5].map((most) => {
     const args: typeof holding.args = (call) => holding.args(call).with(1, most);

@@ -15,6 +15,7 @@ import { ELEMENTS_AT_ONCE } from "../../src/scripts/snapshot.ts";
 import { givenLargeAccount } from "../support/large-account.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { holdToBounds } from "./bounds.ts";
 import { plant, SLICE_MUTANTS } from "./mutants.ts";
@@ -97,7 +98,7 @@ test("what is wrong in any slice of a large account is found", TIMEOUT, async ()
   await patchAccount(nodes(), accountId, { limits: { max_concurrent: 2 * SEVERAL } }, cliActor("test"));
   await redis.sadd(keyNames(partition, keyId(SEVERAL)).slots, "nobody");
   await changeRequest(redis, record(1100), { state: "void" });
-  await redis.hset(keyNames(partition, keyId(1400)).key, "day_count", 0);
+  await changeCounters(redis, keyNames(partition, keyId(1400)).key, { day_count: 0 });
   await redis.del(keyNames(partition, keyId(1601)).window);
   await redis.srem(slots, requestId(1800, 1));
   await redis.sadd(slots, "stranger");
@@ -120,7 +121,7 @@ test("what is wrong in any slice of a large account is found", TIMEOUT, async ()
   await redis.sadd(slots, requestId(1800, 1));
   await changeRequest(redis, record(1100), { state: "bound" });
   await changeRequest(redis, record(1999), { price: 10 });
-  await redis.hset(keyNames(partition, keyId(1400)).key, "day_count", 1);
+  await changeCounters(redis, keyNames(partition, keyId(1400)).key, { day_count: 1 });
   await redis.lpush(
     keyNames(partition, keyId(1601)).window,
     (await readRequest(redis, record(1601))).admitted_at ?? "",
@@ -134,14 +135,14 @@ test("what is wrong anywhere in a key with many open tasks is found", TIMEOUT, a
   // Its window is of now again, however long the tests before took.
   await redis.lrem(window, 1, moment);
   await redis.sadd(slots, "nobody");
-  await redis.hset(key, "limits", `${SEVERAL} ${SEVERAL - 1} ${SEVERAL}`);
+  await changeCounters(redis, key, { limits: `${SEVERAL} ${SEVERAL - 1} ${SEVERAL}` });
   expect(await verify(accountId)).toEqual([
     `slots:  ${keyId(1)}: ${SEVERAL} open at a time, ${SEVERAL - 1} were allowed`,
     `slots: nobody has a slot of ${keyId(1)}, but is unknown`,
     expect.stringMatching(`^window:  ${keyId(1)}: \\d+ admitted at ${moment}, \\d+ counted$`),
   ]);
   await redis.srem(slots, "nobody");
-  await redis.hset(key, "limits", `${SEVERAL} ${SEVERAL} ${SEVERAL}`);
+  await changeCounters(redis, key, { limits: `${SEVERAL} ${SEVERAL} ${SEVERAL}` });
   await redis.rpush(window, moment);
   await redis.del(window);
 });
@@ -167,7 +168,7 @@ test(
           await stage.observe(request, moved % 2 === 0 ? "failed" : "completed");
         }
         // Its limits are those of its tier again.
-        await redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+        await setKeyFields(redis, key.names.key, { rate_limit: 1_000_000, daily_limit: 1_000_000 });
       }
     };
     const traffic = [3, 600, 1200, 1998].map(live);
@@ -197,15 +198,8 @@ test("everything else stays within its bound beside many keys and many open task
     key: keyRef(keyId(1), accountId, partition),
   }));
   for (const { stage, key } of stages) {
-    await redis.hset(
-      key.names.key,
-      "rate_limit",
-      4 * MANY,
-      "daily_limit",
-      4 * MANY,
-      "max_concurrent",
-      4 * MANY,
-    );
+    const limits = { rate_limit: 4 * MANY, daily_limit: 4 * MANY, max_concurrent: 4 * MANY };
+    await setKeyFields(redis, key.names.key, limits);
     const [first, second] = [stage.request(key), stage.request(key)];
     expect((await stage.admit(first)).outcome).toBe("admitted");
     await stage.bind(first);

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
@@ -26,6 +27,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
+import { changeCounters, readCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 
@@ -300,8 +302,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
       const { requestId, price } = ledger.requests.held;
       await changeRequest(ledger.redis, requestName(ledger.partition, requestId), { state: "bound" });
       await ledger.redis.hincrby(ledger.key.names.account, "held", -price);
-      await ledger.redis.zrem(ledger.key.names.holds, requestId);
-      await ledger.redis.zadd(ledger.key.names.polls, 1, requestId);
+      await ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, requestId);
     },
   ],
   [
@@ -339,40 +340,41 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "an open task that is never due",
     ["due"],
-    (ledger) => ledger.redis.zrem(ledger.key.names.polls, ledger.requests.bound.requestId),
+    (ledger) => ledger.redis.zrem(ledger.key.names.due, ledger.requests.bound.requestId),
   ],
   [
     "a hold that is never due",
     ["due"],
-    (ledger) => ledger.redis.zrem(ledger.key.names.holds, ledger.requests.held.requestId),
+    (ledger) => ledger.redis.zrem(ledger.key.names.due, ledger.requests.held.requestId),
   ],
   [
     "a hold that is polled",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.polls, 1, ledger.requests.held.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, ledger.requests.held.requestId),
   ],
   [
     "a task that is due as a hold",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.bound.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.due, 1, ledger.requests.bound.requestId),
   ],
   [
     "an open request in neither list",
     ["due", "slots"],
     async ({ redis, key, requests }) => {
-      await redis.zrem(key.names.polls, requests.bound.requestId);
+      await redis.zrem(key.names.due, requests.bound.requestId);
       await redis.srem(key.names.slots, requests.bound.requestId);
     },
   ],
   [
     "an ended request that is due",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.polls, 1, ledger.requests.completed.requestId),
+    (ledger) =>
+      ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, ledger.requests.completed.requestId),
   ],
   [
     "a void request that is due",
     ["due"],
-    (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.void.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.due, 1, ledger.requests.void.requestId),
   ],
   [
     "a slot of an account without limits over its keys",
@@ -405,12 +407,12 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a day that forgot an admission",
     ["day_count"],
-    (ledger) => ledger.redis.hincrby(ledger.key.names.key, "day_count", -1),
+    ({ redis, key }) => changeCounters(redis, key.names.key, { day_count: (earlier) => earlier - 1 }),
   ],
   [
     "a day of another key that forgot an ended task",
     ["day_count"],
-    (ledger) => ledger.redis.hset(ledger.other.names.key, "day_count", 0),
+    ({ redis, other }) => changeCounters(redis, other.names.key, { day_count: 0 }),
   ],
   ["more admitted in 60 s than was allowed", ["window"], (ledger) => heldTo(ledger, "2 9 9cd")],
   ["more open at a time than was allowed", ["slots"], (ledger) => heldTo(ledger, "9 1 9rd")],
@@ -419,7 +421,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
 ];
 
 /** As if the latest admission of the key had been held to these limits. */
-const heldTo = ({ redis, key }: Ledger, limits: string) => redis.hset(key.names.key, "limits", limits);
+const heldTo = ({ redis, key }: Ledger, limits: string) => changeCounters(redis, key.names.key, { limits });
 
 // Guarantee: an older version can verify the ledger of a newer one that has one more limit.
 test("numbers behind the known limits of an admission are ignored", async () => {
@@ -519,11 +521,11 @@ test("a request that is uncollected since its Idempotency-Key has expired early 
 // VOID gave the day's count back, another request took it, and then the first was bound after all.
 test("a late request above the limit of its day is no violation; one more is", async () => {
   const { stage, key, redis, ...ledger } = await givenLedger();
-  const record = await redis.hgetall(key.names.key);
+  const { day_count } = await readCounters(redis, key.names.key);
   const late = stage.request(key);
   await stage.admit(late);
   await stage.void(late, "refused");
-  await redis.hset(key.names.key, "limits", `1000 1000 ${record.day_count}`);
+  await changeCounters(redis, key.names.key, { limits: `1000 1000 ${day_count}` });
   await stage.bind(late);
   expect(await found({ stage, key, redis, ...ledger })).toEqual([]);
   await redis.hset(key.names.key, "late_count", "0");
@@ -571,7 +573,7 @@ test.each([
   expect(await complaints(), "ahead").toEqual([]);
   // A hand takes a while.
   stage.clock.nowMs += 2 * MINUTE_MS - HOUR_MS;
-  await connection.redis.hdel(key.names.key, "clock_ms");
+  await changeCounters(connection.redis, key.names.key, { clock_ms: 0 });
   await connection.redis.del(key.names.window);
   expect(await complaints(), "freed").toEqual([]);
   await admitAndBind();
@@ -581,7 +583,7 @@ test.each([
   await admitAndBind();
   expect(await complaints(), "once time has caught up").toEqual([]);
   // What it forgets from now on is found as ever.
-  await connection.redis.hincrby(key.names.key, "day_count", -9);
+  await changeCounters(connection.redis, key.names.key, { day_count: (earlier) => earlier - 9 });
   await connection.redis.del(key.names.window);
   expect(await complaints()).toHaveLength(2);
 });
@@ -628,8 +630,8 @@ test("a ledger that moves while it is read is never called wrong", async () => {
       }
     }
   };
-  await ledger.redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
-  await ledger.redis.hset(other.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+  await setKeyFields(ledger.redis, key.names.key, { rate_limit: 1_000_000, daily_limit: 1_000_000 });
+  await setKeyFields(ledger.redis, other.names.key, { rate_limit: 1_000_000, daily_limit: 1_000_000 });
   const reader = await openConnection();
   const traffic = [live(key), live(key), live(other), live(other)];
   try {

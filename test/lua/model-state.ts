@@ -119,6 +119,8 @@ export interface ModelRequest {
   taskId?: string;
   charged?: boolean;
   refunded?: boolean;
+  /** Its refund was taken back, since it completed late. */
+  chargedAgain?: boolean;
   /** The store had lost its charge when an operator refunded it. */
   lost?: boolean;
   /** The gateway ended it: it was too old. */

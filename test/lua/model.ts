@@ -214,6 +214,7 @@ export function reclaim(world: World, request: ModelRequest, data: string): Repl
   const { chargedTurn = 0 } = request;
   post(world, request, -price, { type: "reclaim", reason: "completed_late" });
   request.chargedTurn = chargedTurn;
+  request.chargedAgain = true;
   spend(world, request, request.admission?.clockMs ?? request.admittedAtMs, price);
   return ["charged_again", nowMs, String(price)];
 }
@@ -451,7 +452,8 @@ export function refund(world: World, request: ModelRequest, reference: string, l
   const answer = (outcome: string): Reply => [outcome, String(spendableOf(world, account))];
   if (earlier !== undefined) return answer(earlier === `refund ${requestId}` ? "duplicate" : "mismatch");
   const isKnown = world.requests.includes(request);
-  if (account.refunds.has(requestId) || (isKnown && request.refunded)) return answer("refunded_before");
+  if (account.refunds.has(requestId) || (isKnown && request.refunded))
+    return answer(isKnown && request.chargedAgain ? "charged_again" : "refunded_before");
   const by = { reference, by: BY_HAND.actor.by, note: BY_HAND.reason };
   if (lostTaskId !== undefined) {
     account.references.set(reference, `refund ${requestId}`);

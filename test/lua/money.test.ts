@@ -33,6 +33,7 @@ import {
   taskOf,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
@@ -206,7 +207,7 @@ test.each([false, true])(
     const given = await givenAccount();
     const { stage, key } = given;
     const request = await givenTask(given, "completed");
-    const spent = () => stage.redis.hget(key.names.key, "spent");
+    const spent = async () => (await readCounters(stage.redis, key.names.key)).spent;
     expect(await spent()).toBe("10");
     if (isCollected) await forget(given, request);
     await refundTask(nodes, request.requestId, { reason: "r", reference: "r-1" }, ANN);
@@ -373,9 +374,16 @@ test("a charge that has left Redis is found in the archive, and without it nothi
     expect(await codeOf(refund(() => Promise.reject(new Error("away"))))).toBe("unavailable");
     expect(await codeOf(refund(async () => undefined))).toBe("not_found");
     const archivedTo = id;
-    expect(await codeOf(refund(async () => ({ charge, isRefunded: true, archivedTo })))).toBe("conflict");
+    expect(
+      await codeOf(refund(async () => ({ charge, isRefunded: true, isChargedAgain: false, archivedTo }))),
+    ).toBe("conflict");
     expect(await readAccount(nodes, accountId)).toMatchObject({ balance: 90 });
-    const found: FindArchivedCharge = async () => ({ charge, isRefunded: false, archivedTo });
+    const found: FindArchivedCharge = async () => ({
+      charge,
+      isRefunded: false,
+      isChargedAgain: false,
+      archivedTo,
+    });
     const ofOthers = { ...wanted, accounts: ["another"] };
     expect(await codeOf(refundTask(nodes, taskOf(request), ofOthers, ANN, { findCharge: found }))).toBe(
       "not_found",

@@ -25,12 +25,27 @@ export const MUTANTS: readonly Mutant[] = [
     "if stamp >= since then most, oldest",
   ),
   mutant("an oldest entry of exactly 60 s counts", "include/window", "oldest > since", "oldest >= since"),
-  mutant("a key's clock runs backwards", "include/limits", "math.max(now, f[8] or 0)", "now"),
-  mutant("a revoked key is good", "include/limits", "usable = not f[7] and", "usable ="),
-  mutant("a key is good in the ms it expires", "include/limits", "clock < f[6] + 0", "clock <= f[6] + 0"),
-  mutant("own limits do not count", "include/limits", "f[3] or tier.rate,", "tier.rate,"),
+  mutant(
+    "a key's clock runs backwards",
+    "include/limits",
+    "(f[2])\n  local clock = math.max(now, counted_until)",
+    "(f[2])\n  local clock = now",
+  ),
+  mutant("a revoked key is good", "include/limits", "usable = not terms.revoked_at and", "usable ="),
+  mutant(
+    "a key is good in the ms it expires",
+    "include/limits",
+    "clock < terms.expires_at + 0",
+    "clock <= terms.expires_at + 0",
+  ),
+  mutant("own limits do not count", "include/limits", "terms.rate_limit or tier.rate,", "tier.rate,"),
   mutant("an unknown tier has no limits of its own", "include/limits", "at or 1)", "at or 20)"),
-  mutant("yesterday's count goes on", "include/limits", "is_same_day and f[10] + 0", "f[10] and f[10] + 0"),
+  mutant(
+    "yesterday's count goes on",
+    "include/limits",
+    "is_same_day and day_count + 0 or 0,\n    is_same_day = is_same_day,\n  }, terms)",
+    "day_count + 0,\n    is_same_day = is_same_day,\n  }, terms)",
+  ),
   mutant("a month never ends", "admit", "not (key.is_same_day and spent)\n  and", "not spent\n  and"),
   mutant("remaining below zero", "include/reply", "math.max(0, rate_limit - live)", "rate_limit - live"),
   mutant(
@@ -242,7 +257,7 @@ export const MUTANTS: readonly Mutant[] = [
     "spent_after = int(spent)",
   ),
   mutant("what is spent is of no month", "admit", "if is_new_month then", "if false then"),
-  mutant("last month's credits go on", "admit", "is_new_month and 0 or spent + 0", "(spent or 0) + 0"),
+  mutant("last month's credits go on", "admit", "is_new_month and 0 or (spent or 0) + 0", "(spent or 0) + 0"),
   mutant("a month ends a day early", "include/date", "+ 719468", "+ 719469"),
   without(
     "a void gives no room back",
@@ -281,14 +296,14 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a key's clock stays behind its month",
     "include/spent",
-    '    call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))\n',
+    "    change_counters(spent.key, CLOCK_WORD, int(math.max(spent.clock, admitted_at)))\n",
   ),
   mutant("another month gets the room", "include/spent", "if month == spent.month then", "if true then"),
   mutant(
     "a later month begins with the last one's credits",
     "include/spent",
-    '"spent", int(credits))',
-    '"spent", int(spent.credits + credits))',
+    "SPENT_WORD, int(credits))",
+    "SPENT_WORD, int(spent.credits + credits))",
   ),
   // limits over all keys of an account
   mutant(
@@ -330,10 +345,15 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "an account's day does not count",
     "admit",
-    ", int(shared.clock), counted_request(shared))",
-    ", int(shared.clock))",
+    'count_request(shared, "0")',
+    'counters_text(int(shared.clock), "0", int(shared.day), int(shared.day_count))',
   ),
-  mutant("an account's clock is not kept", "admit", '"clock_ms", int(shared.clock), ', ""),
+  mutant(
+    "an account's clock is not kept",
+    "admit",
+    'count_request(shared, "0")',
+    'counters_text("0", "0", int(shared.day), int(shared.day_count + 1))',
+  ),
   without(
     "no entry in the account's window",
     "admit",
@@ -360,12 +380,17 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
   mutant("an account's newest resets", "admit", "shared.oldest or shared.clock", "shared.clock"),
-  mutant("an account's clock runs backwards", "include/limits", "math.max(now, tonumber(f[4] or 0))", "now"),
+  mutant(
+    "an account's clock runs backwards",
+    "include/limits",
+    ':account:(.*)$")\n  local clock = math.max(now, counted_until)',
+    ':account:(.*)$")\n  local clock = now',
+  ),
   mutant(
     "an account's yesterday goes on",
     "include/limits",
-    "is_same_day and tonumber(f[6]) or 0",
-    "tonumber(f[6] or 0)",
+    "is_same_day and day_count + 0 or 0,\n  }\n",
+    "day_count + 0,\n  }\n",
   ),
   mutant(
     "what was admitted under earlier limits counts",
@@ -470,12 +495,7 @@ export const MUTANTS: readonly Mutant[] = [
     "elseif f[4] and not has_limits then",
     "elseif false then",
   ),
-  mutant(
-    "limits that are removed leave their day",
-    "include/limits",
-    '"limited", "clock_ms", "day", "day_count")',
-    '"limited")',
-  ),
+  mutant("limits that are removed leave their day", "include/limits", '"limited", "counters")', '"limited")'),
   mutant(
     "limits that are removed leave their slots",
     "include/limits",
@@ -526,13 +546,8 @@ export const MUTANTS: readonly Mutant[] = [
     "(key.day + 1) * DAY_MS - now",
     "(key.day + 1) * DAY_MS - key.clock",
   ),
-  mutant(
-    "the day does not count",
-    "include/limits",
-    'then return "day_count", int(owner.day_count + 1) end',
-    'then return "day_count", int(owner.day_count) end',
-  ),
-  mutant("the clock is not kept", "admit", '"clock_ms", clock, "spent", spent_after', '"spent", spent_after'),
+  mutant("the day does not count", "include/limits", "int(owner.day_count + 1)", "int(owner.day_count)"),
+  mutant("the clock is not kept", "include/limits", "counters_text(int(owner.clock)", 'counters_text("0"'),
   without("no window entry", "include/window", '  call("LPUSH", window, stamp)\n'),
   mutant(
     "the newest entry is trimmed",
@@ -562,7 +577,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("active without the new one", "admit", "active + 1, key.noted,", "active, key.noted,"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
-  without("the sweeper never hears of it", "admit", 'call("ZADD", holds, due_at, request_id)\n'),
+  without("the sweeper never hears of it", "admit", 'call("ZADD", due, due_at, request_id)\n'),
   mutant(
     "a limit in shadow mode refuses",
     "include/limits",
@@ -641,8 +656,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a late one is not counted in its day",
     "include/limits",
-    "if is_same_day and tonumber(counted[2]) + by >= 0 then",
-    "if is_same_day and by < 0 and tonumber(counted[2]) + by >= 0 then",
+    "if is_same_day and day_count + by >= 0 then",
+    "if is_same_day and by < 0 and day_count + by >= 0 then",
   ),
   mutant(
     "a charged Idempotency-Key is forgotten before the first can be bound",
@@ -692,8 +707,13 @@ export const MUTANTS: readonly Mutant[] = [
     '  call("ZREM", string.match(request, "^tg:{p%d+}:") .. "done", request_id)\n',
   ),
   mutant("a tombstone's expiry stays", "bind", 'or ""))\nif state', 'or ""), "KEEPTTL")\nif state'),
-  without("the bound stays among the holds", "bind", '  call("ZREM", holds, request_id)\n'),
-  without("nobody polls the task", "bind", 'call("ZADD", polls, due_at, request_id)\n'),
+  mutant(
+    "the bound stays among the holds",
+    "bind",
+    "due, task_score(now + poll_ms)",
+    "due, int(now + poll_ms)",
+  ),
+  without("nobody polls the task", "bind", 'call("ZADD", due, task_score(now + poll_ms), request_id)\n'),
   mutant("the task id is not taken", "bind", 'call("SET", task, owned, "NX", "GET")', 'call("GET", task)'),
   mutant(
     "another's Idempotency-Key is taken",
@@ -746,8 +766,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another day gets the count",
     "include/limits",
-    "if is_same_day and tonumber(counted[2]) + by >= 0 then",
-    "if counted[2] and tonumber(counted[2]) + by >= 0 then",
+    "if is_same_day and day_count + by >= 0 then",
+    "if day_count + by >= 0 then",
   ),
   without("the day's count stays", "void", "  change_counts(key_name, record.admitted_at, -1)\n"),
   mutant(
@@ -862,7 +882,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("completed is refunded", "observe", 'if status == "failed" and refunds_failed', "if refunds_failed"),
   mutant("total used stays after a refund", "include/refund", "price, 0, -price,", "price, 0, 0,"),
   without("the slot stays after the end", "observe", 'call("SREM", slots, request_id)\n'),
-  mutant("polled after the end", "observe", 'ZREM", polls, request_id)\nreturn', 'ZREM", polls, "")\nreturn'),
+  mutant("polled after the end", "observe", 'ZREM", due, request_id)\nreturn', 'ZREM", due, "")\nreturn'),
   mutant(
     "gone after one 404 too few",
     "observe",
@@ -916,7 +936,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another account's task",
     "inspect",
-    "if not task or task.account_id ~= key.account_id then",
+    'if not task or ":account:" .. task.account_id ~= string.match(account_name, ":account:.*$") then',
     "if not task then",
   ),
   mutant(
@@ -947,8 +967,15 @@ export const MUTANTS: readonly Mutant[] = [
     " + tonumber(money[3] or 0) + amount",
     " + amount",
   ),
-  mutant("claimed without a lease", "lease", "int(now + tonumber(lease_ms))", "int(now)"),
-  mutant("claims what is not due", "lease", '"-inf", int(now)', '"-inf", "+inf"'),
+  mutant("claimed without a lease", "lease", "now + lease_ms", "now"),
+  mutant("claims what is not due", "lease", 'int(from + now), "LIMIT"', '"+inf", "LIMIT"'),
+  mutant("a leased task is due as a hold", "lease", "task_score(until_ms), id", "int(until_ms), id"),
+  mutant(
+    "a leased hold is due as a task",
+    "lease",
+    'record.state == "held" and int(until_ms) or',
+    "false or",
+  ),
   mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "lease", "0, tonumber(requests_max)", "0, tonumber(requests_max) + 1"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
@@ -1187,7 +1214,7 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
     "the sweeper forgets the hold before it is void",
     "void",
     'call("SREM", slots, request_id)\n',
-    'call("ZREM", holds, request_id)\ncall("SREM", slots, request_id)\n',
+    'call("ZREM", due, request_id)\ncall("SREM", slots, request_id)\n',
   ),
   mutant(
     "the request is finished before the refund",
@@ -1529,13 +1556,13 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
   mutant(
     "a rotated key spends by itself",
     "admit",
-    "if spends_in then\n  spending",
+    "if key.spends_in then\n  spending",
     "if false then\n  spending",
   ),
   without(
     "what a rotated key spends is not counted",
     "admit",
-    '  call("HSET", spending, "spent", spent_after)\n',
+    "if key.spends_in then change_counters(spending, SPENT_WORD, spent_after) end\n",
   ),
   mutant(
     "a charge just after a month's end is taken for one of the month before",
@@ -1742,6 +1769,19 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     'kind == "recharge" and request_id == ""',
     'kind == "recharge"',
   ),
+  mutant(
+    "a recharge arms nothing",
+    "include/alerts",
+    "if is_recharge then return told and",
+    "if is_recharge then return false and",
+  ),
+  mutant(
+    "a recharge arms everything",
+    "include/alerts",
+    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    '""',
+  ),
+  mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("what is held can be spent", "include/ledger", "balance - (money[2] or 0) - held", "balance + 0"),
   mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
   mutant(
@@ -1858,6 +1898,18 @@ export const PACKED_MUTANTS: readonly Mutant[] = [
   mutant("only spaces are encoded", "include/request", '"[%s%%]"', '"%s"'),
 ];
 
+/** What a key is held to after a change of it. */
+export const TERMS_MUTANTS: readonly Mutant[] = [
+  without("a changed key keeps its terms", "change", 'call("HDEL", key, "terms")\n'),
+  without("a revoked key keeps its terms", "revoke", 'call("HDEL", key, "terms")\n'),
+  mutant(
+    "terms of one key are those of all",
+    "include/limits",
+    "local terms = COMMON[text]",
+    "local _, terms = next(COMMON)",
+  ),
+];
+
 /** Mistakes in giving back what was charged too much. */
 export const CORRECTION_MUTANTS: readonly Mutant[] = [
   mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
@@ -1972,24 +2024,27 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without("notes stay", "rollup", 'if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end'),
   mutant("a note too many is removed", "rollup", "#notes / 2 - 1) end", "#notes / 2) end"),
   mutant("a refund counts as a charge", "rollup", '"refunded", number)', '"charged", number)'),
-  mutant("a charge is negative", "rollup", "sum.charged - amount", "sum.charged + amount"),
-  mutant("a request counts twice", "rollup", "sum.requests + 1", "sum.requests + 2"),
+  mutant("a charge is negative", "rollup", "-amount * count", "amount * count"),
+  mutant("a request counts twice", "rollup", "(counts[group] or 0) + 1", "(counts[group] or 0) + 2"),
   mutant("an adjustment is a purchase", "rollup", 'adjustment = "adjusted"', 'adjustment = "purchased"'),
   mutant("a stored kind does not count", "include/kind", "if entry.kind then", "if false then"),
   mutant("a trial is a purchase", "rollup", 'trial = "trials"', 'trial = "purchased"'),
   mutant("goodwill is a purchase", "rollup", 'goodwill = "goodwill"', 'goodwill = "purchased"'),
   mutant("a reversal is negative", "rollup", '"reversed", -number)', '"reversed", number)'),
-  without(
-    "the totals are not kept",
+  without("the totals are not kept", "rollup", "  count(sum_of(names.totals, names.day, month_at))\n"),
+  mutant("earlier numbers are forgotten", "rollup", "int(number + more)", "int(more)"),
+  mutant(
+    "charges of two days are of one",
     "rollup",
-    "  add_to(totals_prefix .. month, day, month_at, what, number, requests)\n",
+    "local day = floor(at / DAY_MS)\n    local counts",
+    "local day = floor(now / DAY_MS)\n    local counts",
   ),
-  mutant("earlier numbers are forgotten", "rollup", "tonumber(words[index] or 0) +", "0 +"),
+  mutant("what is between two numbers is not zero", "rollup", 'numbers[empty] = "0"', 'numbers[empty] = "1"'),
   mutant(
     "the last number is cut off",
     "rollup",
-    'table.concat(words, " ", 1, last)',
-    'table.concat(words, " ", 1, last - 1)',
+    'table.concat(numbers, " ")',
+    'table.concat(numbers, " ", 1, last - 1)',
   ),
   mutant("there is room without end", "rollup", 'call("HLEN", name) >= tonumber(fields_max)', "false"),
   mutant("there is room for one more", "rollup", ">= tonumber(fields_max)", "> tonumber(fields_max)"),
@@ -2017,7 +2072,7 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without(
     "uncollected credits are not counted",
     "rollup",
-    '    add(ended_at, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))\n',
+    '    add(day, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))\n',
   ),
   mutant("failed tasks count seconds", "rollup", 'elseif what == "completed"', "elseif true"),
   mutant("seconds are cut", "rollup", "/ 1000 + 0.5", "/ 1000"),
@@ -2142,8 +2197,8 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "the VOID of a request that was never admitted frees the Idempotency-Key",
     "void",
-    'call("ZREM", holds, request_id)\n  if reason == "unsent" then',
-    'call("ZREM", holds, request_id)\n  if idempotency then call("DEL", idempotency) end\n  if reason == "unsent" then',
+    'call("ZREM", due, request_id)\n  if reason == "unsent" then',
+    'call("ZREM", due, request_id)\n  if idempotency then call("DEL", idempotency) end\n  if reason == "unsent" then',
   ),
   mutant(
     "a VOID frees the Idempotency-Key of another request",
@@ -2284,16 +2339,21 @@ export const RANK_MUTANTS: readonly Mutant[] = [
   without("a new account is not listed", "account", "  rank_new_account(account, account_id)\n"),
   without("nothing is listed", "rollup", "write_ranks(ledger, now)\n"),
   mutant("a refund is spending", "include/ranks", "refunded = -1", "refunded = 1"),
-  mutant("a purchase is spending", "include/ranks", "purchased = 0", "purchased = 1"),
-  without("trials move nobody in the list", "include/ranks", " trials = 0,"),
-  without("goodwill moves nobody in the list", "include/ranks", " goodwill = 0,"),
-  without("reversals move nobody in the list", "include/ranks", " reversed = 0,"),
+  mutant("a purchase is spending", "include/ranks", "refunded = -1 }", "refunded = -1, purchased = 1 }"),
+  without(
+    "grants move nobody in the list",
+    "rollup",
+    "    note_balance(entry.account_id, nth, entry.balance_after)\n",
+  ),
+  without("charges move nobody in the list", "rollup", "    note_balance(account_id, nth, balance)\n"),
+  mutant("the balance is that after an earlier entry", "include/ranks", "noted.nth < nth", "noted.nth > 0"),
+  mutant("the balance is that after the first entry", "include/ranks", "noted.nth < nth", "false"),
   mutant("spending is kept for ever", "include/ranks", 'call("PEXPIREAT", list, int(ends_at))', ""),
   mutant(
     "the balance is what was counted",
     "include/ranks",
-    'call("ZADD", tag .. ":by-balance", balance, account_id)',
-    'call("ZADD", tag .. ":by-balance", 1, account_id)',
+    "#pairs_of + 1] = noted.balance",
+    "#pairs_of + 1] = 1",
   ),
   mutant("a page begins with its place", "ranked", "found == member) then first", "found == nil) then first"),
   mutant("a place among ties is their first", "ranked", "while first < last do", "while false do"),

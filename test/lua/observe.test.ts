@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -44,8 +45,8 @@ test("an observation before the end keeps slot and charge, and puts off the swee
     expect(observed).toMatchObject({ outcome: "observed", status, data: `{"s":"${status}"}`, refunded: 0 });
   }
   expect(await account(task)).toEqual(CHARGED);
-  expect(await stage.redis.zscore(task.key.names.polls, task.requestId)).toBe(
-    String(stage.clock.nowMs + POLL_MS),
+  expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBe(
+    String(dueFrom("polls") + stage.clock.nowMs + POLL_MS),
   );
 });
 
@@ -53,7 +54,7 @@ test("completed frees the slot and keeps the charge", async () => {
   const task = await givenTask();
   expect(await stage.observe(task, "completed")).toMatchObject({ outcome: "finished", refunded: 0 });
   expect(await account(task)).toEqual({ ...CHARGED, active: 0 });
-  expect(await stage.redis.zscore(task.key.names.polls, task.requestId)).toBeNull();
+  expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBeNull();
 });
 
 test("failed frees the slot and is refunded once, however often and by whomever it is seen", async () => {
@@ -152,8 +153,8 @@ test.each(["completed", "failed", "processing", "gone"] as const)(
     const { data } = await stage.observe(unseen, status, others);
     expect(JSON.parse(data)).toEqual({ task_id: taskOf(unseen), status: "pending", created_at: boundAt });
     expect(await account(task)).toEqual(CHARGED);
-    expect(await stage.redis.zscore(task.key.names.polls, task.requestId)).toBe(
-      String(stage.clock.nowMs + POLL_MS),
+    expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBe(
+      String(dueFrom("polls") + stage.clock.nowMs + POLL_MS),
     );
     stage.clock.nowMs += 1;
     const end = await stage.observe(task, status, others);

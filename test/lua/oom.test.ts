@@ -254,8 +254,7 @@ test("a full store's ledger is verified as any other's", async () => {
   };
   expect(await whenFull()).toMatchObject({ ok: true, accounts: 1, entries: 2, violations: [] });
   await redis.zadd(key.names.done, 1, held.requestId);
-  await redis.zadd(key.names.holds, 1, bound.requestId);
-  await redis.zrem(key.names.polls, bound.requestId);
+  await redis.zadd(key.names.due, 1, bound.requestId);
   const { violations } = await whenFull();
   expect(violations.map(({ invariant, request_id }) => [invariant, request_id])).toEqual([
     ["requests", held.requestId],

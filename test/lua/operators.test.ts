@@ -32,6 +32,7 @@ import { change } from "../../src/scripts/change.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { givenRequests } from "../support/two-nodes.ts";
 import { type Mutant, OPERATOR_MUTANTS, plant } from "./mutants.ts";
 
@@ -63,11 +64,12 @@ test("a key's status and what it has spent in a month are of its server's clock"
   const expiresAtMs = Date.now() + DAY_MS;
   const { keyId, accountId } = await issueKey(nodes, { expiresAtMs }, ANN);
   const { key: record } = keyNames(partitionOf(accountId, 64), keyId);
-  await redis.client.hset(record, "month", monthOf(Date.now()), "spent", 30);
+  await redis.client.hset(record, "month", monthOf(Date.now()));
+  await changeCounters(redis.client, record, { spent: 30 });
   vi.useFakeTimers({ toFake: ["Date"], now: expiresAtMs + 60 * DAY_MS });
   try {
     expect(await findKey(nodes, keyId)).toMatchObject({ status: "active", spentThisMonth: 30 });
-    await redis.client.hset(record, "expires_at", 1);
+    await setKeyFields(redis.client, record, { expires_at: 1 });
     expect(await findKey(nodes, keyId)).toMatchObject({ status: "expired" });
     await revokeKey(nodes, await findKey(nodes, keyId), ANN);
     expect(await findKey(nodes, keyId)).toMatchObject({ status: "revoked" });

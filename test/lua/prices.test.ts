@@ -16,6 +16,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { type Mutant, PRICE_MUTANTS, plant } from "./mutants.ts";
 
@@ -73,7 +74,7 @@ describe("a price multiplier", () => {
   test("decides whether the credits and the cap of a key cover a request, and a refusal says that price", async () => {
     const stage = createStage(connection);
     const key = await stage.givenKey({ credits: 20 });
-    await stage.redis.hset(key.names.key, "monthly_credits", 24);
+    await setKeyFields(stage.redis, key.names.key, { monthly_credits: 24 });
     await multiply(stage, key, "2");
     expect(await stage.admit(stage.request(key, { price: 11 }))).toMatchObject({
       ...{ outcome: "insufficient_credits", balance: 20, price: 22 },
@@ -162,7 +163,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
     const scripts = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
     const stage = createStage(connection, { scripts });
     const key = await stage.givenKey({ credits: 1000, rate_limit: 100, max_concurrent: 100 });
-    await stage.redis.hset(key.names.key, "monthly_credits", 90);
+    await setKeyFields(stage.redis, key.names.key, { monthly_credits: 90 });
     const seen: unknown[] = [];
     const admit = async (generation: Generation): Promise<void> => {
       const admission = await stage.admit(generation);

@@ -4,7 +4,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { transactionsOfTask } from "../../src/operations/tasks/task-transactions.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { checkpointOf, checkpointText } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, packedEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, META, partitionNames, requestName } from "../../src/records/names.ts";
@@ -94,6 +98,29 @@ test("the ledger is sound with a refund that was taken back, and the customer se
   const page = (type: "consume" | "recharge") => pageTransactions(nodes, key.accountId, { type, limit: 10 });
   expect((await page("consume")).entries.map(({ type }) => type)).toEqual(["reclaim", "consume"]);
   expect((await page("recharge")).entries.map(({ amount }) => amount)).toEqual([30, 100]);
+});
+
+test("an operator's refund of it is refused, also when its record is gone", async () => {
+  const { generation } = await givenReclaimed();
+  const wanted = { reason: "sorry", reference: "ticket" };
+  const refused = () => refundTask(nodes, generation.requestId, wanted, cliActor());
+  await expect(refused()).rejects.toMatchObject({ problem: "charged_again" });
+  await connection.redis.del(requestName(0, generation.requestId));
+  await expect(refused()).rejects.toMatchObject({ problem: "charged_again" });
+  expect(await entriesNow()).toHaveLength(4);
+});
+
+// Guarantee: a task that was paid once is not shown as one that was paid twice.
+test("its task has the charge, the refund and the charge after it, and nothing of other tasks", async () => {
+  const { key, generation } = await givenReclaimed();
+  await stage.givenTask(stage.request(key, { price: 30 }));
+  const found = await findTask(nodes, generation.requestId);
+  const entries = await transactionsOfTask(nodes, found, {});
+  expect(entries.map(({ type, amount }) => [type, amount])).toEqual([
+    ["consume", -30],
+    ["recharge", 30],
+    ["reclaim", -30],
+  ]);
 });
 
 test("what is wrong with it is found", async () => {

@@ -70,6 +70,7 @@ test("the fields that the scripts read and write are those that are declared", (
     "metadata",
     "fingerprint",
     "monthly_credits",
+    "restrictions",
     "root",
     "created_at",
     "url",

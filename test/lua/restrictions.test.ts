@@ -5,6 +5,7 @@ import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { inspect as inspectScript } from "../../src/scripts/inspect.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 import { type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
 
 const TEXT = "endpoints=gen2/text-to-video;addresses=10.0.0.0/8";
@@ -22,9 +23,7 @@ beforeEach(() => {
 });
 
 const restrict = (on: Stage, key: KeyRef, text: string) =>
-  text === ""
-    ? on.redis.hdel(key.names.key, "restrictions")
-    : on.redis.hset(key.names.key, "restrictions", text);
+  setKeyFields(on.redis, key.names.key, { restrictions: text === "" ? null : text });
 
 const admit = async (on: Stage, key: KeyRef, restrictions?: string) => {
   const { outcome, restrictions: said } = await on.admit({ ...on.request(key), restrictions });
@@ -50,7 +49,7 @@ test("a key's end comes before its restrictions, and they come before its accoun
   await restrict(stage, key, TEXT);
   await stage.redis.hset(key.names.account, "status", "suspended");
   expect(await admit(stage, key)).toEqual(["restricted", TEXT]);
-  await stage.redis.hset(key.names.key, "revoked_at", 1);
+  await setKeyFields(stage.redis, key.names.key, { revoked_at: 1 });
   expect((await admit(stage, key))[0]).toBe("unknown_key");
 });
 
@@ -60,7 +59,7 @@ const inspect = (key: KeyRef) =>
 test("replies of INSPECT and CREDITS say the restrictions, beside expiry and cap", async () => {
   const key = await stage.givenKey({ credits: 100 });
   await restrict(stage, key, TEXT);
-  await stage.redis.hset(key.names.key, "monthly_credits", 40);
+  await setKeyFields(stage.redis, key.names.key, { monthly_credits: 40 });
   for (const reply of [await inspect(key), await stage.credits(key)]) {
     expect(reply).toMatchObject({
       outcome: "known",
@@ -86,7 +85,7 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
     const outcomes: unknown[] = [await admit(own, key), await admit(own, key, TEXT)];
     await restrict(own, key, TEXT);
     outcomes.push(await admit(own, key), await admit(own, key, TEXT));
-    await own.redis.hset(key.names.key, "revoked_at", 1);
+    await setKeyFields(own.redis, key.names.key, { revoked_at: 1 });
     return [...outcomes, await admit(own, key)];
   } finally {
     client.disconnect();

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { idempotencyName } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import {
@@ -13,6 +14,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
+import { readCounters } from "../support/stored-records.ts";
 
 // BIND and VOID: what becomes of a hold.
 
@@ -51,10 +53,9 @@ test("BIND turns the hold into one consume entry and gives the slot to the task"
     endpoint: generation.endpoint,
     created_at: new Date(NOON_MS + 1500).toISOString(),
   });
-  expect(await stage.redis.zscore(key.names.polls, generation.requestId)).toBe(
-    String(stage.clock.nowMs + POLL_MS),
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBe(
+    String(dueFrom("polls") + stage.clock.nowMs + POLL_MS),
   );
-  expect(await stage.redis.zscore(key.names.holds, generation.requestId)).toBeNull();
 });
 
 test("BIND again, even after the task's end, charges nothing and changes nothing", async () => {
@@ -286,7 +287,7 @@ test.each([
   }
   expect(await stage.bind(late)).toBe("late");
   expect(await stage.bind(late)).toBe("bound");
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBe(counted);
+  expect((await readCounters(stage.redis, key.names.key)).day_count).toBe(counted);
   const { outcome } = await stage.admit(stage.request(key));
   expect(outcome).toBe(afterMs > 0 ? "admitted" : "daily_limited");
 });
@@ -299,8 +300,8 @@ test("VOID gives back hold, slot and the day's count; the window entry and the r
   const { state: limits, ...account } = await stage.account(key);
   expect(limits).toMatchObject({ remaining: 4, active: 0 });
   expect(account).toMatchObject({ balance: 1000, totalUsed: 0, totalRequests: 1 });
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("0");
-  expect(await stage.redis.zscore(key.names.holds, generation.requestId)).toBeNull();
+  expect((await readCounters(stage.redis, key.names.key)).day_count).toBe("0");
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBeNull();
   const before = await stage.everything();
   stage.clock.nowMs += HOLD_MS;
   for (const reason of ["refused", "due"] as const) expect(await stage.void(generation, reason)).toBe("void");
@@ -386,7 +387,7 @@ test("a hold of yesterday that is taken back leaves today's count alone", async 
   stage.clock.nowMs += 12 * 3_600_000;
   await stage.admit(stage.request(key));
   await stage.void(yesterday, "refused");
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("1");
+  expect((await readCounters(stage.redis, key.names.key)).day_count).toBe("1");
 });
 
 test("settlements that the store could not answer are kept whole, and work later", async () => {

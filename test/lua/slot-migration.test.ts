@@ -279,9 +279,8 @@ async function interrupted({ call, requestId }: Given, scripts: ScriptRunner): P
   };
   const isWhole = async () => isDeepStrictEqual(await contents(redis, PARTITION), whole);
   const isUntouched = async () => isDeepStrictEqual(await contents(redis, PARTITION), untouched);
-  const { holds, polls } = partitionNames(PARTITION);
-  const isListed = async () =>
-    ((await redis.zscore(holds, requestId)) ?? (await redis.zscore(polls, requestId))) !== null;
+  const { due } = partitionNames(PARTITION);
+  const isListed = async () => (await redis.zscore(due, requestId)) !== null;
   const before = await dump(redis, PARTITION);
   const untouched = await contents(redis, PARTITION);
   expect(await isDone()).toBe(true);

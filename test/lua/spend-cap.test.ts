@@ -21,6 +21,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { changeCounters, readCounters, setKeyFields } from "../support/stored-records.ts";
 import { LUA_FOLDER } from "./headers.ts";
 import { type Mutant, plant, SPENDING_MUTANTS } from "./mutants.ts";
 
@@ -39,12 +40,18 @@ beforeEach(() => {
 /** A key that may spend so much in a month. */
 async function givenKey(monthly_credits: number, credits = 1000): Promise<KeyRef> {
   const key = await stage.givenKey({ credits });
-  await stage.redis.hset(key.names.key, "monthly_credits", monthly_credits);
+  await setKeyFields(stage.redis, key.names.key, { monthly_credits });
   return key;
 }
 
 const spent = async ({ names }: KeyRef): Promise<number> =>
-  Number(await stage.redis.hget(names.key, "spent"));
+  Number((await readCounters(stage.redis, names.key)).spent ?? 0);
+
+/** Of several keys one after the other: the month and what it has spent in it, and the clock. */
+async function stored(own: Stage, { names }: KeyRef): Promise<(string | null | undefined)[]> {
+  const { spent, clock_ms } = await readCounters(own.redis, names.key);
+  return [await own.redis.hget(names.key, "month"), spent, clock_ms];
+}
 
 /** Admits one, and answers it with the outcome. */
 async function admit(key: KeyRef, price = 10): Promise<{ generation: Generation; outcome: string }> {
@@ -75,16 +82,16 @@ test("requests at the same time never exceed the cap together", async () => {
 test("a refusal says the cap and what is spent, writes nothing, and comes after the slots and before the credits", async () => {
   const key = await givenKey(25, 25);
   await admit(key, 20);
-  await stage.redis.hset(key.names.key, "max_concurrent", 1);
+  await setKeyFields(stage.redis, key.names.key, { max_concurrent: 1 });
   expect(await admit(key, 6)).toMatchObject({ outcome: "concurrency_limited" });
-  await stage.redis.hset(key.names.key, "max_concurrent", 9);
+  await setKeyFields(stage.redis, key.names.key, { max_concurrent: 9 });
   const before = await stage.everything();
   const refused = await stage.admit(stage.request(key, { price: 6 }));
   expect(refused).toMatchObject({ outcome: "spend_capped", cap: 25, spent: 20, state: { active: 1 } });
   expect(await stage.everything()).toEqual(before);
   expect(await admit(key, 5)).toMatchObject({ outcome: "admitted" });
   expect(await admit(key, 1)).toMatchObject({ outcome: "spend_capped" });
-  await stage.redis.hset(key.names.key, "monthly_credits", 100);
+  await setKeyFields(stage.redis, key.names.key, { monthly_credits: 100 });
   expect(await admit(key, 1)).toMatchObject({ outcome: "insufficient_credits" });
 });
 
@@ -137,21 +144,22 @@ test("a new month begins at 0, and nothing of the month before is given back to 
 test("a cap set in mid-month counts what was spent before it", async () => {
   const key = await stage.givenKey();
   await admit(key, 30);
-  await stage.redis.hset(key.names.key, "monthly_credits", 35);
+  await setKeyFields(stage.redis, key.names.key, { monthly_credits: 35 });
   expect((await admit(key)).outcome).toBe("spend_capped");
   expect((await admit(key, 5)).outcome).toBe("admitted");
 });
 
 const ACTOR = { by: "cli test", requestId: "" };
-/** What an operator removes of a key that has stood still since its clock was ahead (decision 0008). */
-const REMEDY = ["clock_ms", "month", "spent"] as const;
+/** What an operator sets, beside the month that is removed, of a key that has stood still since its clock was ahead (decision 0008). */
+const REMEDY = { clock_ms: 0, spent: 0 } as const;
 const JUNE = Date.UTC(2031, 5, 1);
 
 async function clockAheadAndBack(own: Stage, key: KeyRef, ahead: () => Promise<unknown>): Promise<void> {
   own.clock.nowMs += 40 * DAY;
   await ahead();
   own.clock.nowMs -= 40 * DAY;
-  await own.redis.hdel(key.names.key, ...REMEDY);
+  await changeCounters(own.redis, key.names.key, REMEDY);
+  await own.redis.hdel(key.names.key, "month");
   await own.redis.del(key.names.window);
 }
 
@@ -161,7 +169,7 @@ describe("a key that replaces another", () => {
     const accountId = randomId("acc");
     const own = createStage(connection, { clock: "redis", partition: partitionOf(accountId, 64) });
     const old = await own.givenKey({ accountId, credits: 1000 });
-    await own.redis.hset(old.names.key, "monthly_credits", 20);
+    await setKeyFields(own.redis, old.names.key, { monthly_credits: 20 });
     const [task, hold] = [own.request(old), own.request(old)];
     await own.givenTask(task);
     await own.admit(hold);
@@ -211,8 +219,11 @@ describe("only the month that a key is in counts", () => {
     await stage.observe(task, "failed");
     await stage.void(hold, "refused");
     expect(await stage.bind(late)).toBe("late");
-    const stored = await stage.redis.hmget(key.names.key, "month", "spent", "clock_ms");
-    expect(stored.map(Number)).toEqual([monthOf(stage.clock.nowMs), 20, stage.clock.nowMs]);
+    expect((await stored(stage, key)).map(Number)).toEqual([
+      monthOf(stage.clock.nowMs),
+      20,
+      stage.clock.nowMs,
+    ]);
   });
 
   test("an operator's refund of a task that failed unrefunded goes by its admission", async () => {
@@ -325,17 +336,18 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
 async function livedRotated(own: Stage): Promise<unknown[]> {
   const old = await own.givenKey();
   const heir = await own.givenKey({ accountId: old.accountId });
-  await own.redis.hset(heir.names.key, "spends_in", old.keyId, "monthly_credits", 40);
+  await setKeyFields(own.redis, heir.names.key, { spends_in: old.keyId, monthly_credits: 40 });
   const outcomes: unknown[] = [];
   const [one, two] = [own.request(old), own.request(heir)];
   for (const each of [one, two, own.request(heir), own.request(heir)])
     outcomes.push((await own.admit(each)).outcome);
   outcomes.push((await own.admit(own.request(heir))).outcome);
   await own.void(two, "refused");
-  outcomes.push(await own.redis.hget(old.names.key, "spent"), await own.redis.hget(heir.names.key, "spent"));
+  outcomes.push((await stored(own, old))[1], (await stored(own, heir))[1]);
   // The clock of the heir is a month behind that of the old key.
-  await own.redis.hset(old.names.key, "month", monthOf(own.clock.nowMs) + 1, "spent", 40);
-  await own.redis.hdel(heir.names.key, "day");
+  await own.redis.hset(old.names.key, "month", monthOf(own.clock.nowMs) + 1);
+  await changeCounters(own.redis, old.names.key, { spent: 40 });
+  await changeCounters(own.redis, heir.names.key, { day: -1 });
   outcomes.push((await own.admit(own.request(heir))).outcome);
   await own.bind(one);
   return outcomes;
@@ -346,9 +358,10 @@ async function livedBehind(own: Stage): Promise<unknown[]> {
   const key = await own.givenKey();
   const task = own.request(key);
   await own.givenTask(task);
-  await own.redis.hset(key.names.key, "month", monthOf(own.clock.nowMs) - 1, "spent", 5);
+  await own.redis.hset(key.names.key, "month", monthOf(own.clock.nowMs) - 1);
+  await changeCounters(own.redis, key.names.key, { spent: 5 });
   await own.observe(task, "failed");
-  return own.redis.hmget(key.names.key, "month", "spent");
+  return stored(own, key);
 }
 
 async function livedCharges(own: Stage): Promise<unknown[]> {
@@ -370,22 +383,23 @@ async function livedAhead(own: Stage): Promise<unknown[]> {
   await own.admit(own.request(key));
   await own.observe(task, "failed");
   await own.bind(late);
-  const stored = await own.redis.hmget(key.names.key, "month", "spent", "clock_ms");
-  await own.redis.hdel(key.names.key, "month", "spent");
+  const left = await stored(own, key);
+  await own.redis.hdel(key.names.key, "month");
+  await changeCounters(own.redis, key.names.key, { spent: 0 });
   await own.void(task, "released");
-  stored.push(await own.redis.hget(key.names.key, "month"));
+  left.push(await own.redis.hget(key.names.key, "month"));
   // A charge whose admission the store has lost, in a month of which the key knows nothing.
   own.clock.nowMs += 40 * DAY;
   const lost = { ...own.request(key), admittedAtMs: own.clock.nowMs };
   await own.bind(lost);
-  return [...stored, ...(await own.redis.hmget(key.names.key, "month", "spent", "clock_ms"))];
+  return [...left, ...(await stored(own, key))];
 }
 
 // Guarantee: a gateway knows from each answer until when a key may be used, and what it may still spend, if Redis goes away then.
 test("each script answers when a key ends, its cap, and what it has spent of that", async () => {
   const key = await givenKey(40);
   const expiresAtMs = stage.clock.nowMs + DAY;
-  await stage.redis.hset(key.names.key, "expires_at", expiresAtMs);
+  await setKeyFields(stage.redis, key.names.key, { expires_at: expiresAtMs });
   const terms = (spent: number) => ({ expiresAtMs, cap: 40, spent });
   const inspect = () => stage.store.inspect(key, stage.tiers);
   expect(await inspect()).toMatchObject({ tier: "standard", terms: terms(0) });
@@ -399,11 +413,11 @@ test("each script answers when a key ends, its cap, and what it has spent of tha
   });
   expect(await inspect()).toMatchObject({ terms: terms(10) });
   expect(await stage.credits(key)).toMatchObject({ tier: "standard", terms: terms(10) });
-  await stage.redis.hdel(key.names.key, "monthly_credits");
+  await setKeyFields(stage.redis, key.names.key, { monthly_credits: null });
   expect((await inspect()).terms).toEqual({
     ...{ expiresAtMs, cap: Number.POSITIVE_INFINITY },
     spent: 0,
   });
-  await stage.redis.hdel(key.names.key, "expires_at");
+  await setKeyFields(stage.redis, key.names.key, { expires_at: null });
   expect((await inspect()).terms).toBeUndefined();
 });

@@ -1,7 +1,9 @@
+import { dueTime } from "../../src/records/due-times.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
+import { countersOf } from "../../src/records/packed-fields.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import {
@@ -107,8 +109,8 @@ export async function storedState(run: Run): Promise<State> {
   const digests = digestsOf(run);
   const names = [
     ...partitions.flatMap((partition) => {
-      const { ledger, holds, polls, done } = partitionNames(partition);
-      return [ledger, holds, polls, done];
+      const { ledger, due, done } = partitionNames(partition);
+      return [ledger, due, done];
     }),
     ...accounts.map((ref) => ref.names.account),
     ...accounts.map((ref) => accountNames(ref.partition, ref.accountId).slots),
@@ -132,9 +134,11 @@ export async function storedState(run: Run): Promise<State> {
     idempotency: {},
   };
   for (const partition of partitions) {
-    const { holds, polls, done } = partitionNames(partition);
-    Object.assign(state.holds, scored(flat(holds)));
-    Object.assign(state.polls, scored(flat(polls)));
+    const { due, done } = partitionNames(partition);
+    for (const [id, score] of Object.entries(scored(flat(due)))) {
+      const { list, atMs } = dueTime(Number(score));
+      state[list][id] = atMs;
+    }
     Object.assign(state.ended, scored(flat(done)));
   }
   for (const { accountId, names, partition } of accounts) {
@@ -142,14 +146,15 @@ export async function storedState(run: Run): Promise<State> {
     const fields = pairs(flat(names.account));
     state.accounts[accountId] = accountState(fields, ledger);
     const slots = flat(accountNames(partition, accountId).slots).sort();
-    const shared = sharedText(fields.day && `${fields.day} ${fields.day_count}`, slots);
+    const { day, day_count } = countersOf(fields.counters);
+    const shared = sharedText(day && `${day} ${day_count}`, slots);
     if (fields.limited !== undefined || shared !== sharedText(undefined, []))
       state.shared[accountId] = shared;
   }
   for (const { keyId, names } of refs) {
     state.slots[keyId] = flat(names.slots).sort();
-    const { month, spent } = pairs(flat(names.key));
-    if (month !== undefined) state.spent[keyId] = `${month} ${spent}`;
+    const { month, counters } = pairs(flat(names.key));
+    if (month !== undefined) state.spent[keyId] = `${month} ${countersOf(counters).spent}`;
   }
   for (const { digest, partition } of digests) {
     const name = idempotencyName(partition, digest);

@@ -4,6 +4,7 @@ import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import type { ChargeEntry } from "../../src/scripts/refund.ts";
 import { setAccountLimits } from "../support/store.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 import { type Ask, ask, isClustered, ownTask, plan, targetOf } from "./asks.ts";
 import type { Command } from "./commands.ts";
 import { Disagreement } from "./disagreement.ts";
@@ -235,8 +236,7 @@ async function operate(run: Run, command: Operation): Promise<void> {
       const { rate_limit, max_concurrent, daily_limit } = command;
       key.own = { rate_limit, max_concurrent, daily_limit };
       run.widest.set(key.keyId, widest(run.widest.get(key.keyId)!, key.own as Limits));
-      const fields = { rate_limit, max_concurrent, daily_limit };
-      await stage.redis.hset(names.key, fields);
+      await setKeyFields(stage.redis, names.key, { rate_limit, max_concurrent, daily_limit });
       return;
     }
     case "status": {
@@ -255,10 +255,10 @@ async function operate(run: Run, command: Operation): Promise<void> {
       const { monthly_credits } = command;
       if (monthly_credits === undefined) {
         delete key.monthly_credits;
-        await stage.redis.hdel(names.key, "monthly_credits");
+        await setKeyFields(stage.redis, names.key, { monthly_credits: null });
       } else {
         key.monthly_credits = monthly_credits;
-        await stage.redis.hset(names.key, "monthly_credits", monthly_credits);
+        await setKeyFields(stage.redis, names.key, { monthly_credits });
       }
       return;
     }
@@ -280,10 +280,10 @@ async function operate(run: Run, command: Operation): Promise<void> {
       const endsAtMs = world.nowMs + 30_000;
       if (command.how === "revoked") {
         key.revoked = true;
-        await stage.redis.hset(names.key, "revoked_at", world.nowMs);
+        await setKeyFields(stage.redis, names.key, { revoked_at: world.nowMs });
       } else {
         key.expiresAtMs = endsAtMs;
-        await stage.redis.hset(names.key, "expires_at", endsAtMs);
+        await setKeyFields(stage.redis, names.key, { expires_at: endsAtMs });
       }
       return;
     }

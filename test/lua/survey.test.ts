@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createRedisFigures } from "../../src/admin/redis-figures.ts";
 import { createSurvey } from "../../src/jobs/survey-work.ts";
 import { createSurveys, type Surveys } from "../../src/operations/store/survey.ts";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
@@ -37,7 +38,7 @@ const MINUTE_MS = 60_000;
 async function aged(stage: Stage, { requestId, key }: Generation, field: string, ageMs: number) {
   const name = requestName(stage.partition, requestId);
   await changeRequest(redis.client, name, { [field]: Date.now() - ageMs });
-  return { name, due: partitionNames(key.partition).polls };
+  return { name, due: partitionNames(key.partition).due };
 }
 
 test("holds and tasks of all partitions are counted by age, ended ones are not, and one gateway counts for all", async () => {
@@ -60,7 +61,7 @@ test("holds and tasks of all partitions are counted by age, ended ones are not, 
     const task = last.request(other);
     await last.givenTask(task);
     const { due } = await aged(last, task, "bound_at", minutes * MINUTE_MS);
-    if (minutes === 45) await redis.client.zadd(due, Date.now() - 90_000, task.requestId);
+    if (minutes === 45) await redis.client.zadd(due, dueFrom("polls") + Date.now() - 90_000, task.requestId);
   }
 
   const survey = await surveys.take();
@@ -80,7 +81,7 @@ test("lists without an entry are not looked into", async () => {
   };
   const watched = createSurveys(onOneServer(connection, { run }));
   await watched.take();
-  expect(lookedInto).toContain(partitionNames(40).holds);
+  expect(lookedInto).toContain(partitionNames(40).due);
   for (const list of lookedInto) expect(await redis.client.zcard(list), list).toBeGreaterThan(0);
 });
 

@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
@@ -70,9 +71,10 @@ test("a lease takes what is due, once within its lease, and again after it", asy
 test("which list of which partition has something due is seen, to the ms, and nothing else", async () => {
   // A database of its own: stages have partitions that no sweep looks at, and gateways sweep those that it does.
   const alone = await openConnection(`${inject("redisUrl")}/9`);
-  const lists = [partitionNames(7).holds, partitionNames(63).polls];
+  const lists = [partitionNames(7).due, partitionNames(63).due];
   try {
-    for (const [at, name] of lists.entries()) await alone.redis.zadd(name, 1000 + at, "req_a", 5000, "req_b");
+    await alone.redis.zadd(lists[0]!, 1000, "req_a", 5000, "req_b");
+    await alone.redis.zadd(lists[1]!, dueFrom("polls") + 1001, "req_a", dueFrom("polls") + 5000, "req_b");
     const dueAt = (nowMs?: number) =>
       createSweeps(alone, () => LEASE_MS, nowMs === undefined ? undefined : () => nowMs).due();
     const [none, seventh, last] = [new Set(), new Set([7]), new Set([63])];
@@ -127,8 +129,8 @@ test("a lease tells a hold from a task, with all that ending it needs", async ()
 test.each(["holds", "polls"] as const)(
   "a lease of %s drops an entry whose request has ended",
   async (list) => {
-    const name = partitionNames(stage.partition)[list];
-    await stage.redis.zadd(name, 0, "req_ended");
+    const name = partitionNames(stage.partition).due;
+    await stage.redis.zadd(name, dueFrom(list), "req_ended");
     expect(await stage.sweeps.lease(list, stage.partition, 10)).toEqual({ leased: 1, requests: [] });
     expect(await stage.redis.zcard(name)).toBe(0);
   },
@@ -147,7 +149,7 @@ test.each([
     await stage.givenTask(task);
     const record = requestName(stage.partition, task.requestId);
     await changeRequest(stage.redis, record, { bound_at: (atMs) => atMs - ageMs });
-    await stage.redis.zadd(task.key.names.polls, 0, task.requestId);
+    await stage.redis.zadd(task.key.names.due, dueFrom("polls"), task.requestId);
     const metrics = createMetrics();
     await sweeperOf(stage, { nowMs: () => Date.now() + offMs, metrics }).sweep();
     expect((await metrics.sweeps.get()).values.map(({ labels }) => labels)).toEqual([
@@ -157,7 +159,8 @@ test.each([
       state: outcome === "observed" ? "bound" : "finished",
     });
     // Asked for again as rarely as its age allows, by the same clock.
-    const nextAtMs = Number(await stage.redis.zscore(task.key.names.polls, task.requestId));
+    const score = Number(await stage.redis.zscore(task.key.names.due, task.requestId));
+    const nextAtMs = score - dueFrom("polls");
     expect(nextAtMs).toBeLessThan(Date.now() + 1.1 * TASKS.pollIntervalMs);
   },
 );
@@ -175,7 +178,7 @@ test.each([
   if (maxAgeMs === undefined)
     await changeRequest(stage.redis, record, { max_age_ms: undefined, upstream: undefined });
   await changeRequest(stage.redis, record, { bound_at: (atMs) => atMs - 2 * HOUR_MS });
-  await stage.redis.zadd(task.key.names.polls, 0, task.requestId);
+  await stage.redis.zadd(task.key.names.due, dueFrom("polls"), task.requestId);
   const metrics = createMetrics();
   await sweeperOf(stage, { nowMs: Date.now, metrics }).sweep();
   expect((await metrics.sweeps.get()).values.map(({ labels }) => labels)).toEqual([

@@ -4,6 +4,7 @@ import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { listTasks, type TaskPage, type TaskQuery } from "../../src/operations/tasks/task-lists.ts";
 import type { TaskView } from "../../src/operations/tasks/task-view.ts";
 import { CURSOR_CHARS_MAX, cursorOf } from "../../src/records/cursors.ts";
+import { dueFrom } from "../../src/records/due-times.ts";
 import { accountNames, type KeyRef, META, requestName } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -256,7 +257,7 @@ test("a page looks at a bounded number of requests of the partition, and the nex
       requestName(0, `busy_${at}`),
       requestText({ state: "bound", account_id: "other", key_id: other.keyId }),
     );
-    pipe.zadd("tg:{p00}:polls", 1 + (at % 7), `busy_${at}`);
+    pipe.zadd("tg:{p00}:due", dueFrom("polls") + 1 + (at % 7), `busy_${at}`);
   }
   await pipe.exec();
   const request = stage.request(key);

@@ -24,6 +24,7 @@ import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
+import { setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 
 // Trimming a partition concerns all its accounts, so these tests have a store of their own, with one partition.
@@ -448,7 +449,7 @@ test("a ledger that is trimmed while it is read is never called wrong", { timeou
     while (going) await trimAll({ keepReferencesMs: 0, sliceMax: 3 });
   };
   for (const { names } of keys)
-    await connection.redis.hset(names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+    await setKeyFields(connection.redis, names.key, { rate_limit: 1_000_000, daily_limit: 1_000_000 });
   const reader = await openConnection(server.url);
   const work = [...keys.map(live), trimming()];
   try {

@@ -51,8 +51,8 @@ test("an unmetered task is bound without credits, slot, window or day, and liste
     ...before.recent,
   ]);
   expect(await record(stage, generation)).toMatchObject({ state: "bound", price: "0", unmetered: "1" });
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBeNull();
-  expect(await stage.redis.zscore(key.names.polls, generation.requestId)).not.toBeNull();
+  expect(await stage.redis.hget(key.names.key, "counters")).toBeNull();
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).not.toBeNull();
 });
 
 test("it is bound once, however often and from wherever BIND comes", async () => {

@@ -868,16 +868,22 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   // Guarantee: a key that is pasted by mistake is not kept by the browser.
   test("a secret that is searched for stands in no address", async () => {
-    const { key } = await gateway.givenKey();
+    const { key, keyId } = await gateway.givenKey();
     await operator.signIn();
     const visited: string[] = [];
     page.on("framenavigated", (frame) => visited.push(frame.url()));
     const field = page.getByRole("searchbox", { name: "Search" });
-    await field.fill(key);
+    const { token } = await givenToken(["usage:read"]);
+    await field.fill(token);
     await field.press("Enter");
     await page.getByText("This is a secret and has no place here.").waitFor();
     expect(await field.inputValue()).toBe("");
-    expect(visited.join()).not.toContain("sk_");
+    // A key leads to its page.
+    await field.fill(key);
+    await field.press("Enter");
+    await page.getByRole("heading", { name: `Key ${keyId}` }).waitFor();
+    expect(await field.inputValue()).toBe("");
+    expect(visited.join()).not.toMatch(/sk_|tgm_/);
     // A link may have one.
     await operator.view(`search?q=${key}`);
     await page.locator("#view").getByText("This is a secret and has no place here.").waitFor();

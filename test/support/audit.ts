@@ -1,7 +1,9 @@
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
+import { dueFrom, dueTime } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { readCounters } from "./stored-records.ts";
 import { changeRequest, readRequest } from "./stored-requests.ts";
 
 /** One ledger entry as the store keeps it. */
@@ -65,7 +67,7 @@ export async function readLedger(client: Redis, { accountId, keyId }: Owner): Pr
     totalRequests: Number(account.total_requests ?? 0),
     slots: await client.smembers(names.slots),
     windowEntries: await client.llen(names.window),
-    dayCount: Number((await client.hget(names.key, "day_count")) ?? 0),
+    dayCount: Number((await readCounters(client, names.key)).day_count ?? 0),
     entries,
   };
 }
@@ -112,8 +114,7 @@ export function expectUntouched(ledger: Ledger, credits: number): void {
 /** Open requests of an account: holds, and tasks without an end. */
 export async function openRequests(client: Redis, accountId: string): Promise<string[]> {
   const partition = await partitionFor(client, accountId);
-  const { holds, polls } = partitionNames(partition);
-  const due = [...(await client.zrange(holds, "0", "-1")), ...(await client.zrange(polls, "0", "-1"))];
+  const due = await client.zrange(partitionNames(partition).due, "0", "-1");
   const records = await Promise.all(due.map((id) => readRequest(client, requestName(partition, id))));
   return due.filter((_, at) => records[at]?.account_id === accountId);
 }
@@ -126,11 +127,13 @@ export async function makeDue(
 ): Promise<number> {
   const partition = await partitionFor(client, accountId);
   const open = await openRequests(client, accountId);
-  const past = String(Date.now() - 1000);
-  const { holds, polls } = partitionNames(partition);
+  const pastMs = Date.now() - 1000;
+  const past = String(pastMs);
+  const { due } = partitionNames(partition);
   for (const requestId of open) {
     await changeRequest(client, requestName(partition, requestId), { due_at: past, ...fields });
-    for (const list of [holds, polls]) await client.zadd(list, "XX", past, requestId);
+    const { list } = dueTime(Number(await client.zscore(due, requestId)));
+    await client.zadd(due, "XX", dueFrom(list) + pastMs, requestId);
   }
   return open.length;
 }

@@ -24,6 +24,8 @@ export async function givenCallbackUpstream() {
   const polls: string[] = [];
   let create: Create = "answer";
   let isDown = false;
+  /** So many polls do not find a task that was made. */
+  let unknownPolls = 0;
 
   const send = (response: ServerResponse, status: number, body: object): void => {
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
@@ -57,7 +59,8 @@ export async function givenCallbackUpstream() {
     polls.push(taskId);
     if (isDown) return void send(response, 503, { code: 503, msg: "Down", error: "Down" });
     const task = tasks.find((one) => one.taskId === taskId);
-    if (!task) return void send(response, 404, { code: 404, msg: "Task not found", error: "Task not found" });
+    if (!task || unknownPolls-- > 0)
+      return void send(response, 404, { code: 404, msg: "Task not found", error: "Task not found" });
     send(response, 200, { code: 200, msg: "success", data: view(task) });
   });
   server.listen(0, "127.0.0.1");
@@ -67,9 +70,10 @@ export async function givenCallbackUpstream() {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     tasks,
     polls,
-    behave(how: { create?: Create; isDown?: boolean }): void {
+    behave(how: { create?: Create; isDown?: boolean; unknownPolls?: number }): void {
       create = how.create ?? "answer";
       isDown = how.isDown ?? false;
+      unknownPolls = how.unknownPolls ?? 0;
     },
     /** What it sends to the address that it was given. */
     callbackOf: (task: MadeTask) => ({ code: 200, msg: "success", data: view(task) }),

@@ -22,7 +22,7 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   local key, slots, window = tag .. ":key:" .. key_id, tag .. ":slots:" .. key_id, tag .. ":window:" .. key_id
   local many = text(tonumber(ARGV[7]) + tasks)
   redis.call("HSET", key, "account_id", account_id, "tier", "standard", "sha256", key_id, "created_at", text(now),
-    "clock_ms", text(now), "day", text(math.floor(now / 86400000)), "day_count", many, "limits", many .. " " .. many .. " " .. many)
+    "counters", text(now) .. " 0 " .. text(math.floor(now / 86400000)) .. (" " .. many):rep(4))
   redis.call("ZADD", tag .. ":keys:" .. account_id, text(now), key_id)
   for task = tonumber(ARGV[7]) + 1, tonumber(ARGV[7]) + tasks do
     local id = key_id .. "-request-" .. text(task)
@@ -36,10 +36,10 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
     redis.call("LPUSH", window, text(now))
     if is_held then
       holding = holding + 10
-      redis.call("ZADD", tag .. ":holds", text(now + 600000), id)
+      redis.call("ZADD", tag .. ":due", text(now + 600000), id)
     else
       balance, used = balance - 10, used + 10
-      redis.call("ZADD", tag .. ":polls", text(now + 600000), id)
+      redis.call("ZADD", tag .. ":due", text(1000000000000000 + now + 600000), id)
       last = redis.call("XADD", tag .. ":ledger", "*", "account_id", account_id, "type", "consume", "amount", "-10",
         "balance_after", text(balance), "endpoint", "/api/v1/gen2/text-to-video", "reason", "", "task_id", "task-" .. id,
         "at", text(now), "previous", last, "request_id", id, "key_id", key_id)

@@ -47,6 +47,10 @@ export const PROBLEMS = {
     when: "Nothing is left of the grant: its credits were reversed, are spent or are held. Repeat it later with the same reference if some are held.",
   },
   already_refunded: { status: 409, when: "The charge was given back before. There is nothing to do." },
+  charged_again: {
+    status: 409,
+    when: "The charge was given back, and taken again since the task completed late. A request is refunded once: grant credits as `goodwill`.",
+  },
   not_charged: { status: 409, when: "The request was not charged, so there is nothing to refund." },
   task_running: { status: 409, when: "The task has not ended. Release it, which refunds it, or wait." },
   task_changing: {

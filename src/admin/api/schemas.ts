@@ -209,6 +209,7 @@ export const Task = titled("Task", {
   request_id: text,
   account_id: accountId,
   key_id: textOrNull(),
+  key_label: Type.Optional(textOrNull("In lists.")),
   endpoint: textOrNull(),
   price: nullable<number>(credits),
   status: Type.Enum([...LISTED_STATUSES], {

@@ -171,6 +171,11 @@ export const keyRefusalShown = (refusal: Refusal) => ({
   client_request_id: refusal.shownId === refusal.requestId ? null : refusal.shownId,
 });
 
+export const labelsShown = (row: { accountLabel: string | null; keyLabel: string | null }) => ({
+  account_label: row.accountLabel,
+  key_label: row.keyLabel,
+});
+
 export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) => ({
   hour: isoTime(atMs),
   key_id: keyId,

@@ -172,6 +172,8 @@ export const AccountUse = titled("AccountUse", {
   next_cursor: textOrNull("For `cursor`; null after the last key."),
 });
 
+const labels = { account_label: textOrNull(), key_label: textOrNull() };
+
 const list = <Item extends TSchema, More extends Record<string, TSchema>>(
   title: string,
   item: Item,
@@ -180,13 +182,13 @@ const list = <Item extends TSchema, More extends Record<string, TSchema>>(
 
 export const TopKeys = list(
   "TopKeys",
-  object({ key_id: text, account_id: text, tier: text, usable: Type.Boolean(), ...use }),
+  object({ key_id: text, account_id: text, ...labels, tier: text, usable: Type.Boolean(), ...use }),
   { keys_looked_at: count(), complete: Type.Boolean(), unread },
 );
 
 export const RefusalsOfDay = list(
   "RefusalsOfDay",
-  object({ key_id: text, account_id: text, outcome: text, count: count() }),
+  object({ key_id: text, account_id: text, ...labels, outcome: text, count: count() }),
   { since: time },
 );
 
@@ -195,6 +197,7 @@ export const AccountRefusals = titled("AccountRefusals", {
     object({
       hour: time,
       key_id: words("`*`: further keys, which are counted together."),
+      key_label: textOrNull(),
       outcome: text,
       count: count(),
     }),
@@ -228,6 +231,7 @@ export const OpenRequests = list(
     task_id: textOrNull(),
     account_id: text,
     key_id: text,
+    ...labels,
     state: text,
     status: textOrNull(),
     endpoint: text,

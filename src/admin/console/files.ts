@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { existsSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,8 +19,18 @@ const STYLE = "text/css; charset=utf-8";
 
 const read = (file: string) => (): Promise<string> => readFile(file, "utf8");
 
+/** Pages of the documentation that health leads to. */
+const RUNBOOKS = join(import.meta.dirname, "../../../docs/operations");
+const MARKDOWN = "text/markdown; charset=utf-8";
+
 /** The only files that are served, by the path below /console/. */
 const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string }>> = {
+  ...Object.fromEntries(
+    (existsSync(RUNBOOKS) ? readdirSync(RUNBOOKS) : []).map((name) => [
+      `runbooks/${name}`,
+      { text: read(join(RUNBOOKS, name)), type: MARKDOWN },
+    ]),
+  ),
   "": { text: read(join(PAGE, "index.html")), type: "text/html; charset=utf-8" },
   "icon.svg": { text: read(join(PAGE, "icon.svg")), type: "image/svg+xml" },
   "console.css": { text: style, type: STYLE },
@@ -36,7 +47,9 @@ async function style(): Promise<string> {
 /** `limits.js` of the page: what it says of limits. */
 function limits(): string {
   const lists = Object.entries({ TIER_LIMITS, CAPS }).map(([list, all]) => {
-    const shown = all.map(({ name, unit, short, title, used }) => ({ name, unit, short, title, used }));
+    const shown = all.map(({ name, unit, short, title, used, refusal }) => ({
+      ...{ name, unit, short, title, used, refusal },
+    }));
     return `const ${list} = ${JSON.stringify(shown)};\n`;
   });
   return lists.join("");
@@ -50,6 +63,9 @@ const MADE: Readonly<Record<string, () => string>> = {
 
 /** Imports and exports between modules of the page, or with a package. */
 const LINK = /^(?:import|export) \{[^}]*\}(?: from "(\..+)")?;\n/gm;
+
+/** What only readers of the source need: comments over declarations and fields. */
+const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
 
 /**
  * All modules of the page as one script, each behind those that it imports: a browser asks once, and not for one after the other. They share
@@ -67,7 +83,7 @@ async function script(): Promise<string> {
     for (const [, path] of module.matchAll(LINK))
       if (path !== undefined && !(basename(path) in FILES)) before += await from(join(dirname(file), path));
     const own = module.replace(LINK, (link, path) => (path && basename(path) in FILES ? link : ""));
-    return before + own.replace(/^export /gm, "");
+    return before + own.replace(COMMENT, "").replace(/^export /gm, "");
   }
   return from(join(PAGE, "main.js"));
 }

@@ -9,6 +9,11 @@ export const logSchema = section("The log on standard output.", {
     default: "info",
     description: "Least severe level that is written.",
   }),
+  polls: Type.Enum(["debug", "info"], {
+    default: "debug",
+    description:
+      "Level of the lines of polls that are answered below status 500. With `debug`, one line a minute at `info` sums them up.",
+  }),
   slow_request: duration(
     "0s",
     "0s",
@@ -20,6 +25,7 @@ export const logSchema = section("The log on standard output.", {
 
 export const toLogConfig = (log: Static<typeof logSchema>) => ({
   level: log.level,
+  polls: log.polls,
   slowRequestMs: ms(log.slow_request),
 });
 

@@ -28,7 +28,7 @@ interface TimelineQuery {
 }
 
 /** One of the merged lists, newest first. */
-interface Lane {
+export interface Lane {
   events: readonly TimelineEvent[];
   /** Where the list goes on behind these; undefined at its end. */
   next: string | undefined;
@@ -110,7 +110,10 @@ async function auditLane(
 }
 
 /** Ends before a list that was not read to the next event: what follows there may be newer than all others. */
-function merged(lanes: readonly Lane[], limit: number): { events: TimelineEvent[]; positions: string[] } {
+export function merged(
+  lanes: readonly Lane[],
+  limit: number,
+): { events: TimelineEvent[]; positions: string[] } {
   const shown = lanes.map(() => 0);
   const events: TimelineEvent[] = [];
   while (events.length < limit) {

@@ -6,6 +6,7 @@ import {
   LEDGER_START,
   type LedgerEntry,
   ledgerEntry,
+  RECLAIM,
   recordOf,
   type StreamEntry,
 } from "../../records/ledger-entries.ts";
@@ -30,6 +31,8 @@ const SEARCHED_MAX = 500_000;
 interface ArchivedCharge {
   charge: ChargeEntry;
   isRefunded: boolean;
+  /** Its refund was taken back, since its task completed late. */
+  isChargedAgain: boolean;
   /** The newest entry of the partition in the archive. */
   archivedTo: string;
 }
@@ -87,6 +90,7 @@ export async function refundTask(
   let reply = await run(place.found && chargeOf(place.found));
   if (reply.outcome === "search") {
     const found = place.found ?? (await findCharge(nodes, requestId, archive, [accountId]));
+    if (found.isChargedAgain) throw chargedAgain(id, accountId);
     if (found.isRefunded) throw refundedBefore(id);
     reply = await run(found.charge);
   }
@@ -111,6 +115,8 @@ function refusalOf(outcome: Refusal, id: string, accountId: string): OperatorErr
     case "refunded_before":
     case "search":
       return refundedBefore(id);
+    case "charged_again":
+      return chargedAgain(id, accountId);
     case "unfinished":
       return new OperatorError(
         `${id} has not finished, and nothing is changed; release it, which refunds it`,
@@ -128,9 +134,18 @@ function refusalOf(outcome: Refusal, id: string, accountId: string): OperatorErr
 const refundedBefore = (id: string): OperatorError =>
   new OperatorError(`${id} was refunded before; nothing is changed`, "already_refunded");
 
+const chargedAgain = (id: string, accountId: string): OperatorError =>
+  new OperatorError(
+    `${id} was refunded as too old, and charged again since it completed late; a request is refunded once, and nothing is changed`,
+    "charged_again",
+    undefined,
+    `\`tollgate credits grant ${accountId} CREDITS --kind goodwill --reference REFERENCE\` gives credits back`,
+  );
+
 interface FoundCharge {
   charge: ChargeEntry;
   isRefunded: boolean;
+  isChargedAgain: boolean;
 }
 
 interface Place {
@@ -180,15 +195,15 @@ async function findCharge(
     // Newer entries are only in Redis.
     const { charge, archivedTo } = archived;
     const found = await search.newestFirst(charge.partition, archivedTo);
-    return { charge, isRefunded: found.isRefunded };
+    return { ...found, charge };
   }
   const count = await partitionsOf(nodes);
   const partitions = accounts
     ? new Set(accounts.map((accountId) => partitionOf(accountId, count)))
     : Array.from({ length: count }, (_, partition) => partition);
   for (const partition of partitions) {
-    const { charge, isRefunded } = await search.newestFirst(partition, LEDGER_START);
-    if (charge) return { charge, isRefunded };
+    const { charge, ...found } = await search.newestFirst(partition, LEDGER_START);
+    if (charge) return { ...found, charge };
   }
   const hasLeft = await search.hasLeft(partitions);
   if (hasLeft && !findArchived) {
@@ -232,22 +247,24 @@ function createSearch(nodes: RedisNodes, id: string, isAllowed: (entry: LedgerEn
     async newestFirst(
       partition: number,
       until: string,
-    ): Promise<{ charge?: ChargeEntry; isRefunded: boolean }> {
+    ): Promise<{ charge?: ChargeEntry; isRefunded: boolean; isChargedAgain: boolean }> {
       const { ledger } = partitionNames(partition);
-      let isRefunded = false;
+      let [isRefunded, isChargedAgain] = [false, false];
       for (let from = "+"; ; ) {
         const page = await nodes.of(partition).xrevrange(ledger, from, "-", "COUNT", LEDGER_PAGE);
         for (const one of page) {
-          if (compareIds(one[0], until) <= 0) return { isRefunded };
+          if (compareIds(one[0], until) <= 0) return { isRefunded, isChargedAgain };
           // Entries of other requests are not parsed.
           if (!one[1].some((text) => text.includes(id))) continue;
           const entry = ledgerEntry(partition, one);
           if ((entry.requestId !== id && entry.taskId !== id) || !isAllowed(entry)) continue;
-          if (kindOf(entry) === "charge") return { charge: chargeEntry(partition, one), isRefunded };
+          if (kindOf(entry) === "charge")
+            return { charge: chargeEntry(partition, one), isRefunded, isChargedAgain };
           if (kindOf(entry) === "refund") isRefunded = true;
+          if (entry.type === RECLAIM) isChargedAgain = true;
         }
         const last = page.at(-1);
-        if (page.length < LEDGER_PAGE || !last) return { isRefunded };
+        if (page.length < LEDGER_PAGE || !last) return { isRefunded, isChargedAgain };
         searched += page.length;
         if (searched > SEARCHED_MAX) {
           throw new OperatorError(

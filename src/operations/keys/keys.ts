@@ -10,6 +10,7 @@ import {
 import { monthOf } from "../../domain/months.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
+import { countersOf } from "../../records/packed-fields.ts";
 import type { KeyFields } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import {
@@ -99,7 +100,7 @@ export async function readKeys(reads: PartitionReads, places: readonly Place[]):
     keyId === undefined ? [] : [{ keyId, partition }],
   );
   const counted = await reads.many<(string | null)[], Place>(others, (pipe, { keyId, partition }) =>
-    pipe.hmget(keyNames(partition, keyId).key, "month", "spent"),
+    pipe.hmget(keyNames(partition, keyId).key, "month", "counters"),
   );
   const spentOf = new Map(others.map(({ keyId }, at) => [keyId, counted[at]]));
   const accounts = found.map(({ fields, place: { partition } }) => ({
@@ -113,7 +114,8 @@ export async function readKeys(reads: PartitionReads, places: readonly Place[]):
   const nowOf = clocks();
   const keys = found.map(async ({ fields, place }, at) => {
     const nowMs = await reads.at(place.partition, nowOf);
-    const [month, spent] = spentOf.get(fields.spends_in ?? "") ?? [fields.month, fields.spent];
+    const [month, counters] = spentOf.get(fields.spends_in ?? "") ?? [fields.month, fields.counters];
+    const { spent } = countersOf(counters);
     return nowMs === undefined
       ? undefined
       : keyRecord(place, fields, { month, spent }, ofAccounts[at] ?? [], nowMs);

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
-import { listsOfOpenRequests, requestName, taskName } from "../../records/names.ts";
+import { dueTime } from "../../records/due-times.ts";
+import { partitionNames, requestName, taskName } from "../../records/names.ts";
 import { taskRecord } from "../../records/records.ts";
 import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -45,7 +46,8 @@ export async function oldOpenRequests(
   const reads = readsOfMost(nodes);
   const nowOf = clocks();
   let lookedAt = 0;
-  for (const { name, partition } of listsOfOpenRequests(partitions)) {
+  for (let partition = 0; partition < partitions; partition++) {
+    const { due: name } = partitionNames(partition);
     await reads.at(partition, async (redis) => {
       const seenAtMs = await nowOf(redis);
       for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
@@ -81,7 +83,7 @@ async function placesOf(redis: Redis, name: string, from: number): Promise<Place
   const flat = await redis.zrange(name, String(from), String(from + PAGE - 1), "WITHSCORES");
   return Array.from({ length: flat.length / 2 }, (_, at) => ({
     requestId: flat[2 * at] ?? "",
-    dueAtMs: Number(flat[2 * at + 1]),
+    dueAtMs: dueTime(Number(flat[2 * at + 1])).atMs,
   }));
 }
 
@@ -117,9 +119,9 @@ export async function countOpen(
   partitions: number,
   reads = readsOfAll(nodes),
 ): Promise<number> {
-  const lists = listsOfOpenRequests(partitions);
-  const counts = await reads.many<number, (typeof lists)[number]>(lists, (pipe, { name }) =>
-    pipe.zcard(name),
+  const places = Array.from({ length: partitions }, (_, partition) => ({ partition }));
+  const counts = await reads.many<number, (typeof places)[number]>(places, (pipe, { partition }) =>
+    pipe.zcard(partitionNames(partition).due),
   );
   return counts.reduce<number>((sum, count = 0) => sum + count, 0);
 }

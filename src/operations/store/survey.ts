@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
+import { type DueList, dueRange } from "../../records/due-times.ts";
 import { listsOfOpenRequests } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { Primary } from "../../redis/primary.ts";
 import { takeTurn } from "../../redis/take-turn.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
-import type { DueList } from "../../scripts/lease.ts";
 import type { Run } from "../../scripts/script-definition.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/survey.ts";
 
@@ -61,8 +61,8 @@ export function createSurveys(connection: Connection) {
     primary.command(async (redis) => {
       const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
       if (looked) {
-        const sizes = await many<number, { name: string }>(redis, lists, (pipe, { name }) =>
-          pipe.zcard(name),
+        const sizes = await many<number, OpenLists[number]>(redis, lists, (pipe, { name, list }) =>
+          pipe.zcount(name, ...dueRange(list)),
         );
         occupied.set(
           primary,
@@ -146,7 +146,7 @@ async function look(run: Run, partition: number, list: DueList, result: OpenRequ
   let total = 1;
   let lookedAt = 0;
   for (let first = 0; first < total && lookedAt < LOOKED_AT_MAX; ) {
-    const found = await run(survey, { list, partition, first, last: first + AT_A_TIME - 1 });
+    const found = await run(survey, { list, partition, first, most: AT_A_TIME });
     result.overdueMs = Math.max(result.overdueMs, found.nowMs - found.dueAtMs);
     for (const state of OPEN_STATES) {
       result.oldestMs[state] = Math.max(result.oldestMs[state], found.oldestMs[state]);

@@ -1,5 +1,6 @@
 import { failedTaskJson } from "../../domain/task-states.ts";
 import type { Actor } from "../../records/actor.ts";
+import { dueRange, dueTime } from "../../records/due-times.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "../../records/records.ts";
@@ -61,10 +62,10 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
   const task = record.task_id ? await textOf(nodes, taskName(record.task_id, partition)) : undefined;
   const dueAt =
     record.state === "bound"
-      ? await nodes.of(partition).zscore(partitionNames(partition).polls, requestId)
+      ? await nodes.of(partition).zscore(partitionNames(partition).due, requestId)
       : record.due_at;
   const isOpen = record.state === "held" || record.state === "bound";
-  const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
+  const dueAtMs = isOpen && dueAt ? dueTime(Number(dueAt)).atMs : undefined;
   const { seen, data = "" } = task === undefined ? {} : taskRecord(task);
   return { requestId, partition, record, seen, data, dueAtMs };
 }
@@ -141,7 +142,7 @@ export async function upstreamTags(
 ): Promise<(string | null)[]> {
   const all = Array.from({ length: partitions }, (_, partition) => partition);
   const open = await manyByNode<string[], number>(all, nodes.of, (pipe, partition) =>
-    pipe.zrange(partitionNames(partition).polls, "0", String(mostOfPartition - 1)),
+    pipe.zrangebyscore(partitionNames(partition).due, ...dueRange("polls"), "LIMIT", 0, mostOfPartition),
   );
   const requests = open.flatMap((ids, partition) => ids.map((id) => ({ partition, id })));
   const records = await manyByNode<string | null, (typeof requests)[number]>(

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
 import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { dueRange } from "../../records/due-times.ts";
 import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../records/names.ts";
 import { noAccount } from "../../records/operator-error.ts";
@@ -116,12 +117,13 @@ interface Source {
 
 async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {
   const { redis, partition, accountId, query } = source;
-  const name = partitionNames(partition)[from.of];
+  const name = partitionNames(partition)[from.of === "done" ? "done" : "due"];
+  const to = from.of === "done" ? "+inf" : dueRange(from.of)[1];
   const tasks: TaskView[] = [];
   let next = from;
   for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX && tasks.length < most; lookedAt += SLICE) {
     const flat = await redis.zrange(
-      ...([name, next.score, "+inf", "BYSCORE", "LIMIT", next.times, SLICE, "WITHSCORES"] as const),
+      ...([name, next.score, to, "BYSCORE", "LIMIT", next.times, SLICE, "WITHSCORES"] as const),
     );
     if (flat.length === 0) return { tasks, next: undefined };
     const ids = flat.filter((_, at) => at % 2 === 0);

@@ -1,5 +1,6 @@
 import { isObject } from "../../domain/json.ts";
 import { badCursor } from "../../records/cursors.ts";
+import { dueRange } from "../../records/due-times.ts";
 import type { ListedStatus } from "./task-view.ts";
 
 /** Digests of refunds in a cursor whose charges come on a later page. */
@@ -26,7 +27,11 @@ export interface ChargePosition {
   refunds: string[];
 }
 
-const startOf = (of: ListPosition["of"]): ListPosition => ({ of, score: "-inf", times: 0 });
+const startOf = (of: ListPosition["of"]): ListPosition => ({
+  of,
+  score: of === "done" ? "-inf" : dueRange(of)[0],
+  times: 0,
+});
 const CHARGES: ChargePosition = { of: "charges", refunds: [] };
 
 export function firstPosition(status: ListedStatus | undefined): Position {

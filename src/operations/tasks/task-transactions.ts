@@ -1,3 +1,4 @@
+import { compareIds } from "../../records/entry-ids.ts";
 import type { LedgerEntry } from "../../records/ledger-entries.ts";
 import { accountNames } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -54,5 +55,5 @@ export async function transactionsOfTask(
   };
   const found = await Promise.all([at(boundAt), at(finishedAt), refundedBefore(), byOperator()]);
   const byId = new Map(found.flat().map((entry) => [entry.streamId, entry]));
-  return [...byId.values()].sort((a, b) => a.atMs - b.atMs);
+  return [...byId.values()].sort((a, b) => compareIds(a.streamId, b.streamId));
 }

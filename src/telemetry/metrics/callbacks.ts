@@ -16,6 +16,7 @@ export const CALLBACK_RESULTS = [
   "void",
   "unknown_request",
   "no_task",
+  "unknown_task",
   "unconfirmed",
   "unanswered",
 ] as const;

@@ -78,7 +78,7 @@ local is_told = call("EXISTS", string.match(request, "^tg:{p%d+}") .. ":event:ev
         file: "lua/observe.lua",
         from: "note_ended(request, now, request_id, account_id,",
         to: `if not is_told then
-  call("ZADD", polls, int(now + tonumber(poll_ms)), request_id)
+  call("ZADD", due, task_score(now + poll_ms), request_id)
   return answer("observed")
 end
 note_ended(request, now, request_id, account_id,`,
@@ -218,7 +218,7 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/gateway/callbacks.ts",
-        from: 'if (outcome !== "unanswered") return success("{}");',
+        from: 'if (outcome !== "unanswered" && outcome !== "unknown_task") return success("{}");',
         to: 'if (outcome !== "no_task") return success("{}");',
       },
     ],

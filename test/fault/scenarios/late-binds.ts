@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { dueRange } from "../../../src/records/due-times.ts";
 import { partitionNames } from "../../../src/records/names.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { type Customer, generate } from "../client.ts";
@@ -162,8 +163,8 @@ function linesIn(journal: string): number {
 async function endHolds(world: World): Promise<void> {
   await stepClock(world, HOLD_MS);
   const ended = await eventually(WAIT_MAX_MS, async () => {
-    const lists = Array.from({ length: 4 }, (_, partition) => partitionNames(partition).holds);
-    const counts = await Promise.all(lists.map((name) => world.redis.zcard(name)));
+    const lists = Array.from({ length: 4 }, (_, partition) => partitionNames(partition).due);
+    const counts = await Promise.all(lists.map((name) => world.redis.zcount(name, ...dueRange("holds"))));
     return counts.every((count) => count === 0);
   });
   if (!ended) world.note("not reached", "holds of a killed gateway are void");
@@ -235,8 +236,8 @@ async function leaveForDays(
   const putBack = requestsPutBack > 0 ? await leave("put-back", requestsPutBack, "reply") : undefined;
   await endHolds(world);
   const open = async (): Promise<number> => {
-    const lists = Array.from({ length: 4 }, (_, partition) => partitionNames(partition).polls);
-    const counts = await Promise.all(lists.map((name) => world.redis.zcard(name)));
+    const lists = Array.from({ length: 4 }, (_, partition) => partitionNames(partition).due);
+    const counts = await Promise.all(lists.map((name) => world.redis.zcount(name, ...dueRange("polls"))));
     return counts.reduce((sum, each) => sum + each, 0);
   };
   // The older a task, the rarer it is polled, and the steps have aged it: one that still ran is polled after one more.

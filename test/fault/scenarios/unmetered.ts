@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { keyRef, partitionOf } from "../../../src/records/names.ts";
+import { setKeyFields } from "../../support/stored-records.ts";
 import { type Customer, generate, poll } from "../client.ts";
 import { REFUSES, SERVES } from "../criteria-unmetered.ts";
 import { settlementsWaiting } from "../fleet.ts";
@@ -85,11 +86,8 @@ async function givenEndingCustomer({ redis, accounts, givenCustomer }: World): P
   const { keyId, accountId } = customer;
   const partitions = Number(await redis.hget("tg:meta", "partitions"));
   const endsAtMs = Date.now() + KEY_ENDS_AFTER_MS;
-  await redis.hset(
-    keyRef(keyId, accountId, partitionOf(accountId, partitions)).names.key,
-    "expires_at",
-    endsAtMs,
-  );
+  const { key } = keyRef(keyId, accountId, partitionOf(accountId, partitions)).names;
+  await setKeyFields(redis, key, { expires_at: endsAtMs });
   accounts.find((one) => one.keyId === keyId)!.endsAtMs = endsAtMs;
   return customer;
 }

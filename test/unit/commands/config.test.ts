@@ -40,6 +40,50 @@ test.each([
   expect(stdout).toMatch(new RegExp(`^${words} `, "m"));
 });
 
+const PRINTED = `
+upstream:
+  url: https://chosen.example/secret-path
+  headers: { x-tenant: secret-header }
+log:
+  level: warn
+tasks: { retention: 3d }
+`;
+
+// Guarantee: an operator sees what is in force and why, and no secret.
+test("config print says what is in force, where each value is from, and which secrets are set", async () => {
+  const env = {
+    LOG_LEVEL: "debug",
+    REDIS_URL: "redis://:secret-pass@r.example:6379",
+    ADMIN_TOKEN: "secret-token-0123",
+  };
+  const file = givenFiles({ "own.yaml": PRINTED });
+  const { stdout, code } = await runCommand(["config", "print", file, "--json"], env);
+  const { settings, ...rest } = JSON.parse(stdout);
+  const of = (name: string) => settings.find(({ setting }: { setting: string }) => setting === name);
+  expect(code).toBe(0);
+  expect(of("log.level")).toEqual({
+    setting: "log.level",
+    value: "debug",
+    from: "environment",
+    variable: "LOG_LEVEL",
+  });
+  expect(of("tasks.retention")).toMatchObject({ value: "3d", from: "file", line: 7 });
+  expect(of("tasks.max_age")).toMatchObject({ value: "2h", from: "default" });
+  expect(of("store.redis_url")).toMatchObject({ from: "environment", variable: "REDIS_URL" });
+  expect(of("upstream.headers.x-tenant")).toMatchObject({ value: "***", from: "file", line: 4 });
+  expect(rest.secrets).toMatchObject({ ADMIN_TOKEN: "set", ARCHIVE_URL: "unset" });
+  expect(rest.hidden).toEqual({ "log.level": "LOG_LEVEL" });
+  const words = (await runCommand(["config", "print", file], env)).stdout;
+  expect(words).toContain("log.level of the file is not in force: the variable LOG_LEVEL replaces it.");
+  expect(words).toMatch(/^tasks\.retention +"3d" +\S*own\.yaml:7$/m);
+  for (const shown of [stdout, words]) expect(shown).not.toMatch(/secret-(path|header|pass|token)/);
+});
+
+test("defaults that the shipped file lists are hidden by no variable", async () => {
+  const { stdout } = await runCommand(["config", "print", "--json"], { LOG_LEVEL: "debug", PORT: "1" });
+  expect(JSON.parse(stdout).hidden).toEqual({});
+});
+
 // Guarantee: silence about tiers means that they were compared.
 test.each([
   [{ keys_by_tier: null }, "is not known: the gateway has no counts of keys by tier yet"],

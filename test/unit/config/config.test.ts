@@ -137,7 +137,7 @@ test("the defaults are those of the design", () => {
       inFlight: 256,
       inFlightPerEndpoint: 4,
     },
-    log: { level: "info", slowRequestMs: 0 },
+    log: { level: "info", polls: "debug", slowRequestMs: 0 },
     tracing: { endpoint: undefined, sampleRatio: 1, queue: 2048, exportTimeoutMs: 10_000 },
     confirmedPrices: {},
     reload: "auto",

@@ -200,3 +200,16 @@ describe("owners who share the upstream", () => {
     }
   });
 });
+
+// Guarantee: however many owners come and go, one that has its share gets no more.
+test("owners that are in flight are counted while thousands of others come and go", () => {
+  const { gate } = givenGate({ inFlightMax: 4, inFlightPerFreeMax: 1 });
+  expect([gate.enter("busy"), gate.enter("busy"), gate.enter("busy")]).toEqual([true, true, false]);
+  for (let nth = 0; nth < 5000; nth++) {
+    expect(gate.enter(`other${nth}`)).toBe(true);
+    gate.leave(`other${nth}`);
+  }
+  expect(gate.enter("busy")).toBe(false);
+  gate.leave("busy", 2);
+  expect(gate.enter("busy")).toBe(true);
+});

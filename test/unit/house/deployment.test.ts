@@ -284,3 +284,16 @@ test("a YAML file with a key given twice is refused", () => {
   const twice: Read = () => "a: 1\na: 2\n";
   expect(() => documents(twice, "x.yaml")).toThrow(/x\.yaml.*unique/);
 });
+
+/** Names under which the admin port of each shipped deployment is asked for, as its file has them. */
+const ADMIN_NAMES: readonly [file: string, names: RegExp][] = [
+  ["deploy/compose.env.example", /^ADMIN_HOSTS=gateway$/m],
+  ["deploy/kubernetes/configmap.yaml", /^ {4}admin:\n(?: {6}#.*\n)* {6}hosts: \[tollgate-gateways, /m],
+  ["deploy/helm/templates/configmap.yaml", /merge \(dict "hosts" \(concat \$own /],
+  ["docs/operations/install.md", /^ADMIN_HOSTS=\S+/m],
+];
+
+// Guarantee: an operator who opens the admin port by its name is not answered with 421.
+test.each(ADMIN_NAMES)("%s names the hosts of the admin port", (file, names) => {
+  expect(repository(file)).toMatch(names);
+});

@@ -34,7 +34,7 @@ function unusedIn(texts: ReadonlyMap<string, string>): string[] {
 const all = new Map(
   USERS.flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
-      .filter((file) => /\.(ts|js|mjs)$/.test(file))
+      .filter((file) => /\.(ts|js|mjs)$/.test(file) && !file.includes("node_modules"))
       .map((file) => [`${folder}/${file}`, readFileSync(join(ROOT, folder, file), "utf8")] as const),
   ),
 );

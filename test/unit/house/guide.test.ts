@@ -96,10 +96,10 @@ describe.each(PAGES)("%s", (page) => {
 
 test("what does not exist is found", () => {
   const page =
-    "`tollgate config print`, `tollgate keys set KEY --tear NAME`, `tollgate_event_loop`, `store.jurnal: 1`";
+    "`tollgate config show`, `tollgate keys set KEY --tear NAME`, `tollgate_event_loop`, `store.jurnal: 1`";
   const spans = spansOf(page);
   expect(spans.slice(0, 2).flatMap(commandFaults)).toEqual([
-    "tollgate config print: `config` has no `print`",
+    "tollgate config show: `config` has no `show`",
     "tollgate keys set KEY --tear NAME: no option --tear",
   ]);
   expect(spans.flatMap(metricFaults)).toEqual(["tollgate_event_loop"]);

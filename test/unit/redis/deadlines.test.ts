@@ -56,3 +56,17 @@ test("a limit never ends in the timer itself, but behind what was pending then",
   deadlines.end(late);
   await nextTick();
 });
+
+test("those that end early leave the others in their order", async () => {
+  const expired: number[] = [];
+  const deadlines = createDeadlines(100);
+  const begun = [0, 1, 2, 3, 4].map((n) => deadlines.begin(() => expired.push(n)));
+  for (const n of [4, 0, 2, 2]) deadlines.end(begun[n]!);
+  deadlines.begin(() => expired.push(5));
+  await slices(11);
+  expect(expired).toEqual([1, 3, 5]);
+  deadlines.end(begun[1]!);
+  deadlines.begin(() => expired.push(6));
+  await slices(11);
+  expect(expired).toEqual([1, 3, 5, 6]);
+});

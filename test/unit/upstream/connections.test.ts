@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
+import { Worker } from "node:worker_threads";
 import { afterAll, describe, expect, test } from "vitest";
 import { createUpstream, type UpstreamOptions, waitMaxMs } from "../../../src/upstream/upstream.ts";
 import { until } from "../../support/until.ts";
@@ -105,6 +106,43 @@ test.concurrent("a request that was given up while it connected leaves no room f
       (await upstream.generate("/x", "{}", { accountId: "a", requestId: "r3" })).outcome === "unreachable",
     "the room",
   );
+});
+
+// Guarantee: a silent upstream is given up long before the total timeout, and one that has begun to answer is not.
+test.concurrent("the time for the headers ends with the headers", async () => {
+  const { url } = await givenUpstream((req, res) => {
+    if (req.url === "/silent") return;
+    res.setHeader("content-length", TASK.length).flushHeaders();
+    setTimeout(() => res.end(TASK), 500);
+  });
+  const upstream = givenClient(url, { connections: 2, headersTimeoutMs: 200, totalTimeoutMs: 60_000 });
+  const [silent, slow] = await Promise.all([
+    upstream.generate("/silent", "{}", { accountId: "a", requestId: "r1" }),
+    upstream.generate("/slow", "{}", { accountId: "b", requestId: "r2" }),
+  ]);
+  expect(silent).toEqual({ outcome: "timed_out", detail: "no answer within 200 ms" });
+  expect(slow).toMatchObject({ outcome: "accepted" });
+});
+
+const UPSTREAM_IN_THREAD = `
+  const { parentPort } = require("node:worker_threads");
+  const server = require("node:http").createServer((req, res) => {
+    parentPort.postMessage("asked");
+    setTimeout(() => res.end(${JSON.stringify(TASK)}), 50);
+  });
+  server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));
+`;
+
+// Guarantee: a task that the upstream has made in time is charged, however long this process stood still meanwhile.
+test("an answer that came while the process stood still is read before its request is given up", async () => {
+  const thread = new Worker(UPSTREAM_IN_THREAD, { eval: true });
+  open.push(() => thread.terminate());
+  const [port] = await once(thread, "message");
+  const upstream = givenClient(`http://127.0.0.1:${port}`, { headersTimeoutMs: 400, totalTimeoutMs: 400 });
+  const outcome = upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" });
+  await once(thread, "message");
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000);
+  expect(await outcome).toMatchObject({ outcome: "accepted" });
 });
 
 // Guarantee: a hold (connect, headers and total timeout, and 8 s) outlives the wait and the exchange.

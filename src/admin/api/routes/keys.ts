@@ -227,7 +227,7 @@ export const revocationOfKey = operation("POST /accounts/{account}/keys/{key}/re
   answer,
 });
 
-const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/refusals", {
+export const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/refusals", {
   tag: "Usage",
   scope: "usage:read",
   name: "listRefusalsOfKey",

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { csvLine } from "../../../domain/csv.ts";
+import { sumOfMoney } from "../../../domain/money.ts";
 import type { AccountStatement } from "../../../ledger/account-statements.ts";
 import { type Sale as SaleOfMonth, salesOf } from "../../../ledger/sales.ts";
 import { pageStatements, readStatement } from "../../../ledger/statement-pages.ts";
@@ -59,6 +60,7 @@ const salesOfMonth = operation("GET /sales", {
       description: "One page.",
       schema: object({
         ...pageOf(Sale).properties,
+        amounts_paid: Statement.properties.amounts_paid,
         source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
         since: timeOrNull,
         unread,
@@ -73,8 +75,12 @@ const salesOfMonth = operation("GET /sales", {
   answer({ sales, source, sinceMs, unread: away }, { query }) {
     const rows = sales.map(saleShown);
     const lines = rows.map((row) => csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name])]));
+    const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
+      amount === undefined ? [] : [{ amount, currency }],
+    );
+    const amounts_paid = sumOfMoney(paid);
     return {
-      ...page(rows, undefined, { source, since: isoTimeOrNull(sinceMs), unread: away }),
+      ...page(rows, undefined, { amounts_paid, source, since: isoTimeOrNull(sinceMs), unread: away }),
       csv: { text: `month,${SALE_COLUMNS.join(",")}\r\n${lines.join("")}` },
     };
   },

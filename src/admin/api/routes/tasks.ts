@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { refundTask } from "../../../operations/credits/refunds.ts";
+import { withLabels } from "../../../operations/labels.ts";
 import {
   type FoundRequest,
   findTask,
@@ -49,9 +50,15 @@ const listOfTasks = operation("GET /accounts/{account}/tasks", {
   async operate(nodes, { params, query }, { archive }) {
     const { status, endpoint, cursor, limit = LIMIT_DEFAULT } = query;
     const filter = { ...{ status, endpoint, cursor, limit }, ...periodOf(query) };
-    return listTasks(nodes, params.account!, filter, await archive?.open(nodes));
+    const found = await listTasks(nodes, params.account!, filter, await archive?.open(nodes));
+    return { ...found, tasks: await withLabels(nodes, found.tasks, ({ accountId }) => accountId) };
   },
-  answer: ({ tasks, next, reachesBackToMs }) => page(tasks.map(taskShown), next, reachShown(reachesBackToMs)),
+  answer: ({ tasks, next, reachesBackToMs }) =>
+    page(
+      tasks.map((task) => ({ ...taskShown(task), key_label: task.keyLabel })),
+      next,
+      reachShown(reachesBackToMs),
+    ),
 });
 
 export const readingOfTask = operation("GET /tasks/{task}", {

@@ -4,6 +4,7 @@ import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { readAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/operator-keys.ts";
+import { withLabels } from "../../../operations/labels.ts";
 import { useOfAccount } from "../../../operations/limit-use.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../operations/store/operator-views.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
@@ -13,7 +14,7 @@ import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { operation, page, route } from "../route.ts";
 import { type Services, shared } from "../services.ts";
-import { isoTime, isoTimeOrNull, refusalShown } from "../shown.ts";
+import { isoTime, isoTimeOrNull, labelsShown, refusalShown } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
 import { keyOf } from "./keys.ts";
 
@@ -25,7 +26,10 @@ const OPEN_SHOWN_MAX = 100;
 const SHARED_MS = 3000;
 
 const readTopKeys = shared(SHARED_MS, ({ session, tiers }: Services, most: number) =>
-  session.run((nodes) => topKeysByUse(nodes, tiers(), most)),
+  session.run(async (nodes) => {
+    const top = await topKeysByUse(nodes, tiers(), most);
+    return { ...top, keys: await withLabels(nodes, top.keys, ({ accountId }) => accountId) };
+  }),
 );
 
 const topKeys = route("GET /top-keys", {
@@ -41,6 +45,7 @@ const topKeys = route("GET /top-keys", {
     const data = keys.map((key) => ({
       key_id: key.keyId,
       account_id: key.accountId,
+      ...labelsShown(key),
       tier: key.tier,
       usable: key.now !== undefined,
       ...useShown(key),
@@ -62,18 +67,25 @@ const refusalsOfDay = operation("GET /refusals", {
     requireAllAccounts(grantee);
     // A gateway counts them by the day of any server's clock.
     const nowMs = await storeNowMs(nodes.of(0));
-    return { nowMs, counts: await topRefusals(nodes, nowMs, TOP_REFUSALS) };
+    const counts = await topRefusals(nodes, nowMs, TOP_REFUSALS);
+    return { nowMs, counts: await withLabels(nodes, counts, ({ accountId }) => accountId) };
   },
   answer: ({ nowMs, counts }) =>
     page(
-      counts.map(({ keyId, accountId, ...one }) => ({ key_id: keyId, account_id: accountId, ...one })),
+      counts.map(({ outcome, count, ...one }) => ({
+        ...{ key_id: one.keyId, account_id: one.accountId, ...labelsShown(one) },
+        ...{ outcome, count },
+      })),
       undefined,
       { since: isoTime(startOfDayMs(nowMs)) },
     ),
 });
 
 const readOpenRequests = shared(SHARED_MS, ({ session }: Services, olderThanMs: number) =>
-  session.run((nodes) => oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX)),
+  session.run(async (nodes) => {
+    const old = await oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX);
+    return { ...old, requests: await withLabels(nodes, old.requests, ({ accountId }) => accountId) };
+  }),
 );
 
 const openRequests = route("GET /open-requests", {
@@ -101,6 +113,7 @@ const openRequests = route("GET /open-requests", {
       task_id: view.taskId || null,
       account_id: view.accountId,
       key_id: view.keyId,
+      ...labelsShown(view),
       state: view.state,
       status: view.status || null,
       endpoint: view.endpoint,
@@ -131,14 +144,19 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
     const filter = { keyId, ...periodOf(query) };
     const { accountId, partition } = await readAccount(nodes, params.account!);
     const nowMs = await storeNowMs(nodes.of(partition));
-    return pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
+    const found = await pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
+    return { ...found, hours: await withLabels(nodes, found.hours, () => accountId) };
   },
   answer: ({ hours, next, uncounted }, { grantee }) =>
-    page(hours.map(refusalShown), next, {
-      more: next !== undefined,
-      // It counts those of other accounts, too.
-      uncounted: grantee.accounts ? null : uncounted,
-    }),
+    page(
+      hours.map((one) => ({ ...refusalShown(one), key_label: one.keyLabel })),
+      next,
+      {
+        more: next !== undefined,
+        // It counts those of other accounts, too.
+        uncounted: grantee.accounts ? null : uncounted,
+      },
+    ),
 });
 
 const UseQuery = object({

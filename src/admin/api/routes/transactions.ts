@@ -29,54 +29,55 @@ const AllPage = titled("TransactionPage", {
 });
 const Page = object({ ...pageOf(Transaction).properties, ...reaches });
 
-export const transactionRoutes = [
-  operation("GET /accounts/{account}/transactions", {
-    scope: "credits:read",
-    name: "listTransactions",
-    summary: "List transactions",
-    description:
-      "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries. With `id` or `reference` there is one row at most.",
-    query: Query,
-    answers: { 200: { description: "Transactions.", schema: Page } },
-    refusals: [404],
-    async operate(nodes, { params, query }, { archive, lookUps }) {
-      const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
-      const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
-      const found =
-        id === undefined && reference === undefined
-          ? await pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
-          : await namedTransactions(nodes, params.account!, { ...filter, id, reference }, lookUps);
-      return { ...found, reversed: await reversedOf(nodes, params.account!, found.entries) };
-    },
-    answer: ({ entries, next, reachesBackToMs, reversed }) =>
-      page(
-        entries.map((entry) => {
-          const credits = isGrant(kindOf(entry)) && reversed.get(entry.reference);
-          return { ...transactionShown(entry), ...(credits && { reversed: credits }) };
-        }),
-        next,
-        reachShown(reachesBackToMs),
-      ),
-  }),
-  operation("GET /transactions", {
-    scope: "credits:read",
-    name: "listAllTransactions",
-    summary: "List the transactions of all accounts",
-    description:
-      "Newest first, from the archive where there is one (some seconds behind), else from Redis as far as it reaches. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries.",
-    query: AllQuery,
-    answers: { 200: { description: "Transactions, with their accounts.", schema: AllPage } },
-    async operate(nodes, { query, grantee }, { archive }) {
-      requireAllAccounts(grantee);
-      const { type, kind, cursor, limit = LIMIT_DEFAULT } = query;
-      const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
-      return pageAllTransactions(nodes, filter, await archive?.open(nodes));
-    },
-    answer: ({ entries, next, reachesBackToMs, source }) =>
-      page(
-        entries.map((entry) => ({ account_id: entry.accountId, ...transactionShown(entry) })),
-        next,
-        { source, ...reachShown(reachesBackToMs) },
-      ),
-  }),
-];
+const transactionsOfAccount = operation("GET /accounts/{account}/transactions", {
+  scope: "credits:read",
+  name: "listTransactions",
+  summary: "List transactions",
+  description:
+    "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries. With `id` or `reference` there is one row at most.",
+  query: Query,
+  answers: { 200: { description: "Transactions.", schema: Page } },
+  refusals: [404],
+  async operate(nodes, { params, query }, { archive, lookUps }) {
+    const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+    const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
+    const found =
+      id === undefined && reference === undefined
+        ? await pageTransactions(nodes, params.account!, filter, await archive?.open(nodes))
+        : await namedTransactions(nodes, params.account!, { ...filter, id, reference }, lookUps);
+    return { ...found, reversed: await reversedOf(nodes, params.account!, found.entries) };
+  },
+  answer: ({ entries, next, reachesBackToMs, reversed }) =>
+    page(
+      entries.map((entry) => {
+        const credits = isGrant(kindOf(entry)) && reversed.get(entry.reference);
+        return { ...transactionShown(entry), ...(credits && { reversed: credits }) };
+      }),
+      next,
+      reachShown(reachesBackToMs),
+    ),
+});
+
+export const transactionsOfAll = operation("GET /transactions", {
+  scope: "credits:read",
+  name: "listAllTransactions",
+  summary: "List the transactions of all accounts",
+  description:
+    "Newest first, from the archive where there is one (some seconds behind), else from Redis as far as it reaches. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries.",
+  query: AllQuery,
+  answers: { 200: { description: "Transactions, with their accounts.", schema: AllPage } },
+  async operate(nodes, { query, grantee }, { archive }) {
+    requireAllAccounts(grantee);
+    const { type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+    const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
+    return pageAllTransactions(nodes, filter, await archive?.open(nodes));
+  },
+  answer: ({ entries, next, reachesBackToMs, source }) =>
+    page(
+      entries.map((entry) => ({ account_id: entry.accountId, ...transactionShown(entry) })),
+      next,
+      { source, ...reachShown(reachesBackToMs) },
+    ),
+});
+
+export const transactionRoutes = [transactionsOfAccount, transactionsOfAll];

@@ -20,9 +20,43 @@ function groupsOf<Group extends string>(text: string, known: readonly Group[]): 
   const names = text.split(",");
   const groups = names.filter((name): name is Group => known.includes(name as Group));
   if (groups.length === names.length && new Set(groups).size === groups.length) return groups;
-  const message = `group_by must be some of ${known.join(",")}, each once`;
-  throw new Problem("invalid", message, { errors: [{ path: "?group_by", message }] });
+  throw invalidQuery("group_by", `group_by must be some of ${known.join(",")}, each once`);
 }
+
+const invalidQuery = (name: string, message: string): Problem =>
+  new Problem("invalid", message, { errors: [{ path: `?${name}`, message }] });
+
+export const topOfAccounts = operation("GET /top-accounts", {
+  scope: "usage:read",
+  name: "listTopAccounts",
+  summary: "List the accounts that spent most, or were refused most",
+  description:
+    "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
+  query: object({
+    by: Type.Optional(
+      Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
+    ),
+    from: day("The first day."),
+    to: day("The last day, itself included."),
+    limit: paging.limit,
+  }),
+  answers: { 200: { description: "Accounts, the first with the most.", schema: TopAccounts } },
+  async operate(nodes, { query, grantee }, { archive }) {
+    requireAllAccounts(grantee);
+    const { by = "spend", limit = LIMIT_DEFAULT, ...days } = query;
+    return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
+  },
+  answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
+    page(
+      accounts.map(({ accountId, label, amount }) => ({
+        account_id: accountId,
+        label,
+        [query.by === "refusals" ? "refusals" : "credits"]: amount,
+      })),
+      undefined,
+      { source, since: isoTimeOrNull(sinceMs), complete, unread },
+    ),
+});
 
 export const usageRoutes = [
   operation("GET /accounts/{account}/usage", {
@@ -41,12 +75,29 @@ export const usageRoutes = [
           examples: ["day,endpoint"],
         }),
       ),
+      key_id: Type.Optional(
+        Type.String({
+          minLength: 1,
+          maxLength: 64,
+          description: "Of this key only; with `key` in `group_by`.",
+        }),
+      ),
     }),
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
-    async operate(nodes, { params, query: { from, to, group_by: groupBy = "day" } }, { archive }) {
-      const selection = { accountId: params.account!, from, to, by: groupsOf(groupBy, GROUPS) };
-      return accountUsage(nodes, selection, await archive?.open(nodes));
+    async operate(nodes, { params, query }, { archive }) {
+      const { from, to, group_by: groupBy = "day", key_id: keyId } = query;
+      const by = groupsOf(groupBy, GROUPS);
+      if (keyId !== undefined && !by.includes("key"))
+        throw invalidQuery("key_id", "key_id goes with `key` in group_by");
+      const usage = await accountUsage(
+        nodes,
+        { accountId: params.account!, from, to, by },
+        await archive?.open(nodes),
+      );
+      return keyId === undefined
+        ? usage
+        : { ...usage, rows: usage.rows.filter((row) => row.key_id === keyId) };
     },
     answer: ({ rows, source, sinceMs, endedSinceMs }) =>
       page(rows, undefined, {
@@ -91,35 +142,5 @@ export const usageRoutes = [
         unread,
       }),
   }),
-  operation("GET /top-accounts", {
-    scope: "usage:read",
-    name: "listTopAccounts",
-    summary: "List the accounts that spent most, or were refused most",
-    description:
-      "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
-    query: object({
-      by: Type.Optional(
-        Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
-      ),
-      from: day("The first day."),
-      to: day("The last day, itself included."),
-      limit: paging.limit,
-    }),
-    answers: { 200: { description: "Accounts, the first with the most.", schema: TopAccounts } },
-    async operate(nodes, { query, grantee }, { archive }) {
-      requireAllAccounts(grantee);
-      const { by = "spend", limit = LIMIT_DEFAULT, ...days } = query;
-      return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
-    },
-    answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
-      page(
-        accounts.map(({ accountId, label, amount }) => ({
-          account_id: accountId,
-          label,
-          [query.by === "refusals" ? "refusals" : "credits"]: amount,
-        })),
-        undefined,
-        { source, since: isoTimeOrNull(sinceMs), complete, unread },
-      ),
-  }),
+  topOfAccounts,
 ];

@@ -1,7 +1,9 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, RefusalsOfDay, Release, Scope, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Webhook, Whoami
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, KeyRefusal, List, Live,
+ *   OpenRequests, Overview, Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token,
+ *   TopAccounts, TopKeys, Transaction, Usage,
+ *   Webhook, Whoami
  * } from "./objects.d.ts"
  */
 export const STORED = "tollgate-admin-token";
@@ -129,6 +131,10 @@ function problemText({ detail, title, errors = [] }, status) {
 
 /** @type {(query: Query) => Promise<Accounts>} */
 export const listAccounts = (query) => get(["accounts"], query);
+/** @type {(query: Query) => Promise<TopAccounts>} */
+export const listTopAccounts = (query) => get(["top-accounts"], query);
+/** Of a UTC month. @type {(month: string) => Promise<Sales>} */
+export const listSales = (month) => get(["sales"], { month });
 /** @type {(id: string) => Promise<Tagged<Account>>} */
 export const readAccount = (id) => getTagged(["accounts", id]);
 /** @type {(body: Body) => Promise<Account>} */
@@ -145,15 +151,24 @@ export const listTransactions = (id, query) => get(["accounts", id, "transaction
 export const listTasks = (id, query) => get(["accounts", id, "tasks"], query);
 /** @type {(id: string, query: Query) => Promise<AccountRefusals>} */
 export const listRefusals = (id, query) => get(["accounts", id, "refusals"], query);
+/** @type {(id: string, query: Query) => Promise<List<TimelineEvent>>} */
+export const listTimeline = (id, query) => get(["accounts", id, "timeline"], query);
 /** Credits or a package, and a reference. @type {(id: string, body: Body) => Promise<Booked>} */
 export const grantCredits = (id, body) => book(["accounts", id, "grants"], body);
 /** @type {(id: string, body: Body) => Promise<Booked>} */
 export const adjustCredits = (id, body) => book(["accounts", id, "adjustments"], body);
+/** @type {(id: string, body: Body) => Promise<Booked>} */
+export const reverseGrant = (id, body) => book(["accounts", id, "reversals"], body);
 
 /** @type {(account: string, query: Query) => Promise<List<Key>>} */
 export const listKeys = (account, query) => get(["accounts", account, "keys"], query);
 /** @type {(account: string, key: string) => Promise<Tagged<Key>>} */
 export const readKey = (account, key) => getTagged(["accounts", account, "keys", key]);
+/** By the key itself, which stands in no address. @type {(key: string) => Promise<Key>} */
+export const lookUpKey = (key) => post(["keys", "lookup"], { key });
+/** @type {(account: string, key: string, query: Query) => Promise<List<KeyRefusal>>} */
+export const listRefusalsOfKey = (account, key, query) =>
+  get(["accounts", account, "keys", key, "refusals"], query);
 /** A repeat whose answer was lost has the same name. @type {(account: string, body: Body, name: string) => Promise<Key>} */
 export const createKey = (account, body, name) =>
   post(["accounts", account, "keys"], body, { "Idempotency-Key": name });
@@ -188,8 +203,10 @@ export const listDeliveries = (endpoint, query) => get([...partsOfWebhook(endpoi
 /** @type {(endpoint: Pick<Webhook, "account_id" | "id">, id: string) => Promise<Delivery>} */
 export const redeliver = (endpoint, id) => post([...partsOfWebhook(endpoint), "deliveries", id, "redeliver"]);
 
-/** By its own id or its request's. @type {(id: string) => Promise<Task>} */
+/** By its own id or its request's. @type {(id: string) => Promise<TaskDetail>} */
 export const readTask = (id) => get(["tasks", id]);
+/** @type {(id: string) => Promise<List<Transaction>>} */
+export const listTransactionsOfTask = (id) => get(["tasks", id, "transactions"]);
 /** @type {(id: string) => Promise<Release>} */
 export const releaseTask = (id) => post(["tasks", id, "release"]);
 /** @type {(id: string, body: Body) => Promise<Booked>} */
@@ -209,6 +226,16 @@ export const revokeToken = (id) => post(["tokens", id, "revoke"]);
 export const search = (q) => get(["search"], { q });
 /** With the samples that are later. @type {(afterMs: number) => Promise<Live>} */
 export const readLive = (afterMs) => get(["live"], { after_ms: afterMs });
+/** @type {() => Promise<Health>} */
+export const readHealth = () => get(["health"]);
+/** A page of docs/operations, which is a file of the console's. @param {string} page */
+export async function readRunbook(page) {
+  const answer = await fetch(`runbooks/${encodeURIComponent(page)}`, { cache: "no-store" }).catch(() => {
+    throw new ApiError(0, "the gateway does not answer");
+  });
+  if (!answer.ok) throw new ApiError(answer.status, `there is no page ${page}`);
+  return answer.text();
+}
 /** @type {() => Promise<Overview>} */
 export const readOverview = () => get(["overview"]);
 /** @type {() => Promise<TopKeys>} */

@@ -2,15 +2,13 @@
 /** @import { Field } from "./fields.js" */
 
 import { ApiError, token } from "./api.js";
-import { actions, button, byId, Component, html, render, say } from "./dom.js";
-import { fieldOf, isIncomplete, valuesOf } from "./fields.js";
+import { Copyable } from "./copyable.js";
+import { button, byId, Component, html, render, say } from "./dom.js";
+import { fieldOf, momentProblem, valuesOf } from "./fields.js";
 import { capitalized, wordsOf } from "./format.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
-
-/** Of the fields of a form only a moment can be half filled; numbers are text that is checked. */
-const INCOMPLETE = "must have a date and a time, or be empty";
 
 /** @typedef {Record<string, string>} Values */
 
@@ -109,8 +107,9 @@ class Form extends Component {
   /** @param {Values} values */
   complains(values) {
     for (const field of this.props.question.fields ?? []) {
-      const { name, label, check } = field;
-      const wrong = isIncomplete(field) ? INCOMPLETE : check?.(values[name] ?? "", values);
+      const { name, label, type, check } = field;
+      const value = values[name] ?? "";
+      const wrong = (type === "moment" ? momentProblem(value) : undefined) ?? check?.(value, values);
       if (wrong === undefined) continue;
       this.setState({ error: `${label} ${wrong}.` });
       byId(`field-${name}`).focus();
@@ -176,36 +175,17 @@ const TOKEN_FIELD = html`<div id="dialog-token" class="field">
   <p class="hint">The token is not valid any more. Give another one; what you typed is kept.</p>
 </div>`;
 
-/** @extends {Component<{ said: string, secret: NonNullable<Done["secret"]> }, { copied: string }>} */
+/** @extends {Component<{ said: string, secret: NonNullable<Done["secret"]> }>} */
 class Secret extends Component {
-  state = { copied: "" };
-
   componentDidMount() {
     byId("dialog-copy").focus();
   }
 
-  copy = async () => {
-    const shown = byId("dialog-secret");
-    try {
-      // Only there over HTTPS and on this machine.
-      await navigator.clipboard.writeText(shown.textContent ?? "");
-      this.setState({ copied: "Copied." });
-    } catch {
-      getSelection()?.selectAllChildren(shown);
-      this.setState({ copied: "It is selected: copy it with Ctrl+C." });
-    }
-  };
-
   render() {
     const { said, secret } = this.props;
-    const copied = html`<span role="status" class="hint">${this.state.copied}</span>`;
     // `said` is without its links: nobody leaves before the secret is kept.
     return html`<h2 id="dialog-title">${secret.label}</h2><p>${said}</p>
-      <output id="dialog-secret" class="secret" tabindex="0" aria-label=${secret.label}>${secret.value}</output>
-      ${actions(
-        button("Copy", () => void this.copy(), { id: "dialog-copy", class: "primary" }),
-        copied,
-      )}
+      <${Copyable} name="dialog" kind="secret" ...${secret} />
       <p>${secret.hint}</p>`;
   }
 }

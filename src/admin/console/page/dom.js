@@ -60,16 +60,19 @@ export const choices = (links, as = "page") =>
 
 // An id leads to what it names where the token may read that; elsewhere it is text.
 
-/** @param {string | null | undefined} id an account's */
-export const accountLink = (id) =>
-  id && may("accounts:read") ? link(hrefTo(["account", id]), id) : id || "–";
+/** @param {string | null | undefined} id an account's @param {string | null | undefined} [label] */
+export const accountLink = (id, label) =>
+  labelled(id && may("accounts:read") ? link(hrefTo(["account", id]), id) : id || "–", label);
 
-/** @param {string | null | undefined} account @param {string | null | undefined} key */
-export function keyLink(account, key) {
+/** @param {string | null | undefined} account @param {string | null | undefined} key @param {string | null | undefined} [label] */
+export function keyLink(account, key, label) {
   if (!key) return "–";
   const id = html`<code class="whole">${key}</code>`;
-  return account && may("keys:read") ? link(hrefTo(["key", account, key]), id) : id;
+  return labelled(account && may("keys:read") ? link(hrefTo(["key", account, key]), id) : id, label);
 }
+
+/** What people call it, below its id. @param {Content} id @param {string | null | undefined} label */
+const labelled = (id, label) => (label ? [id, html`<div class="hint">${label}</div>`] : id);
 
 /** @param {string | null | undefined} id a task's or a request's */
 export function taskLink(id) {
@@ -79,6 +82,9 @@ export function taskLink(id) {
 
 /** @param {string} text an id or another name of the machine's */
 export const code = (text) => html`<code>${text}</code>`;
+
+/** @param {string} words with names of the machine's between backquotes */
+export const marked = (words) => words.split("`").map((part, at) => (at % 2 === 1 ? code(part) : part));
 
 const BADGES = {
   good: ["active", "completed", "delivered", "enabled", "in use", "ready", "good"],

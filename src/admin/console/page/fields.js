@@ -1,7 +1,7 @@
 /** @import { Content } from "./dom.js" */
 /** @import { Key, Limits, Use } from "./objects.d.ts" */
 /** @import { Column } from "./table.js" */
-import { html, tile, usage } from "./dom.js";
+import { actions, button, html, tile, usage } from "./dom.js";
 import { capitalized } from "./format.js";
 import { CAPS, TIER_LIMITS } from "./limits.js";
 import { optionList } from "./table.js";
@@ -16,6 +16,7 @@ import { optionList } from "./table.js";
  * @property {number} [lengthMax] characters; 300 unless it says
  * @property {string} [value] what it begins with; of checks those that are ticked, by commas
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a select or checks
+ * @property {readonly (readonly [label: string, values: readonly string[]])[]} [presets] of checks: buttons that tick these and no others
  * @property {(value: string, values?: Record<string, string>) => string | undefined} [check] what is wrong with it, in words; the form's other values beside it
  */
 
@@ -25,7 +26,7 @@ export function fieldOf(field) {
   const id = `field-${name}`;
   const hinted = hint && html`<p id=${`${id}-hint`} class="hint">${hint}</p>`;
   if (type === "checks")
-    return html`<fieldset class="field"><legend>${label}</legend>${hinted}<div class="checks">${checks(field, id)}</div></fieldset>`;
+    return html`<fieldset class="field"><legend>${label}</legend>${hinted}${presetsOf(field)}<div class="checks">${checks(field, id)}</div></fieldset>`;
   return html`<div class="field"><label for=${id}>${label}</label>${controlOf(field, id)}${hinted}</div>`;
 }
 
@@ -35,9 +36,21 @@ function controlOf({ name, type, value = "", hint, lengthMax = 300, options = []
   if (type === "select") return html`<select ...${props}>${optionList(options, value)}</select>`;
   const text = { ...props, autocomplete: "off", spellcheck: false, defaultValue: value };
   if (type === "lines") return html`<textarea ...${text} rows="5" maxlength="10000" />`;
-  return html`<input ...${text} type=${type === "moment" ? "datetime-local" : "text"} maxlength=${lengthMax}
+  return html`<input ...${text} type="text" maxlength=${lengthMax} placeholder=${type === "moment" ? MOMENT_EXAMPLE : undefined}
     inputmode=${type === "number" ? "numeric" : "text"} />`;
 }
+
+/** @param {Field} field */
+const presetsOf = ({ name, presets = [] }) =>
+  actions(
+    ...presets.map(([label, values]) =>
+      button(label, ({ currentTarget }) => {
+        const form = currentTarget instanceof HTMLButtonElement ? currentTarget.form : null;
+        for (const box of form?.elements ?? [])
+          if (box instanceof HTMLInputElement && box.name === name) box.checked = values.includes(box.value);
+      }),
+    ),
+  );
 
 /** @param {Field} field @param {string} id */
 const checks = ({ name, value = "", options = [] }, id) =>
@@ -47,11 +60,19 @@ const checks = ({ name, value = "", options = [] }, id) =>
       defaultChecked=${value.split(",").includes(of)} /> ${text}</label>`;
   });
 
-/** True for a date without a time: to the form such a field is empty. @param {Field} field */
-export function isIncomplete({ name }) {
-  const control = document.getElementById(`field-${name}`);
-  return control instanceof HTMLInputElement && control.validity.badInput;
-}
+const MOMENT_EXAMPLE = "2026-12-31 12:00";
+
+/** @param {string} value of a field of type moment */
+export const momentProblem = (value) =>
+  value === "" || (/^\d{4}-\d\d-\d\d[ T]\d\d:\d\d$/.test(value) && isMoment(momentOrNull(value)))
+    ? undefined
+    : `must have a date and a time such as ${MOMENT_EXAMPLE}, or be empty`;
+
+/** Not for 30 February. @param {string | null} iso */
+const isMoment = (iso) =>
+  iso !== null &&
+  !Number.isNaN(Date.parse(iso)) &&
+  new Date(iso).toISOString().slice(0, 10) === iso.slice(0, 10);
 
 /** Values by name; of checks those that are ticked, by commas. @param {HTMLFormElement} form */
 export function valuesOf(form) {
@@ -93,7 +114,7 @@ const numberOrNull = (value) => (value ? Number(value) : null);
 export const textOrNull = (value) => value || null;
 
 /** @param {string | undefined} value of a field of type moment */
-export const momentOrNull = (value) => (value ? `${value.slice(0, 16)}:00Z` : null);
+export const momentOrNull = (value) => (value ? `${value.slice(0, 16).replace(" ", "T")}:00Z` : null);
 
 /** @param {string} value */
 export const jsonObjectOrEmpty = (value) => {
@@ -110,7 +131,7 @@ export const jsonObjectOrEmpty = (value) => {
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {string | null | undefined} iso @returns {string} as a field of type moment has it */
-export const momentValue = (iso) => iso?.slice(0, 16) ?? "";
+export const momentValue = (iso) => iso?.slice(0, 16).replace("T", " ") ?? "";
 
 /** An object without what is empty: in a creation that means the default. @param {Record<string, unknown>} fields */
 export const given = (fields) =>

@@ -7,6 +7,9 @@ const withMinus = (text) => text.replace("-", "−");
 export const count = (number) =>
   number === null || number === undefined ? "–" : withMinus(whole.format(number));
 
+/** @param {number} number @param {string} one @param {string} [more] such as `1 key`, `2 keys` */
+export const plural = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
+
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** @param {number} number for an axis, which has little room: 25,000, but 2.5M */

@@ -1,6 +1,7 @@
 /** @import { Live } from "./objects.d.ts" */
 import { ApiError, may, ownAccounts, readLive } from "./api.js";
-import { badge, byId, code, html } from "./dom.js";
+import { runbookLink } from "./checks.js";
+import { badge, byId, html, marked } from "./dom.js";
 import { age, count, wordsOf } from "./format.js";
 
 /** @typedef {"good" | "warn" | "bad" | "unknown" | "none"} Level */
@@ -33,7 +34,8 @@ export const healthStrip = (found) =>
   html`<dl class="health" aria-label="What this gateway needs">${found.map(
     ({ name, level, words }) => html`<div class=${`finding ${level}`}>
       <dt>${name} ${badge(WORDS[level])}</dt>
-      <dd>${words.split("`").map((part, at) => (at % 2 === 1 ? code(part) : part))}</dd>
+      <dd>${marked(words)}
+        ${level === "warn" || level === "bad" ? [" ", runbookLink(RUNBOOKS[name] ?? "incidents.md")] : ""}</dd>
     </div>`,
   )}</dl>`;
 
@@ -68,6 +70,15 @@ function redisOf({ primaries }, { usable, older, frozen_partitions }) {
     );
   return is("good", "Redis can be used.");
 }
+
+/** Pages of docs/operations by the name of a finding. @type {Record<string, string>} */
+const RUNBOOKS = {
+  Redis: "alerts-redis.md#tollgatestoredegraded",
+  Upstream: "alerts-upstream.md#tollgateupstreamfailing",
+  Archive: "alerts-ledger.md#tollgatearchivelag",
+  Ledger: "alerts-ledger.md#tollgateledgerdrift",
+  Journal: "alerts-redis.md#tollgatesettlementswaiting",
+};
 
 const FAILURES = /** @type {Record<string, string>} */ ({
   unreachable: "it cannot be reached: look at the network, DNS and its address",
@@ -118,8 +129,8 @@ function ledgerOf({ checked_at, violations, check_interval_seconds }) {
   if (checked_at === null) return is("unknown", "Not checked yet; the first check follows the start.");
   const checked = `checked ${secondsSince(checked_at)} ago`;
   if ((Date.now() - Date.parse(checked_at)) / 1000 > LATE_CHECKS * check_interval_seconds)
-    return is("warn", `Right when it was ${checked}, which is too long: run \`tollgate ledger verify\`.`);
-  return is("good", `Right, ${checked}.`);
+    return is("warn", `Balanced when it was ${checked}, which is too long: run \`tollgate ledger verify\`.`);
+  return is("good", `Balanced, ${checked}.`);
 }
 
 /** @param {Live["health"]["journal"]} journal */

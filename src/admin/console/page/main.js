@@ -3,6 +3,7 @@
 /** @import { Scope } from "./objects.d.ts" */
 import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
+import { offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
 import { showState, showTrouble } from "./health.js";
 import { here, hrefTo } from "./location.js";
@@ -11,8 +12,11 @@ import { showAudit } from "./views/audit.js";
 import { showConfiguration } from "./views/configuration.js";
 import { showKey, showKeys } from "./views/key.js";
 import { showOverview } from "./views/overview.js";
-import { isSecret, SECRET_SEARCHED, showSearch } from "./views/search.js";
-import { showOpenTasks, showTask } from "./views/tasks.js";
+import { showSales, showTop } from "./views/reports.js";
+import { showRunbook } from "./views/runbook.js";
+import { showSearch } from "./views/search.js";
+import { showTask } from "./views/task.js";
+import { showOpenTasks } from "./views/tasks.js";
 import { showTokens } from "./views/tokens.js";
 import { showWebhook } from "./views/webhooks.js";
 
@@ -41,10 +45,13 @@ const VIEWS = {
   webhook: { title: "Endpoint", under: "accounts", show: showWebhook },
   tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: showOpenTasks },
   task: { title: "Task", under: "accounts", show: showTask },
+  top: { title: "Top accounts", scope: "usage:read", ofAll: true, show: showTop },
+  sales: { title: "Sold", scope: "usage:read", ofAll: true, show: showSales },
   keys: { title: "Keys today", scope: "keys:read", ofAll: true, show: showKeys },
   configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
   tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
+  runbook: { title: "Runbook", under: "overview", show: showRunbook },
   search: { title: "Search", under: "accounts", show: showSearch },
 };
 
@@ -84,10 +91,13 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
+    const shows = view.show({ place, signal, again: () => void show() });
+    // Nobody waits for the view where the state says that the token has ended.
+    shows.catch(() => undefined);
     await showState();
     if (mine !== turn) return;
     unlock();
-    const made = await view.show({ place, signal, again: () => void show() });
+    const made = await shows;
     if (mine !== turn) return;
     if (made instanceof URL) return location.replace(made);
     render(h(Fragment, { key: mine }, made), box);
@@ -127,7 +137,7 @@ function offerViews(current) {
     .filter(([, view]) => isOffered(view) && !view.under)
     .map(([name, { title }]) => ({ href: hrefTo([name]), text: title, current: name === current }));
   render(choices(links), byId("nav"));
-  byId("find").hidden = !may("accounts:read");
+  offerSearch();
 }
 
 function unlock() {
@@ -198,27 +208,6 @@ addEventListener("storage", ({ key }) => {
   if (key !== STORED) return;
   if (token.get()) void show();
   else if (byId("sign-in").hidden) lock("");
-});
-
-addEventListener("keydown", (event) => {
-  const isTyping = document.activeElement?.matches("input, select, textarea") ?? false;
-  if (event.key !== "/" || isTyping || byId("dialog", HTMLDialogElement).open || byId("find").hidden) return;
-  event.preventDefault();
-  byId("find-id").focus();
-});
-
-byId("find").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const input = byId("find-id", HTMLInputElement);
-  const q = input.value.trim();
-  if (isSecret(q)) {
-    // Not even for a moment in the address: the browser would keep it in its history.
-    input.value = "";
-    return say(SECRET_SEARCHED);
-  }
-  const href = hrefTo(["search"], { q });
-  if (location.hash === href) void show();
-  else location.hash = href;
 });
 
 byId("skip").addEventListener("click", (event) => {

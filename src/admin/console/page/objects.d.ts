@@ -1,4 +1,5 @@
 import type { Static, TSchema } from "typebox";
+import type * as money from "../../api/money-schemas.ts";
 import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
 import type * as webhooks from "../../api/webhook-schemas.ts";
@@ -23,6 +24,9 @@ export type Limits = Account["limits"];
 export type Key = Answer<typeof objects.Key>;
 export type Transaction = Answer<typeof objects.Transaction>;
 export type Task = Answer<typeof objects.Task>;
+export type TaskDetail = Answer<typeof objects.TaskDetail>;
+export type TimelineEvent = Static<typeof objects.TimelineEvent>;
+export type KeyRefusal = Static<typeof objects.KeyRefusal>;
 export type Release = Answer<typeof objects.Release>;
 export type Token = Answer<typeof objects.Token>;
 export type Webhook = Answer<typeof webhooks.Webhook>;
@@ -35,6 +39,7 @@ export type Price = Static<typeof objects.Price>;
 export type Package = Static<typeof objects.Package>;
 
 export type Live = Static<typeof views.Live>;
+export type Health = Static<typeof views.Health>;
 export type Overview = Static<typeof views.Overview>;
 export type GatewayLine = Overview["gateways"][number];
 export type Configuration = Static<typeof views.Configuration>;
@@ -46,7 +51,14 @@ export type OpenRequests = Static<typeof views.OpenRequests>;
 export type OpenRequest = OpenRequests["data"][number];
 export type Use = Omit<AccountUse["keys"][number], "key_id">;
 export type Scope = Whoami["scopes"][number];
-export interface Accounts extends List<Account> {
+export type TopAccounts = Static<typeof objects.TopAccounts>;
+export interface Sales extends List<Static<typeof money.Sale>> {
+  amounts_paid: Record<string, string>;
+  since: string | null;
+  unread?: { partitions: number[]; why: string };
+}
+export type ListedAccount = Static<typeof objects.ListedAccount>;
+export interface Accounts extends List<ListedAccount> {
   unread?: { partitions: number[]; why: string };
 }
 export type Usage = Static<typeof objects.Usage>;

@@ -12,6 +12,7 @@ import { here, hrefHere, noteHere } from "./location.js";
  * @property {(row: Row) => Value} [of]
  * @property {(value: never) => Content} [as] how the value is shown; it takes what `of` gives
  * @property {(row: Row) => Content} [cell]
+ * @property {readonly string[]} [orders] names by which the gateway sorts over all pages, the first at the first press
  * @property {boolean} [numeric]
  * @property {boolean} [header] it names the row
  * @property {boolean} [wrap]
@@ -29,7 +30,14 @@ export function table(caption, columns, rows, empty, sortedAs = "sort") {
     const body = sorted(rows, columns, order).map(
       (row) => html`<tr role="row">${columns.map((column) => cellOf(column, row))}</tr>`,
     );
+    const sorters = columns.filter(({ of, orders }) => of || orders);
     return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
+      ${
+        rows.length > 1 &&
+        sorters.length > 0 &&
+        html`<details class="sorting"><summary>Sort</summary>
+        ${sorters.map((one) => html`<span>${sorter(one, order, sortBy)}</span> `)}</details>`
+      }
       <table role="table">
         <caption>${caption}</caption>
         <thead role="rowgroup"><tr role="row">${columns.map((one) => titleOf(one, order, sortBy))}</tr></thead>
@@ -56,17 +64,28 @@ class Sorted extends Component {
 /** @param {string} title */
 const nameOf = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
 
+/** How a column is sorted by now. @template Row @param {Column<Row>} column @param {Order} order */
+function wayOf({ title, of, orders }, order) {
+  const name = here().query.get("order") ?? "";
+  if (orders) return orders.includes(name) ? (name.startsWith("-") ? "descending" : "ascending") : undefined;
+  return of && order.name === nameOf(title) ? (order.down ? "descending" : "ascending") : undefined;
+}
+
 /** @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
 function titleOf(column, order, sortBy) {
-  const { title, of } = column;
-  const name = nameOf(title);
-  const way = of && order.name === name ? (order.down ? "descending" : "ascending") : undefined;
-  const arrow = way && html`<span aria-hidden="true">${order.down ? " ▼" : " ▲"}</span>`;
-  return html`<th scope="col" role="columnheader" class=${kindOf(column)} aria-sort=${way}>${
-    of
-      ? html`<button type="button" class="sort" onClick=${() => sortBy(name)}>${title}${arrow}</button>`
-      : title
-  }</th>`;
+  return html`<th scope="col" role="columnheader" class=${kindOf(column)} aria-sort=${wayOf(column, order)}>${sorter(column, order, sortBy)}</th>`;
+}
+
+/** What sorts by a column: a link where the gateway does it, over all pages. @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
+function sorter(column, order, sortBy) {
+  const { title, of, orders } = column;
+  if (!of && !orders) return title;
+  const way = wayOf(column, order);
+  const arrow = way && html`<span aria-hidden="true">${way === "descending" ? " ▼" : " ▲"}</span>`;
+  if (!orders)
+    return html`<button type="button" class="sort" onClick=${() => sortBy(nameOf(title))}>${title}${arrow}</button>`;
+  const at = orders.indexOf(here().query.get("order") ?? "");
+  return html`<a class="sort" href=${hrefHere({ order: orders[(at + 1) % orders.length] })}>${title}${arrow}</a>`;
 }
 
 /** @param {{ numeric?: boolean, wrap?: boolean, wide?: boolean }} column */
@@ -80,7 +99,8 @@ function cellOf(column, row) {
   const shown = as ? /** @type {(value: Value) => Content} */ (as)(value) : (value ?? "–");
   const content = cell ? cell(row) : shown;
   const kind = kindOf(column);
-  if (header) return html`<th scope="row" role="rowheader" class=${kind} data-label=${title}>${content}</th>`;
+  if (header)
+    return html`<th scope="row" role="rowheader" class=${kind} data-label=${title}><div>${content}</div></th>`;
   // A card has no line for what is not there.
   const none = content === "–" || content === "" || content === undefined ? "none" : "";
   return html`<td role="cell" class=${`${kind ?? ""} ${none}`.trim()} data-label=${title}><div>${content}</div></td>`;
@@ -100,13 +120,13 @@ function sorted(rows, columns, { name, down }) {
   });
 }
 
-/** Back leads to the page before. @param {{ next_cursor: string | null }} list @param {string} order in words */
-export function paging({ next_cursor: next }, order) {
+/** Back leads to the page before. @param {{ next_cursor: string | null }} list @param {string} order in words @param {boolean} [isSorted] over all pages */
+export function paging({ next_cursor: next }, order, isSorted = false) {
   const cursor = here().query.get("cursor");
   return html`<p class="paging">
     ${cursor && link(hrefHere({}), "First page")}
     ${next && link(hrefHere({ cursor: next }), "Next page")}
-    <span class="hint">${order + (next || cursor ? " Sorting is of this page." : "")}</span>
+    <span class="hint">${order + ((next || cursor) && !isSorted ? " Sorting is of this page." : "")}</span>
   </p>`;
 }
 
@@ -114,7 +134,8 @@ export function paging({ next_cursor: next }, order) {
  * @typedef {object} Filter
  * @property {string} name in the address
  * @property {string} label
- * @property {"search" | "date"} [type] a date is a UTC day
+ * @property {"search" | "date" | "month"} [type] days and months are UTC, as 2026-11-30
+ * @property {string} [usual] its value where the address has none
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
  */
 
@@ -128,18 +149,35 @@ export function paging({ next_cursor: next }, order) {
 export async function filtered(filters, read, more) {
   const { query } = here();
   const form = html`<search><form class="filter" onSubmit=${showFiltered}>
-    ${filters.map((filter) => filterField(filter, query.get(filter.name) ?? ""))}
+    ${filters.map((filter) => filterField(filter, query.get(filter.name) ?? filter.usual ?? ""))}
     <button type="submit">Show</button>${more}
   </form></search>`;
   return [form, await read().catch(failureNote)];
 }
+
+/** A browser would show its own form of a date. */
+const TYPES = {
+  search: { type: "search" },
+  date: {
+    class: "day",
+    placeholder: "2026-11-30",
+    title: "a UTC day, such as 2026-11-30",
+    pattern: "\\d{4}-\\d\\d-\\d\\d",
+  },
+  month: {
+    class: "day",
+    placeholder: "2026-11",
+    title: "a UTC month, such as 2026-11",
+    pattern: "\\d{4}-\\d\\d",
+  },
+};
 
 /** @param {Filter} filter @param {string} value */
 function filterField({ name, label, type = "search", options }, value) {
   const id = `filter-${name}`;
   const control = options
     ? html`<select id=${id} name=${name}>${optionList(options, value)}</select>`
-    : html`<input id=${id} name=${name} type=${type} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" />`;
+    : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${TYPES[type]} />`;
   return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
 }
 
@@ -155,4 +193,28 @@ function showFiltered(event) {
   // Filters that did not change are read again.
   if (href === location.hash) dispatchEvent(new Event("hashchange"));
   else location.hash = href;
+}
+
+/** Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. */
+const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
+
+/** As RFC 4180 has it; an apostrophe leads what could be a formula. @param {string | number | null | undefined} value */
+function csvCell(value) {
+  if (value === null || value === undefined || value === "") return "";
+  if (typeof value === "number") return String(value);
+  const lead = /^[\t\r\n]/.test(value) ? "'" : "";
+  return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
+}
+
+/** @param {string} name of the file @param {string[]} titles of columns: each row's properties @param {object[]} rows */
+export function downloadCsv(name, titles, rows) {
+  const lineOf = (/** @type {object} */ row) =>
+    titles.map((title) => csvCell(Reflect.get(row, title))).join(",");
+  const lines = [titles.join(","), ...rows.map(lineOf)].map((line) => `${line}\r\n`);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(lines, { type: "text/csv;charset=utf-8" }));
+  link.download = name;
+  link.click();
+  // The browser has begun to read it when this runs.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -18,8 +18,9 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
     zscan: (name: string) => ["0", scored(keysOf(name.split(":").at(-1) ?? ""))],
     hgetall: () => ({ balance: "100", held: "10", total_used: "5", total_requests: "1" }),
     hmget: (name: string) => [
-      ...["acme", "standard", null, null, null],
-      ...[String(Math.floor(Date.now() / DAY_MS)), name.split("_").at(-1) ?? ""],
+      ...["acme", "standard"],
+      `0 0 ${Math.floor(Date.now() / DAY_MS)} ${name.split("_").at(-1) ?? ""}`,
+      ...[null, null, null],
     ],
   };
   const redis = {

@@ -55,6 +55,20 @@ export async function askCreateAccount() {
   return done ? id : undefined;
 }
 
+/** @param {string | undefined} text */
+const thresholdsOf = (text = "") =>
+  text
+    .split(",")
+    .map((one) => one.trim())
+    .filter((one) => one !== "")
+    .map(Number);
+
+/** @param {string} text */
+const thresholdsProblem = (text) =>
+  thresholdsOf(text).every((one) => Number.isSafeInteger(one) && one > 0)
+    ? undefined
+    : "must be whole numbers above 0, with commas";
+
 /** @param {Account} account @param {string | null} etag */
 export const askEdit = (account, etag) =>
   ask({
@@ -63,6 +77,13 @@ export const askEdit = (account, etag) =>
     fields: [
       labelField(account.label),
       ...limitFields(account.limits, "no limit over all keys"),
+      {
+        name: "credits_below",
+        label: "Alert below (credits)",
+        hint: "Its endpoints get credits.low as its credits fall below one of these, with commas, such as 100, 10. Empty: never.",
+        value: account.alerts?.credits_below.join(", ") ?? "",
+        check: thresholdsProblem,
+      },
       {
         name: "metadata",
         label: "Metadata",
@@ -75,7 +96,8 @@ export const askEdit = (account, etag) =>
     verb: "Save",
     async run(values) {
       const metadata = values.metadata ? JSON.parse(values.metadata) : null;
-      const changes = { label: textOrNull(values.label), limits: limitsOf(values), metadata };
+      const alerts = { credits_below: thresholdsOf(values.credits_below) };
+      const changes = { label: textOrNull(values.label), limits: limitsOf(values), alerts, metadata };
       const { confirmed } = await patchAccount(account.account_id, changes, etag);
       return { said: `Account ${account.account_id} is changed.`, confirmed };
     },

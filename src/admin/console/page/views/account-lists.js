@@ -1,11 +1,25 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
 /** @import { Account, Transaction } from "../objects.d.ts" */
-import { listPrices, listRefusals, listTasks, listTransactions } from "../api.js";
-import { badge, bar, button, code, hint, keyLink, moment, say, taskLink } from "../dom.js";
+import { listPrices, listRefusals, listTasks, listTransactions, may } from "../api.js";
+import {
+  asking,
+  badge,
+  bar,
+  button,
+  code,
+  hint,
+  html,
+  keyLink,
+  link,
+  moment,
+  say,
+  taskLink,
+} from "../dom.js";
 import { count, endpointName, signed, wordsOf } from "../format.js";
-import { here, pageOf } from "../location.js";
-import { filtered, paging, table } from "../table.js";
+import { here, hrefTo, pageOf } from "../location.js";
+import { downloadCsv, filtered, paging, table } from "../table.js";
+import { askReversal, leftOf } from "./reversal.js";
 
 const CSV_PER_PAGE = 100;
 const CSV_ROWS_MAX = 20_000;
@@ -34,27 +48,32 @@ const TRANSACTION_FILTERS = [
 const TRANSACTION_FILTER_NAMES = TRANSACTION_FILTERS.map(({ name }) => name);
 
 /** The ledger of an account, latest first. @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export async function showTransactions({ account_id: id }, { place: { query } }) {
+export async function showTransactions({ account_id: id }, { place: { query }, again }) {
   const csv = button("Download CSV", (event) => {
     if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
   });
-  return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query), csv);
+  return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query, again), csv);
 }
 
-/** @param {string} id @param {URLSearchParams} query */
-async function transactionsPage(id, query) {
+/** @param {string} id @param {URLSearchParams} query @param {() => void} again */
+async function transactionsPage(id, query, again) {
+  const undo = (/** @type {Transaction} */ one) =>
+    may("credits:write") && leftOf(one) > 0
+      ? asking("Undo …", () => askReversal(id, one), again, "quiet")
+      : "";
   const page = await listTransactions(id, pageOf(query, TRANSACTION_FILTER_NAMES));
   return [
     table(
       "Transactions (UTC)",
       [
         { title: "When", header: true, of: (one) => one.created_at, as: moment },
-        { title: "What", of: ({ kind, type }) => kind ?? type },
+        { title: "What", cell: kindAndNet, of: ({ kind, type }) => kind ?? type },
         { title: "Credits", numeric: true, of: (one) => one.amount, as: signed },
         { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
-        { title: "Reason", wrap: true, cell: reasonOf },
+        { title: "Reason", wrap: true, cell: (one) => reasonOf(id, one) },
         { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
         { title: "By", wrap: true, of: (one) => one.by },
+        { title: "Undo", cell: undo },
       ],
       page.data,
       "There are none.",
@@ -63,10 +82,20 @@ async function transactionsPage(id, query) {
   ];
 }
 
-/** @param {Transaction} transaction */
-function reasonOf({ endpoint, reason, reference }) {
+/** A grant says what is left of it. @param {Transaction} transaction */
+function kindAndNet({ kind, type, amount, reversed }) {
+  const net =
+    kind !== "reversal" && reversed ? `net ${count(amount - reversed)}: ${count(reversed)} taken back` : "";
+  return [kind ?? type, net && html`<div class="hint">${net}</div>`];
+}
+
+/** @param {string} account @param {Transaction} transaction */
+function reasonOf(account, { endpoint, reason, reference, of }) {
   const parts = [endpoint ? endpointName(endpoint) : "", reason, reference ? `reference ${reference}` : ""];
-  return parts.filter(Boolean).join(", ") || "–";
+  const text = parts.filter(Boolean).join(", ") || "–";
+  if (!of) return text;
+  const grant = link(hrefTo(["account", account, "transactions"], { reference: of }), of);
+  return [text, html`<div>of the grant ${grant}</div>`];
 }
 
 /** All that the filters let through, page by page. @param {string} id @param {HTMLButtonElement} pressed */
@@ -108,6 +137,8 @@ const CSV_TITLES = [
   "task_id",
   "request_id",
   "key_id",
+  "of",
+  "reversed",
   "by",
 ];
 
@@ -122,6 +153,10 @@ const TASK_STATUSES = /** @type {const} */ ([
 
 /** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showAccountTasks({ account_id: id }, { place: { query } }) {
+  const reading = tasksPage(id, query).then(
+    (page) => () => page,
+    (error) => () => Promise.reject(error),
+  );
   const prices = await listPrices().catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
@@ -129,7 +164,7 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
     { name: "endpoint", label: "Endpoint", options: [/** @type {const} */ (["", "all"]), ...names] },
     FROM,
   ];
-  return filtered(filters, () => tasksPage(id, query));
+  return filtered(filters, async () => (await reading)());
 }
 
 /** @param {string} id @param {URLSearchParams} query */
@@ -145,7 +180,7 @@ async function tasksPage(id, query) {
         { title: "Refunded", of: (one) => one.refunded, as: (is) => (is ? "yes" : "no") },
         { title: "Endpoint", of: (one) => one.endpoint, as: endpointName },
         { title: "Task or request", wrap: true, cell: (one) => taskLink(one.task_id ?? one.request_id) },
-        { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id) },
+        { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id, one.key_label) },
         { title: "Finished", of: (one) => one.finished_at, as: moment },
       ],
       page.data,
@@ -164,7 +199,6 @@ async function refusalsPage(id, query) {
   const page = await listRefusals(id, pageOf(query, ["key_id", "from", "to"], 100));
   const { data, uncounted } = page;
   const most = Math.max(0, ...data.map((row) => row.count));
-  const keyCell = (/** @type {string} */ key) => (key === "*" ? "further keys" : keyLink(id, key));
   return [
     table(
       "Refused in the last eight days, by hour (UTC)",
@@ -172,7 +206,12 @@ async function refusalsPage(id, query) {
         { title: "In the hour of", header: true, of: (row) => row.hour, as: moment },
         { title: "Reason", of: (row) => row.outcome, as: code },
         { title: "Times", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
-        { title: "Key", wrap: true, of: (row) => row.key_id, as: keyCell },
+        {
+          title: "Key",
+          wrap: true,
+          of: (row) => row.key_id,
+          cell: (row) => (row.key_id === "*" ? "further keys" : keyLink(id, row.key_id, row.key_label)),
+        },
       ],
       data,
       "There are none.",
@@ -184,28 +223,4 @@ async function refusalsPage(id, query) {
       "Gateways add their refusals every 5 s. The log's line of a refusal has the limit and what was used of it.",
     ),
   ];
-}
-
-/** Where a spreadsheet may take what follows for a formula: at the beginning, and behind what another one takes for the end of a cell. */
-const FORMULA = /(^|[;\t\r\n])(?=[" \u00a0]{0,20}[=+\-@＝＋－＠])/g;
-
-/** As RFC 4180 has it; an apostrophe leads what could be a formula. @param {string | number | null | undefined} value */
-function cell(value) {
-  if (value === null || value === undefined || value === "") return "";
-  if (typeof value === "number") return String(value);
-  const lead = /^[\t\r\n]/.test(value) ? "'" : "";
-  return `"${lead}${value.replace(FORMULA, "$1'").replaceAll('"', '""')}"`;
-}
-
-/** @param {string} name of the file @param {string[]} titles of columns: each row's properties @param {object[]} rows */
-function downloadCsv(name, titles, rows) {
-  const lineOf = (/** @type {object} */ row) =>
-    titles.map((title) => cell(Reflect.get(row, title))).join(",");
-  const lines = [titles.join(","), ...rows.map(lineOf)].map((line) => `${line}\r\n`);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(lines, { type: "text/csv;charset=utf-8" }));
-  link.download = name;
-  link.click();
-  // The browser has begun to read it when this runs.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -1,7 +1,7 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Place } from "../location.js" */
 /** @import { Context } from "../main.js" */
-/** @import { Account, AccountUse, Scope, Usage } from "../objects.d.ts" */
+/** @import { Account, AccountUse, ListedAccount, Scope, Usage } from "../objects.d.ts" */
 import { listAccounts, listKeys, may, readAccount, readUsage, readUse } from "../api.js";
 import {
   accountLink,
@@ -30,6 +30,8 @@ import { filtered, paging, table } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
+import { askLeakedKey } from "./leaked-key.js";
+import { showTimeline } from "./timeline.js";
 import { showWebhooks } from "./webhooks.js";
 
 const ACCOUNT_STATUSES = /** @type {const} */ ([
@@ -50,32 +52,90 @@ export async function showAccounts({ place: { query }, again }) {
     { name: "prefix", label: "Id begins with" },
     { name: "label", label: "Label begins with" },
     { name: "status", label: "Status", options: ACCOUNT_STATUSES },
+    { name: "balance_below", label: "Balance below" },
   ];
-  const list = await filtered(filters, () => accountsPage(query), may("accounts:write") && create);
+  const more = [
+    may("accounts:write") && create,
+    may("keys:read") && button("A key has leaked …", () => void askLeakedKey()),
+  ];
+  const list = await filtered(filters, () => accountsPage(query), more);
   return [heading("Accounts", again), list];
 }
 
 /** @param {URLSearchParams} query */
 async function accountsPage(query) {
-  const page = await listAccounts(pageOf(query, ["prefix", "label", "status"]));
+  const order = query.get("order") ?? "";
+  const filters = pageOf(query, ["prefix", "label", "status", "balance_below"]);
+  const page = await listAccounts({ ...filters, sort: order });
   return [
     unreadNote(page),
+    accountsTable("Accounts", page.data, page.next_cursor ? NONE_SO_FAR : "There is none."),
+    paging(page, ORDERS[/** @type {keyof typeof ORDERS} */ (order)] ?? ORDERS[""], true),
+  ];
+}
+
+const NONE_SO_FAR = "None among those looked at so far; go on to the next page.";
+const SPENDERS = "Of the 1,000 accounts that spent most in seven days";
+const ORDERS = {
+  "": "All figures are credits. Days left are those that the balance lasts at the pace of seven days.",
+  balance: "Smallest balance first, what is held included.",
+  "-balance": "Largest balance first, what is held included.",
+  "-spent_today": "Those that spent most today first.",
+  "-spent_7d": `${SPENDERS}, the most first.`,
+  days_left: `${SPENDERS}, those that run out first.`,
+};
+
+/** @param {string} caption @param {ListedAccount[]} accounts @param {string} empty */
+const accountsTable = (caption, accounts, empty) =>
+  table(
+    caption,
+    [
+      {
+        title: "Account",
+        header: true,
+        wrap: true,
+        cell: (one) => accountLink(one.account_id, one.label),
+        orders: [""],
+      },
+      { title: "Status", cell: (one) => badge(one.status) },
+      { title: "Balance", numeric: true, cell: (one) => count(one.balance), orders: ["balance", "-balance"] },
+      { title: "Held", numeric: true, cell: (one) => count(one.held) },
+      {
+        title: "Spent today",
+        numeric: true,
+        cell: (one) => count(one.spent_today),
+        orders: ["-spent_today"],
+      },
+      { title: "In 7 days", numeric: true, cell: (one) => count(one.spent_7d), orders: ["-spent_7d"] },
+      { title: "Days left", numeric: true, cell: (one) => daysLeft(one.days_left), orders: ["days_left"] },
+      { title: "Used in all", numeric: true, cell: (one) => count(one.total_used) },
+      { title: "Created", cell: (one) => moment(one.created_at) },
+    ],
+    accounts,
+    empty,
+  );
+
+/** @param {number | null} days */
+const daysLeft = (days) => (days === null || days < 10 ? (days ?? "–") : count(Math.floor(days)));
+
+/** The first accounts that run out. @returns {Promise<Content>} */
+export async function runningOut() {
+  const { data } = await listAccounts({ sort: "days_left", limit: 5 });
+  return [
+    html`<div class="heading"><h3 class="section">About to run out</h3>
+      <p class="choice">${link(hrefTo(["accounts"], { order: "days_left" }), "All, by days left")}</p></div>`,
     table(
-      "Accounts",
+      "Accounts whose credits last least, at the pace of seven days",
       [
-        { title: "Account", header: true, wrap: true, of: (one) => one.account_id, as: accountLink },
-        { title: "Label", wrap: true, of: (one) => one.label },
-        { title: "Status", of: (one) => one.status, as: badge },
-        { title: "Balance", numeric: true, of: (one) => one.balance, as: count },
-        { title: "Held", numeric: true, of: (one) => one.held, as: count },
-        { title: "Used in all", numeric: true, of: (one) => one.total_used, as: count },
-        { title: "Requests", numeric: true, of: (one) => one.total_requests, as: count },
-        { title: "Created", of: (one) => one.created_at, as: moment },
+        { title: "Account", header: true, wrap: true, cell: (one) => accountLink(one.account_id, one.label) },
+        { title: "Balance", numeric: true, cell: (one) => count(one.balance) },
+        { title: "Spent today", numeric: true, cell: (one) => count(one.spent_today) },
+        { title: "In 7 days", numeric: true, cell: (one) => count(one.spent_7d) },
+        { title: "Days left", numeric: true, cell: (one) => daysLeft(one.days_left) },
       ],
-      page.data,
-      page.next_cursor ? "None among those looked at so far; go on to the next page." : "There is none.",
+      data,
+      "No account has spent anything in seven days.",
     ),
-    paging(page, "Balance, held and used are credits."),
   ];
 }
 
@@ -88,12 +148,20 @@ const PARTS = {
   transactions: { title: "Transactions", scope: "credits:read", show: showTransactions },
   tasks: { title: "Tasks", scope: "tasks:read", show: showAccountTasks },
   refusals: { title: "Refusals", scope: "usage:read", show: showAccountRefusals },
+  timeline: { title: "Timeline", scope: "audit:read", show: showTimeline },
   webhooks: { title: "Webhooks", scope: "webhooks:write", show: showWebhooks },
 };
 
+/** The part that is shown where none is named: one that is not empty for this token. */
+const firstPart = () =>
+  may("keys:read") || may("usage:read")
+    ? "usage"
+    : (Object.keys(PARTS).find((name) => name !== "usage" && may(PARTS[name]?.scope ?? "usage:read")) ??
+      "usage");
+
 /** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */
 export async function showAccount(context) {
-  const [id = "", named = "usage"] = context.place.args;
+  const [id = "", named = firstPart()] = context.place.args;
   const part = PARTS[named] ?? PARTS.usage;
   const [{ value: account, etag }, use] = await Promise.all([
     readAccount(id),
@@ -160,7 +228,7 @@ const partLinks = (id, current) =>
     Object.entries(PARTS)
       .filter(([, { scope }]) => may(scope))
       .map(([name, { title: text }]) => ({
-        href: hrefTo(name === "usage" ? ["account", id] : ["account", id, name]),
+        href: hrefTo(name === firstPart() ? ["account", id] : ["account", id, name]),
         text,
         current: name === current,
       })),

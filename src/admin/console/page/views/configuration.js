@@ -24,7 +24,7 @@ export async function showConfiguration({ again }) {
       "Prices",
       [
         { title: "Endpoint", header: true, wrap: true, of: (one) => one.endpoint, as: endpointName },
-        { title: "Credits", wrap: true, cell: (one) => priceText(one.price) },
+        { title: "Price", wrap: true, cell: (one) => priceText(one.price) },
       ],
       prices.data,
       "There are none.",
@@ -85,19 +85,22 @@ function missingTiers({ missing }) {
   ];
 }
 
+/** What a price depends on, with its unit. @type {Record<string, (value: string) => string>} */
+const UNITS = { duration: (value) => `${value} s`, n_frames: (value) => `${value} frames` };
+
 /** @param {number | object} price credits, or credits by what is asked for, as the price file has it */
 function priceText(price) {
-  if (typeof price === "number") return count(price);
-  return Object.entries(price).map(([by, prices]) => [
-    html`<div class="hint">${by.replaceAll("_", " ")}</div>`,
-    leavesOf(prices).map((line) => html`<div>${line}</div>`),
-  ]);
+  if (typeof price === "number") return `${count(price)} credits`;
+  return Object.entries(price).map(([by, prices]) =>
+    pricesBy(by.replace(/^by_/, "").split("_and_"), prices).map((line) => html`<div>${line}</div>`),
+  );
 }
 
-/** @param {unknown} prices @param {string[]} path @returns {string[]} such as `10, high: 330` */
-function leavesOf(prices, path = []) {
-  if (typeof prices !== "object" || prices === null) return [`${path.join(", ")}: ${prices}`];
-  return Object.entries(prices).flatMap(([name, more]) => leavesOf(more, [...path, name]));
+/** @param {string[]} names of what it depends on @param {unknown} prices @param {string[]} path @returns {string[]} such as `10 s, high: 330 credits` */
+function pricesBy([name = "", ...names], prices, path = []) {
+  if (typeof prices !== "object" || prices === null) return [`${path.join(", ")}: ${prices} credits`];
+  const unit = UNITS[name] ?? String;
+  return Object.entries(prices).flatMap(([value, more]) => pricesBy(names, more, [...path, unit(value)]));
 }
 
 /** @param {Configuration} configuration */

@@ -116,17 +116,19 @@ function changesOf(key, values) {
   };
 }
 
-/** @param {Key} key */
-export const askRotate = (key) =>
+/** @param {Key} key @param {string} [overlap] as it is chosen first; 0s of a key that has leaked */
+export const askRotate = (key, overlap = "24h") =>
   ask({
-    title: "Rotate this key?",
-    lines: [`Key ${key.key_id} gets a successor with the same tier, limits and expiry.`],
+    title: overlap === "0s" ? "Replace this key now?" : "Rotate this key?",
+    lines: [
+      `Key ${key.key_id}${key.label ? ` (${key.label})` : ""} of account ${key.account_id} gets a successor with the same tier, limits and expiry.`,
+    ],
     fields: [
       {
         name: "overlap",
         label: "The old one works for another",
         type: "select",
-        value: "24h",
+        value: overlap,
         options: [
           ["0s", "0: it ends at once"],
           ["1h", "hour"],
@@ -135,10 +137,10 @@ export const askRotate = (key) =>
         ],
       },
     ],
-    verb: "Rotate it",
+    verb: overlap === "0s" ? "Replace it" : "Rotate it",
     danger: true,
-    async run({ overlap }) {
-      const made = await rotateKey(key, { overlap });
+    async run({ overlap: chosen }) {
+      const made = await rotateKey(key, { overlap: chosen });
       return keyMade(made, [`Key ${key.key_id} is followed by `, linkTo(made), "."]);
     },
   });

@@ -1,13 +1,14 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
-/** @import { Account, AccountUse, Key, List, RefusalsOfDay, TopKeys } from "../objects.d.ts" */
-import { listRefusedToday, listTopKeys, may, readKey, readUse } from "../api.js";
+/** @import { Account, AccountUse, Key, List, RefusalsOfDay, TopKeys, Usage } from "../objects.d.ts" */
+import { listRefusedToday, listTopKeys, may, readKey, readUsage, readUse } from "../api.js";
 import {
   accountLink,
   actions,
   asking,
   badge,
   bar,
+  button,
   code,
   factList,
   heading,
@@ -21,17 +22,22 @@ import {
   usage,
 } from "../dom.js";
 import { limitTile, useColumns } from "../fields.js";
-import { count, momentText } from "../format.js";
+import { count, momentText, plural } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
+import { DAY_SECONDS, dateOf } from "../plots.js";
 import { paging, table } from "../table.js";
 import { askCreateKey, askEditKey, askRevoke, askRotate } from "./key-actions.js";
+import { askLeakedKey } from "./leaked-key.js";
+import { refusalsOfKey } from "./refusals.js";
 
 /** One key: its limits, what is used of them, and what can be done to it. @param {Context} context @returns {Promise<Content>} */
 export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
-  const [{ value: key, etag }, use] = await Promise.all([
+  const from = dateOf(Date.now() / 1000 - 6 * DAY_SECONDS);
+  const [{ value: key, etag }, use, usage] = await Promise.all([
     readKey(account, id),
     may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
+    may("usage:read") ? readUsage(account, { from, group_by: "day,key", key_id: id }) : undefined,
   ]);
   return [
     heading(["Key ", code(key.key_id)], again),
@@ -52,8 +58,27 @@ export async function showKey({ place, again }) {
       ["Expires", key.expires_at ? moment(key.expires_at) : "never"],
       ["Revoked", key.revoked_at && moment(key.revoked_at)],
     ]),
+    usage && usageTable(usage),
+    may("usage:read") && (await refusalsOfKey(key, place.query)),
   ];
 }
+
+/** @param {Usage} usage of one key */
+const usageTable = ({ data }) =>
+  table(
+    "Use in the last 7 days (UTC)",
+    [
+      { title: "Day", header: true, of: (row) => row.day },
+      { title: "Requests", numeric: true, of: (row) => row.requests, as: count },
+      { title: "Charged", numeric: true, of: (row) => row.credits, as: count },
+      { title: "Refunded", numeric: true, of: (row) => row.refunds, as: count },
+      { title: "Completed", numeric: true, of: (row) => row.completed, as: count },
+      { title: "Failed", numeric: true, of: (row) => row.failed, as: count },
+    ],
+    data.toReversed(),
+    "It was not used.",
+    "used-by-day",
+  );
 
 /** @param {Key} key @param {AccountUse | undefined} use nothing where the token may not read it */
 const useTiles = (key, use) =>
@@ -78,6 +103,7 @@ function keyActions(key, etag, again) {
   return actions(
     asking("Edit …", () => askEditKey(key, etag), again),
     canRotate && asking("Rotate …", () => askRotate(key), again),
+    canRotate && asking("It leaked: replace it now …", () => askRotate(key, "0s"), again, "quiet-danger"),
     asking("Revoke …", () => askRevoke(key), again, "quiet-danger"),
   );
 }
@@ -105,7 +131,7 @@ export function keysPart(account, keys, use, again) {
       keys.data,
       "It has no keys.",
     ),
-    paging(keys, `${count(keys.data.length)} keys are shown.`),
+    paging(keys, `${plural(keys.data.length, "key")} shown.`),
   ];
 }
 
@@ -123,6 +149,7 @@ export async function showKeys({ again }) {
   ]);
   return [
     heading("Keys today", again),
+    actions(button("A key has leaked …", () => void askLeakedKey())),
     hint("Over all gateways, read from Redis. The day is the UTC day."),
     !use.complete &&
       note(`Only the first ${count(use.keys_looked_at)} keys were looked at; others may have used more.`),
@@ -130,8 +157,13 @@ export async function showKeys({ again }) {
     table(
       "Most used",
       [
-        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
-        { title: "Account", wrap: true, of: (key) => key.account_id, as: accountLink },
+        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id, key.key_label) },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (key) => accountLink(key.account_id, key.account_label),
+          of: (key) => key.account_id,
+        },
         { title: "Tier", of: (key) => key.tier },
         ...useColumns((/** @type {TopKeys["data"][number]} */ key) => key),
         { title: "State", cell: (key) => badge(key.usable ? "active" : "revoked or expired") },
@@ -151,8 +183,13 @@ function refusedTable({ data }) {
     table(
       "Most refused",
       [
-        { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id) },
-        { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
+        { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (row) => accountLink(row.account_id, row.account_label),
+          of: (row) => row.account_id,
+        },
         { title: "Why", of: (row) => row.outcome, as: code },
         { title: "Refusals", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
       ],

@@ -1,7 +1,9 @@
+/** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
 /** @import { GatewayLine, Live, Overview } from "../objects.d.ts" */
 
-import { ApiError, readLive, readOverview } from "../api.js";
+import { ApiError, may, readLive, readOverview } from "../api.js";
+import { Checks } from "../checks.js";
 import {
   badge,
   bar,
@@ -21,6 +23,7 @@ import { findings, healthStrip, showGateway, showTrouble, unanswered } from "../
 import { here, noteHere } from "../location.js";
 import { Plot } from "../plots.js";
 import { optionList, table } from "../table.js";
+import { runningOut } from "./accounts.js";
 
 /** Whose latency is shown. */
 const LATENCY_KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
@@ -86,7 +89,7 @@ function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiti
     /** @type {"charged" | "refunded" | "purchased" | "trials" | "goodwill" | "reversed" | "uncollected"} */ name,
   ) =>
     /** @type {[string, string[]]} */ ([count(today[name]), ["today", `${count(month[name])} this month`]]);
-  const word = ledger.right ? "right" : `${count(ledger.violations)} wrong`;
+  const word = ledger.right ? "balanced" : `${count(ledger.violations)} wrong`;
   const checked = ledger.checked_at ? `checked ${momentText(ledger.checked_at)}` : "not checked yet";
   return [
     unreadNote({ unread }),
@@ -164,8 +167,11 @@ const KEPT_MS = 15 * 60_000;
 
 /** The money, all gateways, and this gateway's live figures. @param {Context} context */
 export async function showOverview({ signal, again }) {
-  const money = await readMoney();
-  return html`${heading("Overview", again)}<${Figures} money=${money} signal=${signal} />`;
+  const [money, out] = await Promise.all([
+    readMoney(),
+    may("accounts:read") ? runningOut().catch(failureNote) : undefined,
+  ]);
+  return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} signal=${signal} />`;
 }
 
 /** Figures of before would be taken for those of now. The live ones need no Redis. @returns {Promise<Money>} */
@@ -188,7 +194,7 @@ const readMoney = () =>
  * @property {History} history
  * @property {Live} [live]
  * @property {unknown} [trouble]
- * @extends {Component<{ money: Money, signal: AbortSignal }, State>}
+ * @extends {Component<{ money: Money, out: Content, signal: AbortSignal }, State>}
  */
 class Figures extends Component {
   /** @type {State} */
@@ -255,10 +261,12 @@ class Figures extends Component {
     };
     const pause = () => this.setState({ paused: !paused });
     return html`<div>${this.health()}</div>
+      <${Checks} />
       <div>
         <h3 class="section">Money, in credits, by UTC day and month</h3>
         ${money.overview ? moneyTiles(money.overview) : failureNote(money.failure)}
       </div>
+      <div>${this.props.out}</div>
       <div class="heading">
         <h3 class="section">This gateway, live</h3>
         <p class="choice"><label for="latency-kind">Latency of</label> <select id="latency-kind"

@@ -40,7 +40,7 @@ export async function showSearch({ place, again }) {
           of: (one) => one.id,
         },
         { title: "Label", wrap: true, of: (one) => one.label },
-        { title: "Account", wrap: true, of: (one) => one.account_id, as: accountLink },
+        { title: "Account", wrap: true, of: (one) => one.account_id, as: (id) => accountLink(id) },
       ],
       data,
       complete
@@ -60,7 +60,8 @@ export async function showSearch({ place, again }) {
 }
 
 /** @param {Found} found */
-function placeOf({ kind, id, account_id }) {
+export function placeOf({ kind, id, account_id, key_id }) {
+  if (kind === "refusal") return hrefTo(["key", account_id ?? "", key_id ?? ""], { request_id: id });
   if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
   if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
   if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });

@@ -1,24 +1,9 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
-/** @import { OpenRequest, Release, Task } from "../objects.d.ts" */
-import { listOpenRequests, may, readTask, refundTask, releaseTask } from "../api.js";
-import { ask } from "../dialogs.js";
-import {
-  accountLink,
-  actions,
-  asking,
-  badge,
-  code,
-  factList,
-  heading,
-  hint,
-  keyLink,
-  moment,
-  taskLink,
-  unreadNote,
-} from "../dom.js";
-import { reference, required } from "../fields.js";
-import { age, count, endpointName, signed } from "../format.js";
+/** @import { OpenRequest } from "../objects.d.ts" */
+import { listOpenRequests } from "../api.js";
+import { accountLink, badge, heading, hint, keyLink, taskLink, unreadNote } from "../dom.js";
+import { age, count, endpointName } from "../format.js";
 import { filtered, table } from "../table.js";
 
 const AGES = /** @type {const} */ ([
@@ -51,8 +36,14 @@ async function openRequests(seconds) {
       [
         { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
         { title: "State", of: requestState, as: badge },
-        { title: "Next poll in", numeric: true, of: (row) => row.due_in_seconds, as: nextLook },
-        { title: "Account", wrap: true, of: (row) => row.account_id, as: accountLink },
+        { title: "Next poll", numeric: true, of: (row) => row.due_in_seconds, as: untilPoll },
+        {
+          title: "Account",
+          wrap: true,
+          cell: (row) => accountLink(row.account_id, row.account_label),
+          of: (row) => row.account_id,
+        },
+        { title: "Key", cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
         { title: "Credits", numeric: true, of: (row) => row.price, as: count },
         { title: "Endpoint", of: (row) => row.endpoint, as: endpointName },
         { title: "Task or request", wrap: true, cell: (row) => taskLink(row.task_id ?? row.request_id) },
@@ -70,101 +61,4 @@ async function openRequests(seconds) {
 const requestState = ({ state, status }) => (state === "held" ? "held" : (status ?? "processing"));
 
 /** @param {number} seconds until the sweeper looks at it; a negative one is overdue */
-const nextLook = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);
-
-/** One request by its own id or its task's. @param {Context} context @returns {Promise<Content>} */
-export async function showTask({ place, again }) {
-  const task = await readTask(place.args[0] ?? "");
-  return [
-    heading(task.task_id ? "Task" : "Request", again, badge(task.status)),
-    factList([
-      ["Task", task.task_id && code(task.task_id)],
-      ["Request", code(task.request_id)],
-      ["Account", accountLink(task.account_id)],
-      ["Key", task.key_id && keyLink(task.account_id, task.key_id)],
-      ["Endpoint", endpointName(task.endpoint)],
-      ["Credits", task.price === null ? undefined : count(task.price)],
-      ["Refunded", task.refunded ? "yes" : "no"],
-      ["Admitted", task.created_at && moment(task.created_at)],
-      ["Charged", task.bound_at && moment(task.bound_at)],
-      ["Finished", task.finished_at && moment(task.finished_at)],
-    ]),
-    may("tasks:write") && taskActions(task, again),
-  ];
-}
-
-/** @param {Task} task @param {() => void} again */
-function taskActions(task, again) {
-  const hasEnded = ["completed", "failed"].includes(task.status);
-  const isOpen = task.finished_at === null && !hasEnded && task.status !== "void";
-  return actions(
-    isOpen && asking("Release …", () => askRelease(task), again, "danger"),
-    hasEnded && !task.refunded && asking("Refund …", () => askRefund(task), again, "danger"),
-  );
-}
-
-/** @param {Task} task */
-function askRelease(task) {
-  const id = task.task_id ?? task.request_id;
-  const credits = count(task.price ?? 0);
-  const isHeld = task.status === "held";
-  const lines = isHeld
-    ? [
-        `The hold of ${credits} credits of account ${task.account_id} is voided and its slot is free.`,
-        "If the upstream names a task for it later, that is bound and charged after all.",
-      ]
-    : [
-        `The task ends as failed for account ${task.account_id}: its slot is free and ${credits} credits are refunded if it was charged.`,
-        "The upstream is not told: it may go on working on it.",
-      ];
-  return ask({
-    title: isHeld ? "Release this hold?" : "Release this task?",
-    lines: [id, ...lines],
-    verb: "Release it",
-    danger: true,
-    async run() {
-      const released = await releaseTask(id);
-      return { said: outcomeOf(released, id), confirmed: released.confirmed };
-    },
-  });
-}
-
-/** @param {Release} released @param {string} id */
-function outcomeOf({ outcome, refunded = 0, credits = 0 }, id) {
-  switch (outcome) {
-    case "already_void":
-      return `The hold of ${id} was voided before; nothing is changed.`;
-    case "already_finished":
-      return `Task ${id} had ended before; nothing is changed.`;
-    case "voided":
-      return `The hold of ${id} is voided; its slot is free and ${count(credits)} credits can be spent again.`;
-    default:
-      return `Task ${id} ended as failed; its slot is free and ${count(refunded)} credits are refunded.`;
-  }
-}
-
-/** @param {Task} task */
-function askRefund(task) {
-  const id = task.task_id ?? task.request_id;
-  return ask({
-    title: "Refund this task?",
-    lines: [
-      `${count(task.price ?? 0)} credits of task ${id} go back to account ${task.account_id}. A task is refunded once.`,
-    ],
-    fields: [
-      { name: "reason", label: "Reason", hint: "Why; it stands in the ledger.", check: required },
-      { name: "reference", label: "Reference", hint: "Such as a ticket.", check: reference },
-    ],
-    verb: "Refund it",
-    danger: true,
-    async run({ reason, reference: of }) {
-      const { value, isRepeat } = await refundTask(id, { reason, reference: of });
-      const { amount, balance, confirmed } = value;
-      if (isRepeat) return { said: `Nothing is changed: task ${id} was refunded before.`, confirmed };
-      return {
-        said: `${signed(amount)} credits for ${task.account_id}: task ${id} is refunded. The balance is ${count(balance)}.`,
-        confirmed,
-      };
-    },
-  });
-}
+const untilPoll = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);

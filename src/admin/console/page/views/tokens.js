@@ -1,6 +1,6 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
-/** @import { Token } from "../objects.d.ts" */
+/** @import { Scope, Token } from "../objects.d.ts" */
 import { createToken, listTokens, ownScopes, revokeToken } from "../api.js";
 import { ask } from "../dialogs.js";
 import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";
@@ -42,6 +42,34 @@ export async function showTokens({ place: { query }, again }) {
   ];
 }
 
+const READ_SCOPES = /** @type {const} */ ([
+  "accounts:read",
+  "keys:read",
+  "credits:read",
+  "tasks:read",
+  "usage:read",
+  "audit:read",
+]);
+/** Who tokens are for, and what they need. @type {readonly (readonly [string, readonly Scope[]])[]} */
+const TOKEN_PRESETS = [
+  ["Read only", READ_SCOPES],
+  ["Support", [...READ_SCOPES, "keys:write", "tasks:write", "webhooks:write"]],
+  ["Billing", ["accounts:read", "credits:read", "credits:write", "usage:read", "audit:read"]],
+  [
+    "Shop backend",
+    [
+      "accounts:read",
+      "accounts:write",
+      "keys:read",
+      "keys:write",
+      "credits:read",
+      "credits:write",
+      "usage:read",
+      "webhooks:write",
+    ],
+  ],
+];
+
 const askCreateToken = () =>
   ask({
     title: "Create a token",
@@ -57,6 +85,11 @@ const askCreateToken = () =>
         name: "scopes",
         label: "Scopes",
         type: "checks",
+        hint: "A button ticks what such a holder needs; change it as you like.",
+        presets: TOKEN_PRESETS.map(([name, scopes]) => [
+          name,
+          scopes.filter((scope) => ownScopes().includes(scope)),
+        ]),
         options: ownScopes().map((scope) => [scope, scope]),
         check: (value) => (value ? undefined : "are missing: tick at least one"),
       },

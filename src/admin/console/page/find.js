@@ -1,0 +1,86 @@
+/** @import { Found } from "./objects.d.ts" */
+import { may, search } from "./api.js";
+import { byId, html, link, render, say } from "./dom.js";
+import { hrefTo } from "./location.js";
+import { openLeakedKey } from "./views/leaked-key.js";
+import { isSecret, placeOf, SECRET_SEARCHED } from "./views/search.js";
+
+const PAUSE_MS = 250;
+const LETTERS_MIN = 2;
+const SHOWN_MAX = 8;
+
+const field = () => byId("find-id", HTMLInputElement);
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let waiting;
+/** Counts what was typed: an answer to something else is dropped. */
+let typed = 0;
+
+/** The field at the top: it finds as one types, a moment after the last letter. */
+export function offerSearch() {
+  byId("find").hidden = !may("accounts:read");
+}
+
+function close() {
+  typed++;
+  clearTimeout(waiting);
+  render(null, byId("found"));
+}
+
+async function look() {
+  const mine = ++typed;
+  const q = field().value.trim();
+  if (q.length < LETTERS_MIN || isSecret(q)) return render(null, byId("found"));
+  const found = await search(q).catch(() => undefined);
+  if (mine !== typed || !found) return;
+  const { data, complete } = found;
+  const rest = data.length > SHOWN_MAX || !complete;
+  render(
+    html`<ul>${data.slice(0, SHOWN_MAX).map(foundLine)}
+      ${data.length === 0 && html`<li class="found-none">Nothing begins with this.</li>`}
+      ${rest && html`<li>${link(hrefTo(["search"], { q }), "All that was found")}</li>`}</ul>`,
+    byId("found"),
+  );
+}
+
+/** @param {Found} one */
+const foundLine = (one) =>
+  html`<li>${link(placeOf(one), [one.label ?? one.id, html` <span class="found-more">${[one.kind, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
+
+byId("find").addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => void look(), PAUSE_MS);
+});
+byId("find").addEventListener("focusout", ({ relatedTarget }) => {
+  if (!(relatedTarget instanceof Node && byId("find").contains(relatedTarget))) close();
+});
+byId("find").addEventListener("keydown", (event) => {
+  const stops = [field(), ...byId("found").querySelectorAll("a")];
+  const at = stops.indexOf(/** @type {HTMLInputElement} */ (document.activeElement));
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (event.key === "Escape") close();
+  if (!step) return;
+  event.preventDefault();
+  stops[Math.max(0, at + step)]?.focus();
+});
+byId("found").addEventListener("click", close);
+
+byId("find").addEventListener("submit", (event) => {
+  event.preventDefault();
+  close();
+  const q = field().value.trim();
+  if (isSecret(q)) {
+    // Not even for a moment in the address: the browser would keep it in its history.
+    field().value = "";
+    return q.startsWith("sk_") && may("keys:read") ? void openLeakedKey(q) : say(SECRET_SEARCHED);
+  }
+  const href = hrefTo(["search"], { q });
+  if (location.hash === href) dispatchEvent(new Event("hashchange"));
+  else location.hash = href;
+});
+
+addEventListener("keydown", (event) => {
+  const isTyping = document.activeElement?.matches("input, select, textarea") ?? false;
+  if (event.key !== "/" || isTyping || byId("dialog", HTMLDialogElement).open || byId("find").hidden) return;
+  event.preventDefault();
+  field().select();
+});

@@ -1,0 +1,109 @@
+/** @import { Content } from "../dom.js" */
+/** @import { Context } from "../main.js" */
+import { listSales, listTopAccounts } from "../api.js";
+import { accountLink, actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
+import { count } from "../format.js";
+import { downloadCsv, filtered, table } from "../table.js";
+
+const DAY_MS = 86_400_000;
+const TOP = 50;
+
+/** @param {number} [daysAgo] @returns {string} a UTC day */
+const day = (daysAgo = 0) => new Date(Date.now() - daysAgo * DAY_MS).toISOString().slice(0, 10);
+
+const BY = /** @type {const} */ ([
+  ["spend", "spending"],
+  ["refusals", "refusals"],
+]);
+
+/** Accounts by what they spent, or were refused, in some days. @param {Context} context @returns {Promise<Content>} */
+export async function showTop({ place: { query }, again }) {
+  const from = query.get("from") ?? day(6);
+  const filters = [
+    { name: "by", label: "By", options: BY },
+    { name: "from", label: "From", type: /** @type {const} */ ("date"), usual: from },
+    { name: "to", label: "to", type: /** @type {const} */ ("date"), usual: day() },
+  ];
+  const by = query.get("by") ?? "spend";
+  const read = () => topTable(by, from, query.get("to") ?? "");
+  return [heading("Top accounts", again), await filtered(filters, read)];
+}
+
+/** @param {string} by @param {string} from @param {string} to */
+async function topTable(by, from, to) {
+  const page = await listTopAccounts({ by, from, to, limit: TOP });
+  const rows = page.data.map((one) => ({ ...one, amount: one.credits ?? one.refusals ?? 0 }));
+  const most = rows[0]?.amount ?? 0;
+  return [
+    unreadNote(page),
+    !page.complete && note("Another account may belong to this list: too many have spent about as much."),
+    page.since && hint(`What is known begins on ${page.since.slice(0, 10)}.`),
+    table(
+      by === "refusals" ? "Refused most" : "Spent most",
+      [
+        { title: "Account", header: true, wrap: true, cell: (one) => accountLink(one.account_id, one.label) },
+        {
+          title: by === "refusals" ? "Refusals" : "Credits",
+          numeric: true,
+          cell: (one) => bar(one.amount, most),
+        },
+      ],
+      rows,
+      "None in these days.",
+    ),
+    hint(
+      by === "refusals"
+        ? "Refusals of known keys, of the last eight days."
+        : "Charged, without what was refunded; about a second behind.",
+    ),
+  ];
+}
+
+/** What was sold and given in a month. @param {Context} context @returns {Promise<Content>} */
+export async function showSales({ place: { query }, again }) {
+  const month = query.get("month") || day().slice(0, 7);
+  const filters = [{ name: "month", label: "Month", type: /** @type {const} */ ("month"), usual: month }];
+  return [heading("Sold", again), await filtered(filters, () => salesPart(month))];
+}
+
+const SALE_COLUMNS = ["kind", "package", "currency", "grants", "credits", "amount_paid"];
+const KINDS = /** @type {const} */ ([
+  ["purchase", "Purchased"],
+  ["trial", "Trials"],
+  ["goodwill", "Goodwill"],
+]);
+
+/** @param {string} month */
+async function salesPart(month) {
+  const sales = await listSales(month);
+  const { data, since, amounts_paid } = sales;
+  const save = () => downloadCsv(`sold-${month}.csv`, SALE_COLUMNS, data);
+  const sum = (/** @type {string} */ kind) =>
+    data.reduce((credits, one) => credits + (one.kind === kind ? one.credits : 0), 0);
+  return [
+    unreadNote(sales),
+    since && note(`Grants before ${since.slice(0, 10)} are not counted.`),
+    tiles(
+      KINDS.map(([kind, name]) => tile(name, count(sum(kind)), "credits")),
+      Object.entries(amounts_paid).map(([currency, amount]) => tile(`Paid, ${currency}`, amount)),
+    ),
+    table(
+      `Sold and given in ${month} (UTC)`,
+      [
+        { title: "Kind", header: true, of: (one) => one.kind },
+        { title: "Package", wrap: true, of: (one) => one.package ?? "credits by number" },
+        { title: "Grants", numeric: true, of: (one) => one.grants, as: count },
+        { title: "Credits", numeric: true, of: (one) => one.credits, as: count },
+        {
+          title: "Paid",
+          numeric: true,
+          cell: (one) => (one.amount_paid === null ? "–" : `${one.amount_paid} ${one.currency}`),
+        },
+      ],
+      data,
+      "Nothing was sold or given.",
+    ),
+    actions(data.length > 0 && button("Download CSV", save)),
+    hint("Reversals are not subtracted. The statement of an account has them."),
+  ];
+}
