@@ -8,11 +8,11 @@ import {
   requireReference,
 } from "../operations/credits/references.ts";
 import type { Actor } from "../records/actor.ts";
+import { readCut } from "../records/checkpoints.ts";
 import { cursorOf, positionOf } from "../records/cursors.ts";
 import { detailsOf } from "../records/entry-details.ts";
-import { kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
-import { readCut } from "../records/checkpoints.ts";
 import { compareIds } from "../records/entry-ids.ts";
+import { kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
 import { accountNames } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
@@ -186,7 +186,10 @@ async function wrongCharges(nodes: RedisNodes, partition: number, wanted: Wanted
     const { atMs: cutMs, lastEntry } = await readCut(nodes.of(partition), partition);
     if (archived ? compareIds(lastEntry, archived.archivedTo) <= 0 : cutMs < wanted.fromMs) return found;
   }
-  throw new OperatorError("entries are leaving Redis; repeat the call with the same reference", "unavailable");
+  throw new OperatorError(
+    "entries are leaving Redis; repeat the call with the same reference",
+    "unavailable",
+  );
 }
 
 async function archivedCharges(

@@ -1,7 +1,11 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { trimLedger } from "../../src/archive/trim-ledger.ts";
-import { type CorrectionLookUps, type CorrectionTerms, correctCharges } from "../../src/ledger/corrections.ts";
+import {
+  type CorrectionLookUps,
+  type CorrectionTerms,
+  correctCharges,
+} from "../../src/ledger/corrections.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
@@ -47,12 +51,16 @@ async function leave(copier: Awaited<ReturnType<ArchiveStage["copier"]>>, stay =
 // Guarantee: a wrong price is given back once per charge, wherever the charge is by then.
 test("charges that have left Redis are corrected once, and none that was refunded", async () => {
   const key = await stage.givenKey("acme");
-  const [collected, refunded, late] = [await stage.ended(key), await stage.ended(key), await stage.ended(key)];
-  await stage.ended(key, "failed");
+  const [collected, refunded, late] = [
+    await stage.ended(key),
+    await stage.ended(key),
+    await stage.ended(key),
+  ];
   const running = await stage.ended(key, "bound");
+  await stage.ended(key, "failed");
   await refundTask(stage.nodes, refunded.requestId, { reason: "black", reference: "f-1" }, ANN);
   const copier = await stage.copier();
-  await leave(copier, 2);
+  await leave(copier, 4);
   for (const { requestId } of [collected, refunded, late])
     await stage.redis.del(requestName(PARTITION, requestId));
   // These charges are in Redis alone, and so is the refund of one that has left.
@@ -116,10 +124,10 @@ test("a correction is refused where nobody has all charges of its time, and made
   const copier = await stage.copier();
   await leave(copier);
   const gap = (untilMs: number) =>
-    stage.database.query("INSERT INTO tollgate.ledger_gaps (partition, after, until) VALUES ($1, '0-1', $2)", [
-      PARTITION,
-      `${untilMs}-0`,
-    ]);
+    stage.database.query(
+      "INSERT INTO tollgate.ledger_gaps (partition, after, until) VALUES ($1, '0-1', $2)",
+      [PARTITION, `${untilMs}-0`],
+    );
   const lookUps = archiveLookUps(stage.url);
   await gap(Date.now() - 4_000_000);
   expect(await correct(lookUps, { isDryRun: true })).toMatchObject({ charges: 1 });
