@@ -26,7 +26,10 @@ async function readNode(redis: Redis): Promise<StoreEntry[]> {
   for (let at = 0; at < all.length; at += PAGE) {
     const page = all.slice(at, at + PAGE);
     const types = await many<string, string>(redis, page, (pipe, name) => pipe.type(name));
-    const typed = page.map((name, index) => ({ name, type: types[index] ?? "" }));
+    // A list that was emptied meanwhile is gone.
+    const typed = page.flatMap((name, index) =>
+      types[index] === "none" ? [] : [{ name, type: types[index] ?? "" }],
+    );
     const values = await many<unknown, { name: string; type: string }>(
       redis,
       typed,
@@ -47,8 +50,7 @@ async function readNode(redis: Redis): Promise<StoreEntry[]> {
         }
       },
     );
-    page.forEach((name, index) => {
-      // A list that was emptied meanwhile is gone.
+    typed.forEach(({ name }, index) => {
       if (values[index] !== null) entries.push({ name, value: values[index] });
     });
   }
