@@ -309,6 +309,9 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
       }
       await page.locator("#find-id").fill("bolt");
       await page.locator("#found a").first().waitFor();
+      const box = await page.locator("#found ul").boundingBox();
+      expect(box?.x).toBeGreaterThanOrEqual(0);
+      expect((box?.x ?? 0) + (box?.width ?? 0)).toBeLessThanOrEqual(width);
       await look("found");
       expect(operator.complaints).toEqual([]);
     },

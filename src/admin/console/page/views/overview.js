@@ -169,7 +169,7 @@ const KEPT_MS = 15 * 60_000;
 export async function showOverview({ signal, again }) {
   const [money, out] = await Promise.all([
     readMoney(),
-    may("accounts:read") ? runningOut().catch(failureNote) : undefined,
+    may("accounts:read") ? runningOut().catch(() => undefined) : undefined,
   ]);
   return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} signal=${signal} />`;
 }
