@@ -216,13 +216,18 @@ type Why = "fault" | "late" | "byHand";
 function whyAgain(
   ledger: Ledger,
   before: ToldMessage,
-  { webhookId, endpointId, arrivedMs }: ToldMessage,
+  { webhookId, endpointId, arrivedMs, endedMs }: ToldMessage,
   settled: readonly Settling[],
 ): Why | undefined {
   const { byHand, answerMs } = telling(ledger);
   const between = settled.filter(({ atMs }) => atMs >= before.arrivedMs && atMs <= arrivedMs);
   if (byHand.some((one) => one.webhookId === webhookId && one.endpointId === endpointId)) return "byHand";
-  if (between.some(({ outcome }) => outcome === "delivered")) return undefined;
+  if (between.some(({ outcome }) => outcome === "delivered")) {
+    // One that had stood still sends under its lease of before, and is told so.
+    const isFenced = ({ outcome, atMs }: Settling): boolean =>
+      outcome === "fenced" && atMs >= arrivedMs && atMs < endedMs + FAULT_AFTER_MS;
+    return settled.some(isFenced) ? "fault" : undefined;
+  }
   const isLate = before.endedMs - before.arrivedMs > answerMs;
   if (isLate && between.some(({ result }) => result === "failed")) return "late";
   const isNear = ({ atMs }: { atMs: number }): boolean =>

@@ -56,7 +56,7 @@ const RULES = webhookRules({
 
 /** Entries of one millisecond of a partition, and a few more. */
 const ENTRIES_OF_AN_END = 50;
-const QUIET_MAX_MS = 60_000;
+const QUIET_MAX_MS = 300_000;
 const LOOK_EVERY_MS = 200;
 
 /** Endpoints of a fleet's customers, the receivers behind them, and what these were told. */

@@ -109,7 +109,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     // A read that fails only after its view was left.
     const begun = Promise.withResolvers<() => Promise<void>>();
     await page.route("**/manage/v1/live?after_ms=0", (route) => begun.resolve(() => route.abort()));
-    await operator.open("overview");
+    await operator.view("overview");
     const abort = await begun.promise;
     await operator.open("accounts");
     const failed = page.waitForEvent("requestfailed", (one) => one.url().includes("after_ms=0"));

@@ -152,17 +152,25 @@ const secondsSince = (iso) => age((Date.now() - Date.parse(iso)) / 1000);
 /** No sample is later: the gateway is asked for without its samples. */
 const LATER_THAN_ALL_MS = 1e14;
 
-/** Says at the top whether this gateway is ready. */
-export async function showState() {
-  if (!may("usage:read") || ownAccounts() !== null) {
+/** @param {boolean} withSamples @returns {Promise<Live> | undefined} undefined for a token that may not read it */
+export function readState(withSamples) {
+  if (!may("usage:read") || ownAccounts() !== null) return undefined;
+  const live = readLive(withSamples ? 0 : LATER_THAN_ALL_MS);
+  live.catch(() => undefined);
+  return live;
+}
+
+/** Says at the top whether this gateway is ready. @param {Promise<Live> | undefined} live @param {AbortSignal} signal */
+export async function showState(live, signal) {
+  if (!live) {
     byId("state").textContent = "";
     return;
   }
   try {
-    showGateway(await readLive(LATER_THAN_ALL_MS));
+    showGateway(await live);
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) throw error;
-    showTrouble(error);
+    if (!signal.aborted) showTrouble(error);
   }
 }
 

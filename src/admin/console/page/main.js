@@ -1,11 +1,11 @@
 /** @import { Content } from "./dom.js" */
 /** @import { Place } from "./location.js" */
-/** @import { Scope } from "./objects.d.ts" */
+/** @import { Live, Scope } from "./objects.d.ts" */
 import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
-import { showState, showTrouble } from "./health.js";
+import { readState, showState, showTrouble } from "./health.js";
 import { here, hrefTo } from "./location.js";
 import { showAccount, showAccounts } from "./views/accounts.js";
 import { showAudit } from "./views/audit.js";
@@ -24,6 +24,7 @@ import { showWebhook } from "./views/webhooks.js";
  * @typedef {object} Context
  * @property {Place} place
  * @property {AbortSignal} signal fires when the view is left
+ * @property {Promise<Live> | undefined} live what the state at the top is shown from
  * @property {() => void} again reads the view anew
  */
 
@@ -91,10 +92,11 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
-    const shows = view.show({ place, signal, again: () => void show() });
+    const live = readState(name === "overview");
+    const shows = view.show({ place, signal, live, again: () => void show() });
     // Nobody waits for the view where the state says that the token has ended.
     shows.catch(() => undefined);
-    await showState();
+    await showState(live, signal);
     if (mine !== turn) return;
     unlock();
     const made = await shows;

@@ -166,12 +166,12 @@ const KEPT_MS = 15 * 60_000;
 /** @typedef {{ overview?: Overview, failure?: unknown }} Money */
 
 /** The money, all gateways, and this gateway's live figures. @param {Context} context */
-export async function showOverview({ signal, again }) {
+export async function showOverview({ signal, live, again }) {
   const [money, out] = await Promise.all([
     readMoney(),
     may("accounts:read") ? runningOut().catch(() => undefined) : undefined,
   ]);
-  return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} signal=${signal} />`;
+  return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} live=${live} signal=${signal} />`;
 }
 
 /** Figures of before would be taken for those of now. The live ones need no Redis. @returns {Promise<Money>} */
@@ -194,9 +194,12 @@ const readMoney = () =>
  * @property {History} history
  * @property {Live} [live]
  * @property {unknown} [trouble]
- * @extends {Component<{ money: Money, out: Content, signal: AbortSignal }, State>}
+ * @extends {Component<{ money: Money, out: Content, live: Promise<Live> | undefined, signal: AbortSignal }, State>}
  */
 class Figures extends Component {
+  /** The first reading, which the state at the top was shown from, too. */
+  first = this.props.live;
+
   /** @type {State} */
   state = {
     money: this.props.money,
@@ -230,7 +233,9 @@ class Figures extends Component {
     if (this.state.paused) return;
     const { history } = this.state;
     try {
-      const live = await readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000));
+      const read = this.first ?? readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000));
+      this.first = undefined;
+      const live = await read;
       if (this.props.signal.aborted) return;
       showGateway(live);
       this.setState({ live, trouble: undefined, history: appended(history, live) });
