@@ -133,7 +133,9 @@ test("accounts are listed by their metadata, under the names of the configuratio
     const list = (...values: string[]) =>
       runHere(["accounts", "list", "--json", ...values.flatMap((value) => ["--metadata", value])], env);
     const ids = async (...values: string[]) =>
-      JSON.parse((await list(...values)).stdout).accounts.map((row: { account_id: string }) => row.account_id);
+      JSON.parse((await list(...values)).stdout).accounts.map(
+        (row: { account_id: string }) => row.account_id,
+      );
     expect(await ids(`plan=${plan}`, "region=eu")).toEqual([id]);
     expect(await ids(`plan=${plan}`, "region=")).toEqual([]);
     expect((await list("shop=x")).stderr).toContain("these are: plan, region");

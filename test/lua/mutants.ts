@@ -2120,7 +2120,7 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
 /** Mistakes in the lists of accounts, which the model does not know. */
 export const LISTS_MUTANTS: readonly Mutant[] = [
   without("the former label stays", "account", "unlist_account(account, account_id)\n"),
-  mutant("the new label is not listed", "account", "list_account(account, account_id)\ncall", "call"),
+  mutant("the new label is not listed", "account", "\nlist_account(account, account_id)\nif", "\nif"),
   mutant("labels keep their case", "include/lists", "string.lower(record[1])", "record[1]"),
   mutant(
     "accounts are listed by label alone",
