@@ -84,7 +84,6 @@ export const OBJECT_EXAMPLES = {
     amounts_paid: { USD: "39.90" },
     source: "redis",
     since: null,
-    unread: {},
   },
   Account: ACCOUNT,
   ListedAccount: { ...ACCOUNT, spent_today: 120, spent_7d: 730, days_left: 4.3 },
