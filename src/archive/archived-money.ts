@@ -1,3 +1,4 @@
+import { CLOCK_SLACK_MS, type FindArchivedCharges } from "../ledger/corrections.ts";
 import type { FindArchivedEntry } from "../operations/credits/named-entries.ts";
 import type { ReadArchived } from "../operations/credits/references.ts";
 import type { FindArchivedCharge } from "../operations/credits/refunds.ts";
@@ -7,7 +8,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { connectArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
-import { BehindError, requireComplete, requireReach } from "./complete.ts";
+import { BehindError, requireComplete, requireCompleteSince, requireReach } from "./complete.ts";
 import { identifyFor } from "./identity.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
@@ -24,6 +25,16 @@ const OF_TASK = `
   WHERE e.request_id = $1 OR e.request_id = (
     SELECT request_id FROM tollgate.ledger_entries WHERE task_id = $1 AND kind = 'charge' ORDER BY at DESC LIMIT 1
   )`;
+
+const OF_PRICES = `
+  SELECT e.*, EXISTS (
+    SELECT FROM tollgate.ledger_entries r
+    WHERE r.request_id = e.request_id AND r.partition = e.partition AND r.kind = 'refund'
+  ) AS is_refunded
+  FROM tollgate.ledger_entries e
+  JOIN unnest($5::text[], $6::bigint[]) AS wrong(endpoint, amount) ON e.endpoint = wrong.endpoint AND e.amount = -wrong.amount
+  WHERE e.partition = $1 AND e.id_ms >= $2 AND e.at >= $3 AND e.at < $4 AND e.kind = 'charge'
+  ORDER BY e.id_ms, e.id_number`;
 
 interface ChargeRow extends EntryRow {
   kind: string;
@@ -63,7 +74,19 @@ export function moneyLookUps(url: string) {
       const [row] = await query<EntryRow>(OF_ID, [partition, ...streamId.split("-")]);
       return row && entryOf(row);
     });
-  return { readArchived, findCharge, findEntry };
+  const findCharges: FindArchivedCharges = (nodes, partition, { fromMs, toMs, charged }) =>
+    asked(url, nodes, partition, async (query) => {
+      const sinceMs = Math.max(0, fromMs - CLOCK_SLACK_MS);
+      const archivedTo = await requireCompleteSince(nodes, query, partition, sinceMs);
+      const rows = await query<EntryRow & { is_refunded: boolean }>(OF_PRICES, [
+        ...[partition, sinceMs, new Date(fromMs).toISOString(), new Date(toMs).toISOString()],
+        ...[charged.map(({ endpoint }) => endpoint), charged.map(({ amount }) => amount)],
+      ]);
+      const charges = rows.map(entryOf);
+      const refunded = new Set(charges.filter((_, at) => rows[at]!.is_refunded).map((one) => one.requestId));
+      return { charges, refunded, archivedTo };
+    });
+  return { readArchived, findCharge, findCharges, findEntry };
 }
 
 async function asked<T>(

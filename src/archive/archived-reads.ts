@@ -1,3 +1,4 @@
+import type { CorrectionLookUps } from "../ledger/corrections.ts";
 import type { ArchiveLookUps } from "../operations/credits/refunds.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { ArchiveReads, openArchiveReads } from "./reads.ts";
@@ -22,13 +23,16 @@ export function lazyArchive(url: string | undefined): LazyArchive | undefined {
   };
 }
 
+export interface MoneyLookUps extends ArchiveLookUps, CorrectionLookUps {}
+
 /** As `moneyLookUps`, loaded by the first look-up; none without an archive. */
-export function archiveLookUps(url: string | undefined): ArchiveLookUps {
+export function archiveLookUps(url: string | undefined): MoneyLookUps {
   if (url === undefined) return {};
   const load = () => import("./archived-money.ts").then(({ moneyLookUps }) => moneyLookUps(url));
   return {
     readArchived: async (...of) => (await load()).readArchived(...of),
     findCharge: async (...of) => (await load()).findCharge(...of),
+    findCharges: async (...of) => (await load()).findCharges(...of),
     findEntry: async (...of) => (await load()).findEntry(...of),
   };
 }

@@ -25,21 +25,15 @@ const NEWEST_OF_ALL = `
     SELECT id FROM tollgate.ledger_entries e WHERE e.partition = p.partition ORDER BY e.id_ms DESC, e.id_number DESC LIMIT 1
   ) e`;
 
-const GAPS = "SELECT FROM tollgate.ledger_gaps WHERE partition = $1 LIMIT 1";
+const GAPS = `
+  SELECT FROM tollgate.ledger_gaps WHERE partition = $1 AND split_part(until, '-', 1)::bigint >= $2 LIMIT 1`;
 
 const COUNT = `
   SELECT count(*)::int AS entries FROM tollgate.ledger_entries
   WHERE account_id = $1 AND partition = $2 AND (id_ms, id_number) <= ($3, $4)`;
 
-/**
- * Requires that archive and Redis together have all entries of an account. @returns the archive's newest entry of the partition
- * @throws BehindError, ArchiveError
- */
-export async function requireComplete(
-  nodes: RedisNodes,
-  query: ArchiveQuery,
-  { partition, accountId }: Pick<LedgerEntry, "partition" | "accountId">,
-): Promise<string> {
+/** @returns the archive's newest entry of the partition @throws BehindError, ArchiveError */
+async function requireCopied(nodes: RedisNodes, query: ArchiveQuery, partition: number): Promise<string> {
   const redis = nodes.of(partition);
   const [row] = await query<EntryRow>(NEWEST, [partition]);
   const newest = row && entryOf(row);
@@ -54,10 +48,36 @@ export async function requireComplete(
       "Redis has lost ledger entries that the archive has",
       "a gateway finds out within seconds which of them count",
     );
-  if ((await query(GAPS, [partition])).length === 0) return archivedTo;
-  const { entry = LEDGER_START, entries = 0 } = (await readCheckpoint(redis, partition, accountId)) ?? {};
+  return archivedTo;
+}
+
+/**
+ * Requires that archive and Redis together have all entries of an account. @returns the archive's newest entry of the partition
+ * @throws BehindError, ArchiveError
+ */
+export async function requireComplete(
+  nodes: RedisNodes,
+  query: ArchiveQuery,
+  { partition, accountId }: Pick<LedgerEntry, "partition" | "accountId">,
+): Promise<string> {
+  const archivedTo = await requireCopied(nodes, query, partition);
+  if ((await query(GAPS, [partition, 0])).length === 0) return archivedTo;
+  const { entry = LEDGER_START, entries = 0 } =
+    (await readCheckpoint(nodes.of(partition), partition, accountId)) ?? {};
   const [has] = await query<{ entries: number }>(COUNT, [accountId, partition, ...entry.split("-")]);
   if (has?.entries !== entries) throw new BehindError();
+  return archivedTo;
+}
+
+/** As `requireComplete`, of all entries of a partition since then. */
+export async function requireCompleteSince(
+  nodes: RedisNodes,
+  query: ArchiveQuery,
+  partition: number,
+  sinceMs: number,
+): Promise<string> {
+  const archivedTo = await requireCopied(nodes, query, partition);
+  if ((await query(GAPS, [partition, sinceMs])).length > 0) throw new BehindError();
   return archivedTo;
 }
 

@@ -36,7 +36,7 @@ export async function gatewayChecks(gateway: CheckedGateway): Promise<Check[]> {
   const { config, figures } = gateway;
   const [store, upstream] = await Promise.all([
     ownStore(config),
-    exchangesCheck(figures) ?? tried("upstream", () => upstreamCheck(config.upstream)),
+    exchangesCheck(figures) ?? tried("upstream", () => upstreamCheck(config.upstream, false)),
   ]);
   const archive = config.archive.url === undefined ? [] : [lagCheck(figures)];
   return [

@@ -27,8 +27,9 @@ const TIMEOUTS = {
   keepAliveTimeoutMs: TIMEOUT_MS,
 };
 
-export const upstreamCheck = (upstream: Config["upstream"]): Promise<Check> =>
-  upstream.dialect.name === ENVELOPE_CHOICE.name ? envelopeCheck(upstream) : adapterCheck(upstream);
+/** @param isAsked whether somebody waits for the answer: then a request is posted, too, that makes nothing */
+export const upstreamCheck = (upstream: Config["upstream"], isAsked: boolean): Promise<Check> =>
+  upstream.dialect.name === ENVELOPE_CHOICE.name ? envelopeCheck(upstream, isAsked) : adapterCheck(upstream);
 
 async function adapterCheck(settings: Config["upstream"]): Promise<Check> {
   const { host } = new URL(settings.url);
@@ -65,11 +66,11 @@ function judgePoll(outcome: PollOutcome, host: string, adapter: string, tookMs: 
   }
 }
 
-async function envelopeCheck(upstream: Config["upstream"]): Promise<Check> {
+async function envelopeCheck(upstream: Config["upstream"], isAsked: boolean): Promise<Check> {
   const { url } = upstream;
   const client = createJsonClient({ ...upstream, ...TIMEOUTS, connections: 1 });
   try {
-    const unaskedContinue = sendsUnaskedContinue(upstream, TIMEOUT_MS);
+    const unaskedContinue = isAsked && sendsUnaskedContinue(upstream, TIMEOUT_MS);
     const startedMs = performance.now();
     const exchanged = await client.send({
       method: "GET",

@@ -8,16 +8,18 @@ import {
   requireReference,
 } from "../operations/credits/references.ts";
 import type { Actor } from "../records/actor.ts";
+import { readCut } from "../records/checkpoints.ts";
 import { cursorOf, positionOf } from "../records/cursors.ts";
 import { detailsOf } from "../records/entry-details.ts";
+import { compareIds } from "../records/entry-ids.ts";
 import { kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
-import { accountNames } from "../records/names.ts";
+import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { correct } from "../scripts/correct.ts";
-import { completeSinceMs } from "./export.ts";
 
 /** A reference of each charge follows from that of the call. */
 const REFERENCE_CHARS_MAX = 150;
@@ -25,7 +27,9 @@ const REFERENCE_CHARS_MAX = 150;
 const CHARGES_MAX = 5000;
 const SHOWN_MAX = 100;
 /** Ids follow the server's clock, which may have been put back. */
-const CLOCK_SLACK_MS = 60_000;
+export const CLOCK_SLACK_MS = 60_000;
+/** Copying and trimming may go on meanwhile. */
+const READS_MAX = 3;
 
 /** A price that was in force by mistake: what was charged, and what should have been. */
 interface WrongPrice {
@@ -53,6 +57,29 @@ interface WrongCharge {
   credits: number;
 }
 
+interface ArchivedCharges {
+  charges: readonly LedgerEntry[];
+  /** Ids of requests among these that were refunded. */
+  refunded: ReadonlySet<string>;
+  /** The newest entry of the partition in the archive. */
+  archivedTo: string;
+}
+
+/**
+ * Charges of a partition in the archive from `fromMs` to `toMs`, not included, by endpoint and amount charged.
+ * @throws Error if the archive is unavailable, another store's, or not complete
+ */
+export type FindArchivedCharges = (
+  nodes: RedisNodes,
+  partition: number,
+  of: { fromMs: number; toMs: number; charged: readonly { endpoint: string; amount: number }[] },
+) => Promise<ArchivedCharges>;
+
+export interface CorrectionLookUps {
+  readArchived?: ReadArchived | undefined;
+  findCharges?: FindArchivedCharges | undefined;
+}
+
 interface Corrections {
   /** Charges of this call that were wrong, and were not given back before. */
   charges: number;
@@ -71,16 +98,18 @@ interface Corrections {
 
 /**
  * Finds charges by a wrong price, and gives back what was too much, once per charge, however often it is called.
- * @throws OperatorError `invalid`, `unknown_endpoint`; `unavailable` if charges of that time have left Redis
+ * @throws OperatorError `invalid`, `unknown_endpoint`; `unavailable` if charges of that time have left Redis and the
+ * archive cannot be used
  */
 export async function correctCharges(
   nodes: RedisNodes,
   terms: CorrectionTerms,
   actor: Actor,
-  readArchived?: ReadArchived,
+  { readArchived, findCharges }: CorrectionLookUps = {},
 ): Promise<Corrections> {
   const { reference, cursor } = terms;
-  const wanted = { ...terms, reason: requireReason(terms.reason), amounts: amountsOf(terms.prices) };
+  const amounts = amountsOf(terms.prices);
+  const wanted = { ...terms, reason: requireReason(terms.reason), amounts, findCharges };
   requireOrder(terms.fromMs, terms.toMs);
   requireReference(reference);
   if (reference.length > REFERENCE_CHARS_MAX)
@@ -89,7 +118,6 @@ export async function correctCharges(
       "invalid",
       "reference",
     );
-  await requireWhole(nodes, terms.fromMs);
   if (!terms.isDryRun) nodes.requireWritable?.(nodes.all());
   const list = ["corrections", reference];
   let partition = cursor === undefined ? 0 : Number(positionOf(list, cursor));
@@ -139,36 +167,77 @@ function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
   return amounts;
 }
 
-async function requireWhole(nodes: RedisNodes, fromMs: number): Promise<void> {
-  const sinceMs = await completeSinceMs(nodes, undefined);
-  if (sinceMs <= fromMs) return;
-  throw new OperatorError(
-    `charges before ${new Date(sinceMs).toISOString()} have left Redis for the archive; nothing is changed`,
-    "unavailable",
-    "from",
-  );
+type Wanted = CorrectionTerms & {
+  amounts: ReadonlyMap<string, number>;
+  findCharges: FindArchivedCharges | undefined;
+};
+
+interface WrongCharges {
+  wrong: WrongCharge[];
+  refunded: number;
 }
 
 /** Of charges whose record was collected only the ledger knows whether they were refunded. */
-async function wrongCharges(
+async function wrongCharges(nodes: RedisNodes, partition: number, wanted: Wanted): Promise<WrongCharges> {
+  for (let reads = 1; reads <= READS_MAX; reads++) {
+    const { atMs } = await readCut(nodes.of(partition), partition);
+    const archived = atMs >= wanted.fromMs ? await archivedCharges(nodes, partition, wanted) : undefined;
+    const found = await chargesInRedis(nodes, partition, wanted, archived);
+    // Entries that leave Redis between the two reads would be in neither.
+    const { atMs: cutMs, lastEntry } = await readCut(nodes.of(partition), partition);
+    if (archived ? compareIds(lastEntry, archived.archivedTo) <= 0 : cutMs < wanted.fromMs) return found;
+  }
+  throw new OperatorError(
+    "entries are leaving Redis; repeat the call with the same reference",
+    "unavailable",
+  );
+}
+
+async function archivedCharges(
   nodes: RedisNodes,
   partition: number,
-  { fromMs, toMs, priceList, amounts }: CorrectionTerms & { amounts: ReadonlyMap<string, number> },
-): Promise<{ wrong: WrongCharge[]; refunded: number }> {
+  { fromMs, toMs, amounts, findCharges }: Wanted,
+): Promise<ArchivedCharges> {
+  const gone = "charges of that time have left Redis for the archive";
+  if (!findCharges)
+    throw new OperatorError(`${gone}; set ARCHIVE_URL and run this again`, "unavailable", "from");
+  const charged = Array.from(amounts.keys(), (name) => {
+    const [endpoint = "", amount] = name.split(" ");
+    return { endpoint, amount: Number(amount) };
+  });
+  try {
+    return await findCharges(nodes, partition, { fromMs, toMs, charged });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    const advice = "repeat the call later, with the same reference";
+    throw new OperatorError(`${gone}, which cannot be used (${why}); ${advice}`, "unavailable", "from");
+  }
+}
+
+async function chargesInRedis(
+  nodes: RedisNodes,
+  partition: number,
+  { fromMs, toMs, priceList, amounts }: Wanted,
+  archived: ArchivedCharges | undefined,
+): Promise<WrongCharges> {
   const found = new Map<string, WrongCharge>();
   let refunded = 0;
-  let after = `${Math.max(0, fromMs - CLOCK_SLACK_MS)}-0`;
+  const consider = (entry: LedgerEntry): void => {
+    const { requestId, endpoint, amount, atMs } = entry;
+    const kind = kindOf(entry);
+    if (kind === "refund" && found.delete(requestId)) refunded++;
+    const credits = kind === "charge" && amounts.get(`${endpoint} ${-amount}`);
+    if (!credits || atMs < fromMs || atMs >= toMs) return;
+    if (priceList !== undefined && detailsOf(entry).price_list !== priceList) return;
+    if (archived?.refunded.has(requestId)) refunded++;
+    else found.set(requestId, { entry, credits });
+  };
+  for (const entry of archived?.charges ?? []) consider(entry);
+  // What is in both counts once.
+  let after = archived?.archivedTo ?? `${Math.max(0, fromMs - CLOCK_SLACK_MS)}-0`;
   for (;;) {
     const page = await readLedger(nodes.of(partition), partition, after);
-    for (const entry of page) {
-      const { requestId, endpoint, amount, atMs } = entry;
-      const kind = kindOf(entry);
-      if (kind === "refund" && found.delete(requestId)) refunded++;
-      const credits = kind === "charge" && amounts.get(`${endpoint} ${-amount}`);
-      if (!credits || atMs < fromMs || atMs >= toMs) continue;
-      if (priceList === undefined || detailsOf(entry).price_list === priceList)
-        found.set(requestId, { entry, credits });
-    }
+    for (const entry of page) consider(entry);
     const last = page.at(-1);
     if (!last) return { wrong: [...found.values()], refunded };
     after = last.streamId;
@@ -178,9 +247,12 @@ async function wrongCharges(
 async function foreseen(
   nodes: RedisNodes,
   { entry: { partition, accountId, requestId } }: WrongCharge,
-): Promise<"corrected" | "refunded"> {
+): Promise<"corrected" | "refunded" | "running"> {
+  const redis = nodes.of(partition);
   const { refunds } = accountNames(partition, accountId);
-  return (await nodes.of(partition).hexists(refunds, requestId)) === 1 ? "refunded" : "corrected";
+  const { state, refunded } = requestOf(await redis.get(requestName(partition, requestId)));
+  if (refunded !== undefined || (await redis.hexists(refunds, requestId)) === 1) return "refunded";
+  return state === "bound" ? "running" : "corrected";
 }
 
 async function correctOne(

@@ -4,8 +4,8 @@ import type { Target } from "./client.ts";
 import { anyGateway, type Fleet } from "./fleet.ts";
 import type { UpstreamEvent } from "./history.ts";
 
-const TRIES_MAX = 20;
-const AGAIN_MS = 300;
+const TRIES_MAX = 60;
+const AGAIN_MS = 500;
 
 /** The path of the gateways' address for a request; empty if the upstream was given none. */
 export const callbackPathOf = ({ callBackUrl = "" }: UpstreamEvent): string =>
@@ -20,6 +20,7 @@ export async function callBack(
   event: UpstreamEvent,
   { taskId = event.taskId, status = "completed" } = {},
 ): Promise<number> {
+  const sentMs = Date.now();
   const body = JSON.stringify({ code: 200, msg: "success", data: { task_id: taskId, status } });
   const answered = await fetch(gateway.url + callbackPathOf(event), {
     method: "POST",
@@ -27,7 +28,10 @@ export async function callBack(
     body,
   }).catch(() => undefined);
   await answered?.body?.cancel();
-  if (answered?.status === 200 && taskId === event.taskId) event.calledBackMs ??= Date.now();
+  if (answered?.status === 200 && taskId === event.taskId) {
+    event.calledBackMs ??= Date.now();
+    event.lastCalledBackMs = sentMs;
+  }
   return answered?.status ?? 0;
 }
 

@@ -2,14 +2,14 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { writeReport } from "./report.ts";
+import { recordSections, writeReport } from "./report.ts";
 import { type Outcome, PARTS, runPart } from "./run.ts";
 import { copySources } from "./tree.ts";
 import { ROOT, stopWorlds } from "./world.ts";
 
 /**
  * The full campaign, or some scenarios of it: `--scenario` may be given several times. `--control` takes only the seeded bugs whose
- * name has that text.
+ * name has that text. `--record` writes the sections of these scenarios into the page of figures.
  */
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -18,6 +18,7 @@ async function main(): Promise<void> {
       control: { type: "string", default: "" },
       seed: { type: "string" },
       short: { type: "boolean", default: false },
+      record: { type: "boolean", default: false },
       "at-a-time": { type: "string", default: "1" },
     },
   });
@@ -53,6 +54,7 @@ async function main(): Promise<void> {
   };
   await Promise.all(Array.from({ length: Number(values["at-a-time"]) }, lane));
   if (!values.short && isWhole) await writeReport(seed, outcomes);
+  else if (values.record) await recordSections(seed, outcomes);
   const failed = outcomes.filter(({ met }) => !met).map(({ name }) => name);
   console.log(failed.length === 0 ? "all criteria met" : `criteria unmet in: ${failed.join(", ")}`);
   process.exit(failed.length === 0 ? 0 : 1);

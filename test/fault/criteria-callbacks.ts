@@ -28,11 +28,13 @@ export function noVideoForNothing(ledger: Ledger): Finding {
 }
 
 /** A task is charged or not; one whose credits are another request's by now is told to nobody, which `toldIsTrue` judges. */
-function wrongEnd({ told }: UpstreamEvent, request: RequestRecord, net: number): string {
+function wrongEnd(event: UpstreamEvent, request: RequestRecord, net: number): string {
   const { state, status, price, uncollected } = request;
   if (uncollected) return "";
   if (state !== "finished") return `is ${state}`;
-  const hasCompleted = told.includes("completed");
+  const { told, completesMs = Number.POSITIVE_INFINITY, lastCalledBackMs = 0 } = event;
+  // Also of one that nobody asked about, though its callback said so.
+  const hasCompleted = told.includes("completed") || lastCalledBackMs > completesMs;
   if (hasCompleted && told.includes("failed")) return "";
   if (hasCompleted && status !== "completed") return `has completed, and is ${status}`;
   const due = hasCompleted ? -price : 0;

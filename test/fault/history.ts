@@ -59,8 +59,12 @@ export interface UpstreamEvent {
   arrivals: number;
   /** Where it was asked to call back: the customer's address, or the gateways' own. */
   callBackUrl?: string;
+  /** When its task completes upstream, whether or not anybody asks. */
+  completesMs?: number;
   /** When a gateway first answered a callback about it with 200. */
   calledBackMs?: number;
+  /** When it last did. */
+  lastCalledBackMs?: number;
 }
 
 /** One settlement on its way to the store, as the proxy in front of it saw it. */

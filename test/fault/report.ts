@@ -47,6 +47,22 @@ ${sections}${parts}`,
   );
 }
 
+/** Writes the sections of some scenarios, each with its own seed and commit, and leaves the rest of the page. */
+export async function recordSections(seed: number, outcomes: readonly Outcome[]): Promise<void> {
+  const page = await readFile(PAGE, "utf8");
+  const end = page.includes(PARTS_BEGIN) ? page.indexOf(PARTS_BEGIN) : page.length;
+  const [head = "", ...sections] = page.slice(0, end).split("\n## ");
+  for (const outcome of outcomes) {
+    const title = `${outcome.title}. Run alone: seed ${seed}, commit ${commit()}`;
+    const text = section({ ...outcome, title }).slice("## ".length);
+    const at = sections.findIndex((one) => one.startsWith(`${outcome.name}\n`));
+    if (at === -1) sections.push(text);
+    else sections[at] = text;
+  }
+  const own = [head, ...sections].map((part) => part.trimEnd()).join("\n\n## ");
+  await writeFile(PAGE, `${own}\n${page.slice(end)}`);
+}
+
 function section({ name, title, seconds, criteria, uncharged }: Outcome): string {
   const rows = criteria.map(
     ({ name: criterion, met, figure }) => `| ${criterion} | ${met ? "met" : "**not met**"} | ${figure} |`,

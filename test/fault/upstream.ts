@@ -215,6 +215,7 @@ export class FaultUpstream {
       toldMs: [],
       arrivals: 1,
     };
+    if (!wish.fails && taskId !== "") event.completesMs = event.atMs + wish.lifeMs;
     const latestRequestId = requestId;
     const earlierTask = this.#tasks.get(taskId);
     if (earlierTask) earlierTask.latestRequestId = requestId;

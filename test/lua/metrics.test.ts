@@ -18,7 +18,7 @@ async function samples(name: string): Promise<string[]> {
 
 test("admissions that leave less than a fifth of the window, or take the last slot, are counted by tier", async () => {
   const wide = await stage.givenKey({ rate_limit: 10, max_concurrent: 11, tier: "enterprise" });
-  const narrow = await stage.givenKey({ rate_limit: 100, max_concurrent: 2, tier: "gone from the config" });
+  const narrow = await stage.givenKey({ rate_limit: 100, max_concurrent: 2, tier: "gone" });
   // Of ten, the ninth leaves one and the tenth none; the eleventh is refused.
   for (let nth = 1; nth <= 11; nth++) await stage.admit(stage.request(wide));
   for (let nth = 1; nth <= 3; nth++) await stage.admit(stage.request(narrow));

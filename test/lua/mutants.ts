@@ -2074,6 +2074,13 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
     "rollup",
     '    add(day, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))\n',
   ),
+  mutant(
+    "a task that completed late has failed, too",
+    "rollup",
+    'add(day, account_id, endpoint, key_id, what == "unfailed" and "failed" or what, what == "unfailed" and -1 or 1)',
+    'if what ~= "unfailed" then add(day, account_id, endpoint, key_id, what, 1) end',
+  ),
+  mutant("a task that completed late failed twice", "rollup", 'what == "unfailed" and -1 or 1', "1"),
   mutant("failed tasks count seconds", "rollup", 'elseif what == "completed"', "elseif true"),
   mutant("seconds are cut", "rollup", "/ 1000 + 0.5", "/ 1000"),
   mutant("seconds are less than none", "rollup", "math.max(0, ended_at - bound_at)", "(ended_at - bound_at)"),
@@ -2101,6 +2108,19 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
     "observe",
     "record.endpoint, status, ",
     'record.endpoint, "completed", ',
+  ),
+  mutant("a late completion has failed, too", "reclaim", '"unfailed", record', '"completed", record'),
+  mutant(
+    "a late completion is not noted",
+    "reclaim",
+    'record.endpoint, "completed"',
+    'record.endpoint, "unfailed"',
+  ),
+  mutant(
+    "a failure is taken back on another day",
+    "reclaim",
+    "note_ended(request, record.finished_at",
+    "note_ended(request, now + 86400000",
   ),
   mutant("when it was bound is not noted", "observe", "status, record.bound_at)", "status, 0)"),
   without(

@@ -18,6 +18,7 @@ import {
   NOON_MS,
   openConnection,
   type TestConnection,
+  taskOf,
   times,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -305,13 +306,22 @@ test("days in the wrong order and an account that does not exist are refused", a
   });
 });
 
+const LATER_MS = NOON_MS + DAY_MS;
+
 test.each(ENDED_MUTANTS)("the mistake is found: $what", async (mutant) => {
   const good = await notedBy();
-  expect(good).toEqual([`completed ${NOON_MS}`, `failed ${NOON_MS}`, "uncollected 5"]);
+  expect(good).toEqual([
+    `completed ${NOON_MS} at ${NOON_MS}`,
+    `completed ${NOON_MS} at ${LATER_MS}`,
+    `failed ${NOON_MS} at ${NOON_MS}`,
+    `failed ${NOON_MS} at ${NOON_MS}`,
+    `uncollected 5 at ${LATER_MS}`,
+    `unfailed ${NOON_MS} at ${NOON_MS}`,
+  ]);
   expect(await notedBy(mutant)).not.toEqual(good);
 });
 
-/** What is noted of the ends of tasks. */
+/** What is noted of the ends of tasks, one of which completed on the day after it had failed. */
 async function notedBy(mutant?: Mutant): Promise<string[]> {
   const folder = mutant && (await plant(mutant));
   try {
@@ -319,17 +329,23 @@ async function notedBy(mutant?: Mutant): Promise<string[]> {
     const scripts = createScriptRunner(redis, folder === undefined ? {} : { folder });
     const stage = createStage(connection, { scripts, partition: 0 });
     const key = await stage.givenKey({ accountId: "acc", credits: 20 });
-    const [done, failed, late] = times(3, () => stage.request(key, { price: 5 }));
-    for (const request of [done!, failed!]) await stage.givenTask(request);
+    const [done, failed, expired, late] = times(4, () => stage.request(key, { price: 5 }));
+    for (const request of [done!, failed!, expired!]) await stage.givenTask(request);
     for (const status of ["completed", "completed"] as const) await stage.observe(done!, status);
     await stage.observe(failed!, "failed");
+    await stage.observe(expired!, "expired");
+    stage.clock.nowMs = LATER_MS;
+    const task = { taskId: taskOf(expired!), requestId: expired!.requestId, creatorKeyId: key.keyId };
+    await stage.reclaim({ partition: 0, accountId: "acc", task, data: '{"status":"completed"}' });
     await stage.admit({ ...late!, holdMs: 0 });
     await stage.void(late!, "due");
     await redis.hset(key.names.account, "balance", 0);
     for (const _ of [1, 2]) await stage.bind(late!);
-    const notes = await redis.zrange(ended, "0", "-1");
-    const ofKey = notes.filter((note) => note.endsWith(` acc ${key.keyId} ${ENDPOINT}`));
-    return ofKey.map((note) => note.split(" ").slice(1, 3).join(" ")).sort();
+    const notes = await redis.zrange(ended, "0", "-1", "WITHSCORES");
+    const ofKey = notes.flatMap((note, at) =>
+      note.endsWith(` acc ${key.keyId} ${ENDPOINT}`) ? [`${note} ${notes[at + 1]}`.split(" ")] : [],
+    );
+    return ofKey.map((words) => `${words[1]} ${words[2]} at ${words.at(-1)}`).sort();
   } finally {
     if (folder !== undefined) await rm(folder, { recursive: true });
   }
@@ -357,6 +373,8 @@ async function seenBy(mutant?: Mutant): Promise<unknown> {
         LATELY_MS + at,
         `req_${at} ${what} ${LATELY_MS - 83_600} acc key_1 ${ENDPOINT}`,
       );
+    // The task that failed completed late.
+    await redis.zadd(ended, LATELY_MS + 1, `req_1 unfailed ${LATELY_MS} acc key_1 ${ENDPOINT}`);
     // The clock of another server is ahead.
     await redis.zadd(ended, LATELY_MS, `req_ahead completed ${LATELY_MS + 9000} acc key_2 ${ENDPOINT}`);
     const step = (call: Partial<RollupCall>) => scripts.run(rollup, { partition: 0, ...call });

@@ -97,6 +97,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "int",
         "by_of",
         "write_audit",
+        "task_score",
         "note_ended",
         ...["name_in", "callback_of", "owner_of", "split_address", "read_delivery", "write_delivery"],
         ...["new_delivery", "bring_forward", "first_score", "schedule_endpoint", "count_bytes"],
@@ -150,7 +151,7 @@ test("a script is sent with each of its includes once, and those before what nee
 });
 
 test.each([
-  ["a name that nobody reads", "bind", "slots polls", "slots other polls", "KEYS"],
+  ["a name that nobody reads", "bind", "slots due", "slots other due", "KEYS"],
   ["a name by number", "bind", "local outcome,", "local outcome = KEYS[1]\nlocal outcome,", "BODY"],
   ["an argument that nobody reads", "bind", " poll_ms response", " poll_ms unread response", "ARGV"],
   ["the clock left out", "bind", "--@args now request_id", "--@args request_id", "ARGV"],

@@ -1,11 +1,10 @@
-import type { LazyArchive } from "../../archive/archived-reads.ts";
+import type { LazyArchive, MoneyLookUps } from "../../archive/archived-reads.ts";
 import type { HealthReport } from "../../checks/health-watch.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
 import type { CreditPackage } from "../../domain/credit-packages.ts";
 import type { Tiers } from "../../domain/limits.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
-import type { ArchiveLookUps } from "../../operations/credits/refunds.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
 import type { WebhookRules } from "../../operations/webhooks/webhook-rules.ts";
@@ -30,7 +29,7 @@ export interface OperationSettings {
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
   /** For records that Redis has forgotten. */
-  lookUps: ArchiveLookUps;
+  lookUps: MoneyLookUps;
   /** @throws OperatorError `webhooks_off` */
   webhooks(): Promise<WebhookRules>;
 }

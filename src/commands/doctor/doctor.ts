@@ -132,7 +132,7 @@ async function allChecks(): Promise<{ config: Config | undefined; checks: Check[
   const { config, hidden, text } = checkConfig();
   const [store, upstream, running] = await Promise.all([
     ownStoreChecks(config),
-    config && upstreamCheck(config.upstream),
+    config && upstreamCheck(config.upstream, true),
     runningChecks(config, processLimits().openFiles),
   ]);
   const checks = [

@@ -143,7 +143,7 @@ export const callbacks: Scenario<CallbacksSize> = {
   title: ({ each }) =>
     `${each} storyboards each whose callback comes ${Object.keys(WAYS).join("; ")}; half of them while gateways are killed and the store is frozen; ` +
     `a maximum age of ${MAX_AGE_MS / 1000} s`,
-  full: { each: 40 },
+  full: { each: 10 },
   short: { each: 3 },
   run: runCallbacks,
 };

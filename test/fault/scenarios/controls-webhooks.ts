@@ -167,6 +167,11 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/settlement/callback-tasks.ts",
+        from: 'if (outcome.outcome === "gone") return "unknown_task";',
+        to: "",
+      },
+      {
+        file: "src/settlement/callback-tasks.ts",
         from: 'if (outcome.outcome !== "task" && outcome.outcome !== "unknown_status")',
         to: "if (Date.now() === 0)",
       },

@@ -23,7 +23,7 @@ describe("bash", () => {
   test("offers commands, by what was typed of them", () => {
     expect(offered("")).toEqual(PLACES[0]?.commands.map(({ name }) => name));
     expect(offered("k")).toEqual(["keys"]);
-    expect(offered("keys", "r")).toEqual(["revoke", "rotate"]);
+    expect(offered("keys", "ro")).toEqual(["rotate"]);
     expect(offered("ledger", "")).toEqual(["verify", "export"]);
   });
 

@@ -26,7 +26,7 @@ export const correctionOfCharges = operation("POST /corrections", {
     requireAllAccounts(grantee);
     const { from, to, price_list: priceList, dry_run: isDryRun = false, ...terms } = body;
     const period = { fromMs: requireTime("from", from), toMs: requireTime("to", to) };
-    return correctCharges(nodes, { ...terms, ...period, priceList, isDryRun }, actor, lookUps.readArchived);
+    return correctCharges(nodes, { ...terms, ...period, priceList, isDryRun }, actor, lookUps);
   },
   answer: ({ shown, next, ...numbers }) => ({
     status: 200,

@@ -58,13 +58,16 @@ const salesOfMonth = operation("GET /sales", {
   answers: {
     200: {
       description: "One page.",
-      schema: object({
-        ...pageOf(Sale).properties,
-        amounts_paid: Statement.properties.amounts_paid,
-        source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
-        since: timeOrNull,
-        unread,
-      }),
+      schema: object(
+        {
+          ...pageOf(Sale).properties,
+          amounts_paid: Statement.properties.amounts_paid,
+          source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+          since: timeOrNull,
+          unread,
+        },
+        { title: "Sales" },
+      ),
       csv: true,
     },
   },
