@@ -22,6 +22,7 @@
 --@include limits
 --@include lists
 --@include members
+--@include metadata
 --@include numbers
 --@include ranks
 --@include restricted
@@ -47,6 +48,7 @@ if creates then
 end
 set_fields(account, after or {})
 list_account(account, account_id)
+if after and after.metadata then index_metadata(account, account_id, before.metadata, after.metadata) end
 call("HINCRBY", account, "revision", creates and 0 or 1)
 mark_limited(account)
 before, after = before or {}, after or {}

@@ -4,6 +4,7 @@ import { placeText, readPlace } from "../operations/credits/reference-index.ts";
 import { dueFrom } from "../records/due-times.ts";
 import { detailsOf } from "../records/entry-details.ts";
 import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
+import { metadataDigests } from "../records/metadata-index.ts";
 import {
   accountNames,
   claimName,
@@ -144,13 +145,15 @@ export async function restoreAccounts(
   await listAccounts(nodes, accounts);
 }
 
-/** As lua/include/lists.lua. */
+/** As lua/include/lists.lua and lua/include/metadata.lua. */
 async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
-  const listed = accounts.flatMap(({ partition, accountId, record: { label, status } }) => {
-    const { labels, inactive } = partitionNames(partition);
+  const listed = accounts.flatMap(({ partition, accountId, record }) => {
+    const { label, status, metadata = "{}" } = record;
+    const { labels, inactive, metadata: values } = partitionNames(partition);
     const lists = [
       { partition, name: labels, first: label === undefined ? undefined : lowerCase(label) },
       { partition, name: inactive, first: status },
+      ...metadataDigests(JSON.parse(metadata)).map((first) => ({ partition, name: values, first })),
     ];
     return lists.flatMap((list) =>
       list.first === undefined ? [] : [{ ...list, member: `${list.first} ${accountId}` }],

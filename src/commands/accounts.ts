@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command, InvalidArgumentError } from "commander";
 import type { Static } from "typebox";
 import {
   changeOfAccount,
@@ -43,6 +43,10 @@ const listCommand = (): Command =>
       "--prefix <text>": "those whose id begins so",
       "--label <text>": "those whose label begins so",
       "--status <name>": "in this state only",
+      "--metadata <name=value>": {
+        about: "those with this value in their metadata; repeatable",
+        parse: member,
+      },
       "--sort <order>": "by balance, or -balance or -spent_today: the largest first",
       "--balance-below <n>": "those with a lower balance",
       "--limit <n>": { about: "at most so many", default: LIMIT_MAX },
@@ -50,6 +54,13 @@ const listCommand = (): Command =>
     },
     show: (_, __, answer) => pageOutput("accounts", answer(), COLUMNS, ["LABEL"]),
   });
+
+function member(text: string, before: unknown): Record<string, string> {
+  const at = text.indexOf("=");
+  if (at > 0)
+    return { ...(before as Record<string, string> | undefined), [text.slice(0, at)]: text.slice(at + 1) };
+  throw new InvalidArgumentError("It must be a name and a value such as plan=pro.");
+}
 
 const COLUMNS = {
   ACCOUNT: (row: Static<typeof ListedAccount>) => row.account_id,

@@ -72,7 +72,10 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
     ["a grant that was wrong", "tollgate credits adjust acme -500 --reason granted-twice --reference t-82"],
   ],
   "accounts create": [["before its first key", "tollgate accounts create acme --label Acme"]],
-  "accounts list": [["all whose id begins so", "tollgate accounts list --prefix shop-"]],
+  "accounts list": [
+    ["all whose id begins so", "tollgate accounts list --prefix shop-"],
+    ["those on a plan, by their metadata", "tollgate accounts list --metadata plan=pro"],
+  ],
   "accounts show": [["its limits, status and balance", "tollgate accounts show acme"]],
   "accounts set": [
     ["no generation until they have paid", "tollgate accounts set acme --status suspended --as ann"],

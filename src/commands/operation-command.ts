@@ -17,7 +17,8 @@ import { type CommandOutput, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, listing, table } from "./terminal.ts";
 
-type Parse = (text: string) => unknown;
+/** @param before what an earlier use of the same option made */
+type Parse = (text: string, before?: unknown) => unknown;
 type Parameter = string | { about: string; parse?: Parse; default?: unknown; defaultText?: string };
 
 /** A command that runs an operation of the management API in this process, as `cli`. */

@@ -4,6 +4,7 @@ import type { Authorities } from "./ca-files.ts";
 import type { Secrets } from "./environment.ts";
 import type { ProcessLimits } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
+import { toAccountsConfig } from "./sections/accounts.ts";
 import { toArchiveConfig } from "./sections/archive.ts";
 import { toAdminConfig, toServerConfig } from "./sections/listeners.ts";
 import { toPackages } from "./sections/packages.ts";
@@ -59,6 +60,7 @@ export function toConfig(settings: Settings, extras: Extras) {
     confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,
     packages: toPackages(settings.packages),
     tiers: toTiers(settings.tiers),
+    accounts: toAccountsConfig(settings.accounts),
     tasks: toTasksConfig(settings.tasks),
     webhooks: toWebhooksConfig(settings.webhooks, {
       key: extras.webhookSecretKey,

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { accountsSchema } from "./sections/accounts.ts";
 import { archiveSchema } from "./sections/archive.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
 import { packagesSchema } from "./sections/packages.ts";
@@ -29,6 +30,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   confirm_price_changes: confirmedPricesSchema,
   packages: packagesSchema,
   tiers: tiersSchema,
+  accounts: accountsSchema,
   tasks: tasksSchema,
   webhooks: webhooksSchema,
   log: logSchema,

@@ -1,5 +1,6 @@
 const LABEL_CHARS_MAX = 100;
 const METADATA_BYTES_MAX = 4096;
+const METADATA_NAMES_MAX = 50;
 
 const LABEL = new RegExp(String.raw`^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,${LABEL_CHARS_MAX}}$`, "u");
 
@@ -19,6 +20,8 @@ export function metadataProblem(metadata: Metadata): string | undefined {
   const text = JSON.stringify(metadata);
   // Valid JSON, but no database takes it.
   if (UNSTORABLE.test(text)) return "metadata has no character U+0000 and no half of a surrogate pair";
+  if (Object.keys(metadata).length > METADATA_NAMES_MAX)
+    return `metadata has at most ${METADATA_NAMES_MAX} names`;
   const bytes = Buffer.byteLength(text);
   return bytes <= METADATA_BYTES_MAX ? undefined : `metadata has at most ${METADATA_BYTES_MAX} bytes`;
 }

@@ -13,8 +13,9 @@ import { cursorOf, positionOf } from "../records/cursors.ts";
 import { detailsOf } from "../records/entry-details.ts";
 import { compareIds } from "../records/entry-ids.ts";
 import { kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
-import { accountNames } from "../records/names.ts";
+import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
@@ -246,9 +247,12 @@ async function chargesInRedis(
 async function foreseen(
   nodes: RedisNodes,
   { entry: { partition, accountId, requestId } }: WrongCharge,
-): Promise<"corrected" | "refunded"> {
+): Promise<"corrected" | "refunded" | "running"> {
+  const redis = nodes.of(partition);
   const { refunds } = accountNames(partition, accountId);
-  return (await nodes.of(partition).hexists(refunds, requestId)) === 1 ? "refunded" : "corrected";
+  const { state, refunded } = requestOf(await redis.get(requestName(partition, requestId)));
+  if (refunded !== undefined || (await redis.hexists(refunds, requestId)) === 1) return "refunded";
+  return state === "bound" ? "running" : "corrected";
 }
 
 async function correctOne(

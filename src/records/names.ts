@@ -74,6 +74,8 @@ export const partitionNames = (partition: number) => ({
   labels: `${tag(partition)}:labels`,
   /** Accounts that are suspended or closed (sorted set: status, account id). */
   inactive: `${tag(partition)}:inactive`,
+  /** Accounts with metadata (sorted set: digest of a name and its value, account id; records/metadata-index.ts). */
+  metadata: `${tag(partition)}:metadata`,
   /** Accounts by the balance of their ledger (sorted set). */
   byBalance: `${tag(partition)}:by-balance`,
   tiers: `${tag(partition)}:tiers`,

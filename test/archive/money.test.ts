@@ -181,6 +181,23 @@ test("a grant of which only the archive knows is reversed once, whatever its kin
   await expect(reverse("new", "older", 1)).rejects.toMatchObject({ problem: "reference_used" });
   expect(await stage.redis.hgetall(reversed)).toEqual({ "": "140", old: "70", older: "70" });
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });
+  // The reversals leave, too: a repeat says what the first did, and no more.
+  await grantCredits(stage.nodes, "acme", 1, "newer", ANN, lookUps.readArchived);
+  await copier.copy();
+  const archivedNow = (await stage.entries()).filter((entry) => entry.partition === partition).at(-1)!;
+  for (const _ of [1, 2])
+    await trimLedger(run, { partition, archivedTo: archivedNow, keepMs: 0, keepReferencesMs: 0 });
+  expect(await stage.redis.hkeys(references)).toEqual(["newer"]);
+  expect(await reverse("older", "r-4", 30)).toMatchObject({ outcome: "duplicate", entry: { amount: -30 } });
+  expect(await reverse("older", "r-5")).toMatchObject({ outcome: "duplicate", entry: { amount: -40 } });
+  for (const [of, reference, amount] of [
+    ["older", "r-4", 31],
+    ["older", "r-4", undefined],
+    ["older", "r-5", 40],
+    ["old", "r-4", 30],
+  ] as const)
+    await expect(reverse(of, reference, amount)).rejects.toMatchObject({ problem: "reference_mismatch" });
+  expect(await stage.redis.hgetall(reversed)).toEqual({ "": "140", old: "70", older: "70" });
 });
 
 const auditRows = () =>

@@ -203,8 +203,13 @@ describe("a restored store", () => {
   test("lists accounts by id, label and status as the lost one did", async () => {
     await givenExample(stage);
     const actor = { by: "test", requestId: "" };
-    await patchAccount(stage.nodes, "acme", { label: "ACME Ünited", status: "suspended" }, actor);
-    await createAccount(stage.nodes, { accountId: "empty", label: "Nobody" }, actor);
+    const metadata = { plan: "é b", seats: 5, trial: false, tags: ["x"], 'odd "name"': 1 };
+    await patchAccount(stage.nodes, "acme", { label: "ACME Ünited", status: "suspended", metadata }, actor);
+    await createAccount(
+      stage.nodes,
+      { accountId: "empty", label: "Nobody", metadata: { plan: "é b" } },
+      actor,
+    );
     await restored();
     const queries = [
       {},
@@ -212,12 +217,23 @@ describe("a restored store", () => {
       { label: "n" },
       { status: "suspended" },
       { status: "closed" },
+      { metadata: { plan: "é b" } },
+      { metadata: { seats: "5" }, status: "suspended" },
     ] as const;
     for (const query of queries) {
       const lost = await listAccounts(stage.nodes, { ...query, limit: 10 });
       expect((await listAccounts(empty.nodes, { ...query, limit: 10 })).accounts).toEqual(lost.accounts);
     }
     expect((await listAccounts(empty.nodes, { label: "acme Ü", limit: 10 })).accounts).toHaveLength(1);
+    const plan = { metadata: { plan: "é b" }, limit: 10 };
+    expect((await listAccounts(empty.nodes, plan)).accounts).toHaveLength(2);
+    for (const { metadata } of times(PARTITIONS, partitionNames))
+      expect(await empty.redis.zrange(metadata, "0", "-1")).toEqual(
+        await stage.redis.zrange(metadata, "0", "-1"),
+      );
+    await patchAccount(empty.nodes, "acme", { metadata: null }, actor);
+    const members = times(PARTITIONS, (at) => empty.redis.zrange(partitionNames(at).metadata, "0", "-1"));
+    expect((await Promise.all(members)).flat()).toEqual([expect.stringMatching(/ empty$/)]);
   });
 
   // Guarantee: customers need not register their endpoints again, nor learn another secret.

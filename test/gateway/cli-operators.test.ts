@@ -123,6 +123,28 @@ test("credits are adjusted up and down, with a reason, once per reference", asyn
   expect(entries[1]).toMatchObject({ amount: -1000, by: "cli ann", reason: "outage" });
 });
 
+test("accounts are listed by their metadata, under the names of the configuration", async () => {
+  const [id, plan] = [randomId("acc"), `a=${randomId("plan")}`];
+  await json("accounts", "create", id, "--metadata", JSON.stringify({ plan, region: "eu" }));
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-metadata-"));
+  const env = { TOLLGATE_CONFIG: join(dir, "tollgate.yaml") };
+  await writeFile(env.TOLLGATE_CONFIG, "accounts: { indexed_metadata: [plan, region] }\n");
+  try {
+    const list = (...values: string[]) =>
+      runHere(["accounts", "list", "--json", ...values.flatMap((value) => ["--metadata", value])], env);
+    const ids = async (...values: string[]) =>
+      JSON.parse((await list(...values)).stdout).accounts.map(
+        (row: { account_id: string }) => row.account_id,
+      );
+    expect(await ids(`plan=${plan}`, "region=eu")).toEqual([id]);
+    expect(await ids(`plan=${plan}`, "region=")).toEqual([]);
+    expect((await list("shop=x")).stderr).toContain("these are: plan, region");
+    expect((await list("plan")).stderr).toContain("plan=pro");
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+});
+
 test("packages are those of the configuration", async () => {
   const { accountId } = await givenCliAccount(connection);
   const dir = await mkdtemp(join(tmpdir(), "tollgate-packages-"));

@@ -8,12 +8,16 @@ import { createToken } from "../../src/operations/access/tokens.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
+import { detailsOf } from "../../src/records/entry-details.ts";
+import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
+import { requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { childEnv } from "../support/child-env.ts";
 import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { readRequest } from "../support/stored-requests.ts";
 
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 
@@ -53,11 +57,11 @@ const generate = (): Promise<Reply> =>
   send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "A paper boat" } });
 
 /** Replaces the config file as editors do; its journal stays where it was. */
-function edit(content: Sections | string): void {
-  const journal = join(dirname(gateway.configFile), "journal");
+function edit(content: Sections | string, { configFile } = gateway): void {
+  const journal = join(dirname(configFile), "journal");
   const text = typeof content === "string" ? content : JSON.stringify({ store: { journal }, ...content });
-  writeFileSync(`${gateway.configFile}.new`, text);
-  renameSync(`${gateway.configFile}.new`, gateway.configFile);
+  writeFileSync(`${configFile}.new`, text);
+  renameSync(`${configFile}.new`, configFile);
 }
 
 /** `tollgate config diff` as an operator runs it, without the gateway's environment. */
@@ -72,8 +76,8 @@ function diff(...args: string[]): Promise<{ code: number; stdout: string; stderr
   });
 }
 
-const shown = async (): Promise<ReturnType<LiveConfig["describe"]>> =>
-  JSON.parse(await (await fetch(`${gateway.adminUrl}/config`)).text());
+const shown = async ({ adminUrl } = gateway): Promise<ReturnType<LiveConfig["describe"]>> =>
+  JSON.parse(await (await fetch(`${adminUrl}/config`)).text());
 const metric = async (name: string): Promise<string | undefined> => {
   const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
   return page.split("\n").find((line) => line.startsWith(`${name} `));
@@ -181,6 +185,62 @@ test("a request under way keeps the configuration that it began with", async () 
   expect({ status: first.status, limit: limitsOf(first).limit }).toEqual({ status: 200, limit: 50_000 });
   const account = await readAccount(oneNode(redis.client), customer.accountId);
   expect(account).toMatchObject({ balance: 1000 - 10 - 100, held: 0 });
+});
+
+// Guarantee: the millisecond of its admission decides what a request costs, on whichever gateway, whatever is reloaded meanwhile.
+test("a price list that begins under load, on two gateways that reload, is in force from its millisecond on", async () => {
+  const other = await startGatewayProcess({ redisUrl: redis.url, upstreamUrl: generator.url });
+  const files = ["reference.yaml", "overview.yaml"].map((name) => resolve("config/prices", name));
+  const both = [gateway, other];
+  /** What both gateways have from then on; the limit shows that they do. */
+  async function reload(rateLimit: number, beginMs: number): Promise<void> {
+    const prices = [{ file: files[0] }, { from: new Date(beginMs).toISOString(), file: files[1] }];
+    for (const one of both) {
+      edit(sections(rateLimit, { prices: prices as never }), one);
+      one.signal("SIGHUP");
+    }
+    for (const one of both)
+      await until(
+        async () => (await shown(one)).settings.tiers.standard.rate_limit === rateLimit,
+        "the lists",
+      );
+  }
+  const limits = { rate_limit: 100_000, max_concurrent: 100_000, daily_limit: 100_000 };
+  /** The lists by which requests were charged around the beginning of the second. */
+  async function chargedAround(leadMs: number): Promise<Set<string>> {
+    const beginMs = Date.now() + leadMs;
+    await reload(49_000 - leadMs, beginMs);
+    const customer = await issueKey(oneNode(redis.client), { credits: 1_000_000, limits }, cliActor());
+    await until(() => Date.now() > beginMs - 300, "the last moments of the old prices");
+    const reloaded = reload(48_000 - leadMs, beginMs);
+    while (Date.now() < beginMs + 100) {
+      const body = { prompt: "A paper boat" };
+      const replies = both.map(({ url }) => send(url, "POST", TEXT_TO_VIDEO, { key: customer.key, body }));
+      for (const reply of await Promise.all(replies)) expectStatus(reply, 200);
+    }
+    await reloaded;
+    const { partition } = await readAccount(oneNode(redis.client), customer.accountId);
+    const entries = await readLedger(redis.client, partition, LEDGER_START);
+    const seen = new Set<string>();
+    for (const entry of entries.filter((one) => one.accountId === customer.accountId && one.endpoint)) {
+      const record = await readRequest(redis.client, requestName(partition, entry.requestId));
+      const isNew = Number(record.admitted_at) >= beginMs;
+      const [price, list] = isNew ? [100, "overview.yaml"] : [10, "reference.yaml"];
+      expect([-entry.amount, detailsOf(entry).price_list, record.price]).toEqual([price, list, `${price}`]);
+      seen.add(list);
+    }
+    return seen;
+  }
+  try {
+    let seen = new Set<string>();
+    // On a busy machine the old prices may be over before the first request.
+    for (let leadMs = 1000; seen.size < 2 && leadMs <= 8000; leadMs *= 2) seen = await chargedAround(leadMs);
+    expect([...seen].sort()).toEqual(["overview.yaml", "reference.yaml"]);
+  } finally {
+    await other.stop();
+    edit(sections(50_000));
+    gateway.signal("SIGHUP");
+  }
 });
 
 test("a bad file changes nothing, and ports wait for a restart", async () => {

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { BODY_EXAMPLES } from "../../src/admin/api/examples.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
+import type { GenerationEndpoint } from "../../src/domain/endpoints.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { sendForm } from "./openapi-stage.ts";
@@ -110,8 +111,8 @@ type State = (typeof STATES)[number];
 
 /** An account in a state, with a key and a task. */
 async function givenIn(state: State) {
-  const account = await stage.givenAccount(1000);
-  const key = await stage.givenKey(account);
+  const account = await stage.givenAccount(5000);
+  const key = await stage.givenKey(account, { limits: { max_concurrent: 10 } });
   const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key: key.key, body: BOAT });
   expectStatus(made, 200);
   if (state === "capped") {
@@ -123,25 +124,47 @@ async function givenIn(state: State) {
   return { account, key, taskId: made.body.data.task_id as string };
 }
 
+const IMAGE = "https://images.example.com/cat.png";
+const GENERATIONS: Record<GenerationEndpoint, object> = {
+  "gen2/text-to-video": BOAT,
+  "gen2/image-to-video": { imageUrl: IMAGE },
+  "gen2-pro/text-to-video": BOAT,
+  "gen2-pro/image-to-video": { imageUrl: IMAGE },
+  "gen2/watermark-remove": { videoUrl: "https://videos.example.com/v.mp4" },
+  "gen2-pro/storyboard": { nFrames: "10", shots: [{ Scene: "a boat", duration: 10 }] },
+};
+
+/** HTTP status and code of an answer. */
+const OK = "200 200";
+const CAPPED = "402 2006";
+const BARRED = "403 403";
+const UNKNOWN = "404 404";
+
 // Guarantee: what a customer may do in each state of the account is one table.
-test.each<[State, Record<string, number>]>([
-  ["active", { generate: 200, upload: 200, poll: 200, credits: 200, unknown: 404 }],
-  ["capped", { generate: 402, upload: 200, poll: 200, credits: 200, unknown: 404 }],
-  ["suspended", { generate: 403, upload: 403, poll: 200, credits: 200, unknown: 404 }],
-  ["closed", { generate: 403, upload: 403, poll: 403, credits: 403, unknown: 403 }],
+test.each<[State, Record<string, string>]>([
+  ["active", { generate: OK, upload: OK, poll: OK, read: OK, unknown: UNKNOWN }],
+  ["capped", { generate: CAPPED, upload: OK, poll: OK, read: OK, unknown: UNKNOWN }],
+  ["suspended", { generate: BARRED, upload: BARRED, poll: OK, read: OK, unknown: UNKNOWN }],
+  ["closed", { generate: BARRED, upload: BARRED, poll: BARRED, read: BARRED, unknown: BARRED }],
 ])("the customers' routes while the account is %s", async (state, expected) => {
   const { key: made, taskId } = await givenIn(state);
-  const { request } = stage.gateway;
   const { key } = made;
-  const statuses = {
-    generate: (await request("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status,
-    upload: (await sendForm(stage.gateway, key, "GIF89a")).status,
-    poll: (await request("GET", `/api/v1/tasks/${taskId}`, { key })).status,
-    credits: (await request("GET", "/api/v1/credits", { key })).status,
-    unknown: (await request("GET", "/api/v1/nothing", { key })).status,
+  const ask = async (method: string, path: string, body?: object): Promise<string> =>
+    answered(await stage.gateway.request(method, `/api/v1/${path}`, { key, ...(body && { body }) }));
+  const generated = await Promise.all(
+    Object.entries(GENERATIONS).map(([endpoint, body]) => ask("POST", endpoint, body)),
+  );
+  const answers = {
+    generate: [...new Set(generated)].join(),
+    upload: answered(await sendForm(stage.gateway, key, "GIF89a")),
+    poll: await ask("GET", `tasks/${taskId}`),
+    read: [...new Set([await ask("GET", "credits"), await ask("GET", "usage")])].join(),
+    unknown: await ask("GET", "nothing"),
   };
-  expect(statuses).toEqual(expected);
+  expect(answers).toEqual(expected);
 });
+
+const answered = ({ status, body }: Reply): string => `${status} ${body.code}`;
 
 /** Last, since they end what others need. */
 const ENDINGS = ["refundTask", "releaseTask", "rotateKey", "revokeKey", "changeAccount"];

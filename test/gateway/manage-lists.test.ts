@@ -10,7 +10,7 @@ import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let stage: ManageStage;
 beforeAll(async () => {
-  stage = await givenManageStage();
+  stage = await givenManageStage({ config: { accounts: { indexedMetadata: ["plan", "shop.region"] } } });
 });
 afterAll(() => stage.stop());
 
@@ -55,6 +55,49 @@ test("accounts are found by the beginning of their label and by their status", a
   expect(await found(`label=${begin}`)).toEqual([one, other].sort());
   expect(await found(`label=${begin}&status=suspended`)).toEqual([other]);
   expect(await found(`prefix=${one}`)).toEqual([one]);
+});
+
+test("accounts are found by their metadata, also by a token for some of them", async () => {
+  const plan = `é & b=${randomUUID()}`;
+  const make = async (metadata: object) => {
+    const { body } = await stage.manage("POST", "/accounts", { body: { metadata } });
+    return body.account_id as string;
+  };
+  const eu = await make({ plan, "shop.region": "eu" });
+  const both = [eu, await make({ plan, "shop.region": true })].sort();
+  const asked = `metadata.plan=${encodeURIComponent(plan)}`;
+  const found = async (query: string, limit = 100, token?: string) =>
+    (await allOf(`/accounts?${query}&`, limit, token)).rows.map((row) => row.account_id);
+  for (const limit of [1, 2, 100]) expect(await found(asked, limit)).toEqual(both);
+  expect(await found(`${asked}&metadata.shop.region=eu`)).toEqual([eu]);
+  expect(await found(`${asked}&metadata.shop.region=true&status=active`)).not.toContain(eu);
+  expect(await found(`${asked}&metadata.shop.region=`)).toEqual([]);
+  const token = await stage.givenToken(["accounts:read"], { accounts: [eu] });
+  expect(await found(asked, 1, token)).toEqual([eu]);
+  expectStatus(await stage.manage("PATCH", `/accounts/${eu}`, { body: { metadata: { plan: "" } } }), 200);
+  expect(await found(asked)).toEqual(both.filter((id) => id !== eu));
+  expect(await found("metadata.plan=&prefix=acc_")).toContain(eu);
+});
+
+test.each([
+  [
+    "metadata.plant=x",
+    "metadata.plant is not indexed, these are: plan, shop.region; add the name to accounts.indexed_metadata in the configuration, which takes at most 4",
+    "?metadata.plant",
+  ],
+  ["metadata.constructor=x", "metadata.constructor is not indexed", "?metadata.constructor"],
+  ["metadata.__proto__=x", "metadata.__proto__ is not indexed", "?metadata.__proto__"],
+  [`metadata.plan=${"x".repeat(201)}`, "metadata.plan must have at most 200", "?metadata.plan"],
+  ["metadata.plan=a&metadata.plan=b", "metadata.plan must be given once", "?metadata.plan"],
+  ["metadata=plan", "metadata is not a known parameter", "?metadata"],
+  ["metadata.=x", "metadata. is not indexed", "?metadata."],
+  ["metadata.a%20b=x", "metadata.a b is not indexed", "?metadata.a b"],
+  ["status.plan=x", "status.plan is not a known parameter", "?status.plan"],
+])("accounts are not listed by %s", async (query, detail, path) => {
+  const { status, body } = await stage.manage("GET", `/accounts?${query}`);
+  expect([status, body.code]).toEqual([400, "invalid"]);
+  expect(body.detail).toContain(detail);
+  expect(body.errors[0].path).toBe(path);
 });
 
 test("the keys of an account come in the order in which they were made, without the keys themselves", async () => {

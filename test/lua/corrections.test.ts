@@ -84,7 +84,7 @@ test("exactly the charges of that price and time are found and given back, once 
   const { stage, wrong, running, terms } = await givenHour();
   const before = await balances();
   const dry = await run({ ...terms, isDryRun: true });
-  expect(dry).toMatchObject({ charges: 4, corrected: 0, credits: 360, next: undefined });
+  expect(dry).toMatchObject({ charges: 4, corrected: 0, running: 1, credits: 270, next: undefined });
   expect(await balances()).toEqual(before);
   const first = await run(terms);
   expect(first).toMatchObject({

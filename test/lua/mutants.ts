@@ -2140,7 +2140,7 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
 /** Mistakes in the lists of accounts, which the model does not know. */
 export const LISTS_MUTANTS: readonly Mutant[] = [
   without("the former label stays", "account", "unlist_account(account, account_id)\n"),
-  mutant("the new label is not listed", "account", "list_account(account, account_id)\ncall", "call"),
+  mutant("the new label is not listed", "account", "\nlist_account(account, account_id)\nif", "\nif"),
   mutant("labels keep their case", "include/lists", "string.lower(record[1])", "record[1]"),
   mutant(
     "accounts are listed by label alone",
@@ -2149,6 +2149,28 @@ export const LISTS_MUTANTS: readonly Mutant[] = [
     '},\n    { tag .. ":inactive"',
   ),
   mutant("the status is not listed", "include/lists", "record[2] and record[2] ..", "false and"),
+];
+
+/** Mistakes in the index of metadata. */
+export const METADATA_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "metadata is not indexed",
+    "account",
+    "if after and after.metadata then index",
+    "if false then index",
+  ),
+  mutant("former values stay", "include/metadata", "#former > 0", "#former < 0"),
+  mutant("new values are not listed", "include/metadata", "#listed > 0", "#listed < 0"),
+  mutant(
+    "the place of an account is another's",
+    "include/metadata",
+    '1, 8) .. " " .. account_id',
+    '1, 8) .. " "',
+  ),
+  mutant("values keep their escapes", "include/metadata", `first == '"' and`, "false and"),
+  mutant("lists and null are indexed", "include/metadata", '"{[n"', '"?"'),
+  mutant("every name is indexed", "include/metadata", "string.find(name, NAME) and", ""),
+  mutant("equal values of two names share a place", "include/metadata", "name .. text", "text"),
 ];
 
 /** Mistakes in the index of references. */

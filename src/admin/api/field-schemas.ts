@@ -124,5 +124,5 @@ export const period = {
 export const metadata = Type.Unsafe<Readonly<Record<string, unknown>>>({
   type: "object",
   additionalProperties: true,
-  description: "An object of your own, at most 4 KiB of JSON. Tollgate stores it and does nothing with it.",
+  description: "An object of your own, at most 50 names and 4 KiB of JSON. Tollgate stores it.",
 });

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from "node:http";
-import type { TObject, TSchema } from "typebox";
+import { type TObject, type TRecord, type TSchema, Type } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
@@ -121,7 +121,7 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
       in: "query",
       required: required.has(name),
       ...(description && { description }),
-      schema: rest,
+      ...(Type.IsRecord(schema) ? memberParameters(name, schema) : { schema: rest }),
     };
   });
   const header = (name: string, isRequired: boolean, description: string) => ({
@@ -148,6 +148,19 @@ function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route)
       : []),
   ];
 }
+
+/** An object whose members are the parameters: `metadata.plan=pro`. */
+const memberParameters = (name: string, schema: TRecord): object => ({
+  style: "form",
+  explode: true,
+  schema: {
+    type: "object",
+    patternProperties: {
+      [Type.RecordPattern(schema).replace("^", `^${name}\\.`)]: plain(Type.RecordValue(schema)),
+    },
+    additionalProperties: false,
+  },
+});
 
 const TEXT = { schema: { type: "string" } };
 

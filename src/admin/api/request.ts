@@ -17,7 +17,7 @@ const PARAMETERS_MAX = 50;
 const JSON_TYPE = /^application\/json *(;|$)/i;
 
 /**
- * Reads the query of a call. Whole numbers become numbers.
+ * Reads the query of a call. Whole numbers become numbers; `metadata.plan=pro` becomes `{metadata: {plan: "pro"}}`.
  * @param query as it came, without its `?`
  * @throws Problem that names each parameter that breaks a rule
  */
@@ -25,22 +25,38 @@ export function readQuery<Schema extends TObject>(schema: Schema, query: string)
   const values: Record<string, unknown> = {};
   const unknown = new Set<string>();
   const repeated = new Set<string>();
+  const seen = new Set<string>();
+  const members: { group: string; member: string; text: string }[] = [];
   for (const [name, text] of parametersOf(query)) {
-    const property = schema.properties[name];
-    if (!Object.hasOwn(schema.properties, name)) unknown.add(name);
-    else if (Object.hasOwn(values, name)) repeated.add(name);
+    const [group, member] = splitName(name);
+    const property = schema.properties[group];
+    if (!Object.hasOwn(schema.properties, group) || Type.IsRecord(property) !== (member !== undefined))
+      unknown.add(name);
+    else if (seen.has(name)) repeated.add(name);
+    else if (member !== undefined) members.push({ group, member, text });
     else values[name] = Type.IsInteger(property) && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
+    seen.add(name);
   }
+  for (const [group, given] of Map.groupBy(members, (one) => one.group))
+    values[group] = Object.fromEntries(given.map(({ member, text }) => [member, text]));
   if (unknown.size + repeated.size === 0 && Value.Check(schema, values)) return values;
-  const known = Object.keys(schema.properties);
+  const known = Object.entries(schema.properties).map(([name, property]) =>
+    Type.IsRecord(property) ? `${name}.<name>` : name,
+  );
   throw invalid([
     ...[...unknown].slice(0, DETAILS_MAX).map((name) => unknownQuery(name, known)),
     ...[...repeated].map((name) => ({ path: `?${name}`, message: `${name} must be given once` })),
     ...problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
-      path: `?${path.slice(1)}`,
+      path: `?${path.slice(1).replace("/", ".")}`,
       message: inCalendar(message, values[path.slice(1)]),
     })),
   ]);
+}
+
+/** `metadata.plan` is the member `plan` of `metadata`. */
+function splitName(name: string): [name: string, member: string | undefined] {
+  const dot = name.indexOf(".");
+  return dot === -1 ? [name, undefined] : [name.slice(0, dot), name.slice(dot + 1)];
 }
 
 /** Of a date, what the calendar lacks. */

@@ -1,4 +1,5 @@
 import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { metadataDigest } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { AccountRecord, AccountStatus } from "../../records/records.ts";
@@ -22,6 +23,7 @@ import {
   spendingDays,
   spendingOf,
 } from "./account-ranks.ts";
+import { hasMetadata, type MetadataFilter } from "./metadata-filter.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
 import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
 import { topSpenders } from "./top-accounts.ts";
@@ -40,6 +42,8 @@ export interface AccountQuery {
   /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
+  /** Those with all of these values. */
+  metadata?: MetadataFilter | undefined;
   sort?: AccountSort | undefined;
   /** Only accounts whose balance in the ledger, holds included, is below this. */
   balanceBelow?: number | undefined;
@@ -89,15 +93,15 @@ async function pageAccounts(
   query: AccountQuery,
   own?: readonly string[],
 ): Promise<UnspentPage> {
-  const { prefix = "", label, status, cursor, limit } = query;
+  const { prefix = "", label, status, metadata, cursor, limit } = query;
   requirePageSize(limit);
   if (query.sort !== undefined || query.balanceBelow !== undefined) return rankedAccounts(nodes, query, own);
   if (prefix !== "") requireAccountId(prefix, "prefix");
   if (label === "") throw new OperatorError("label must not be empty", "invalid", "label");
-  const list = ["accounts", prefix, label, status];
+  const list = ["accounts", prefix, label, status, metadata];
   let after = cursor === undefined ? "" : positionOf(list, cursor);
-  if (own) return ownAccounts(nodes, own, { prefix, label, status, limit }, list, after);
-  const source = sourceOf(prefix, label, status);
+  if (own) return ownAccounts(nodes, own, query, list, after);
+  const source = sourceOf(query);
   const partitions = await partitionsOf(nodes);
   const reads = readsOfMost(nodes);
   const accounts: AccountObject[] = [];
@@ -108,7 +112,7 @@ async function pageAccounts(
     let used = 0;
     for (; used < found.length && accounts.length < limit; used++) {
       const account = candidates[used];
-      if (account && isAsked(account, { prefix, label, status })) accounts.push(account);
+      if (account && isAsked(account, query)) accounts.push(account);
     }
     if (used === found.length && found.length < size)
       return { accounts, next: undefined, unread: reads.unread() };
@@ -146,9 +150,15 @@ const placeOf = ({ accountId, label }: AccountObject, query: AccountQuery): stri
   query.label === undefined ? accountId : `${lowerCase(label ?? "")} ${accountId}`;
 
 /** The shortest list that has all candidates. */
-function sourceOf(prefix: string, label: string | undefined, status: AccountStatus | undefined) {
+function sourceOf({ prefix = "", label, status, metadata = {} }: AccountQuery) {
   if (label !== undefined)
     return { nameOf: (partition: number) => partitionNames(partition).labels, prefix: lowerCase(label) };
+  const [value] = Object.entries(metadata);
+  if (value)
+    return {
+      nameOf: (partition: number) => partitionNames(partition).metadata,
+      prefix: `${metadataDigest(...value)} ${prefix}`,
+    };
   if (status === "suspended" || status === "closed")
     return {
       nameOf: (partition: number) => partitionNames(partition).inactive,
@@ -171,8 +181,9 @@ async function readAccounts(
   );
 }
 
-function isAsked(account: AccountObject, { prefix, label, status }: Omit<AccountQuery, "limit">): boolean {
-  if (!account.accountId.startsWith(prefix ?? "")) return false;
+function isAsked(account: AccountObject, query: Omit<AccountQuery, "limit">): boolean {
+  const { prefix = "", label, status, metadata = {} } = query;
+  if (!account.accountId.startsWith(prefix) || !hasMetadata(account, metadata)) return false;
   if (label !== undefined && !lowerCase(account.label ?? "").startsWith(lowerCase(label))) return false;
   return status === undefined || account.status === status;
 }
@@ -187,9 +198,9 @@ async function rankedAccounts(
   query: AccountQuery,
   own?: readonly string[],
 ): Promise<UnspentPage> {
-  const { sort = "balance", balanceBelow, prefix = "", label, status, cursor, limit } = query;
+  const { sort = "balance", balanceBelow, prefix = "", label, status, metadata, cursor, limit } = query;
   if (prefix !== "") requireAccountId(prefix, "prefix");
-  const list = ["accounts", sort, balanceBelow, prefix, label, status];
+  const list = ["accounts", sort, balanceBelow, prefix, label, status, metadata];
   let after = cursor === undefined ? undefined : readPlace(positionOf(list, cursor));
   if (own) return ownRanked(nodes, own, query, list, after);
   if (!isListed(sort)) {
@@ -214,7 +225,7 @@ async function rankedAccounts(
       after = place;
       const account = candidates[at];
       const isBelow = sort !== "-spent_today" || isBelowBalance(account, balanceBelow);
-      if (account && isBelow && isAsked(account, { prefix, label, status })) accounts.push(account);
+      if (account && isBelow && isAsked(account, query)) accounts.push(account);
       if (accounts.length === limit) return page(place);
     }
     if (found.length < size) return page();

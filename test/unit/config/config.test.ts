@@ -36,6 +36,7 @@ test("the defaults are those of the design", () => {
   expect(priceLists[0]!.file).toBe(path.resolve("config/prices/reference.yaml"));
   expect(priceLists[0]!.table["gen2/text-to-video"]).toBe(10);
   expect(rest).toEqual({
+    accounts: { indexedMetadata: [] },
     server: {
       host: "0.0.0.0",
       port: 8080,

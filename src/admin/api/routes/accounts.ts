@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { listAccounts } from "../../../operations/accounts/account-lists.ts";
 import { ACCOUNT_SORTS } from "../../../operations/accounts/account-ranks.ts";
+import { requireIndexed } from "../../../operations/accounts/metadata-filter.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountObject,
@@ -31,6 +32,12 @@ const Query = object({
     }),
   ),
   status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
+  metadata: Type.Optional(
+    Type.Record(Type.String(), Type.String({ maxLength: 200 }), {
+      description:
+        "`metadata.plan=pro` lists those whose metadata has this value as `plan`, for the names in `accounts.indexed_metadata` of the configuration. The value is a text, or a number or boolean as JSON writes it. Of several names all must match.",
+    }),
+  ),
   sort: Type.Optional(
     Type.Enum([...ACCOUNT_SORTS], {
       description:
@@ -56,8 +63,11 @@ export const listOfAccounts = operation("GET /accounts", {
     "In the order of their ids, with `label` in the order of labels, with `sort` in that order over all pages. `sort` and `balance_below` go by the balance of the ledger, which includes what is held, as it was about a second ago; the rows are as they are now. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
   query: Query,
   answers: { 200: { description: "Accounts.", schema: Page } },
-  operate: (nodes, { query: { limit = LIMIT_DEFAULT, balance_below: balanceBelow, ...query }, grantee }) =>
-    listAccounts(nodes, { ...query, balanceBelow, limit }, grantee.accounts),
+  async operate(nodes, { query: given, grantee }, { config }) {
+    const { limit = LIMIT_DEFAULT, balance_below: balanceBelow, ...query } = given;
+    if (query.metadata) requireIndexed(query.metadata, config().accounts.indexedMetadata);
+    return listAccounts(nodes, { ...query, balanceBelow, limit }, grantee.accounts);
+  },
   answer: ({ accounts, next, unread }) => page(accounts.map(listedAccountShown), next, { unread }),
 });
 

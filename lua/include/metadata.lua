@@ -1,0 +1,30 @@
+--@include members
+-- An index of metadata, by which operators find accounts: `metadata` of a partition (zset: digest of a name and its value, a space,
+-- account id; all scores 0). Texts, numbers and booleans have a place in it; names with other characters than these have none.
+-- src/records/metadata-index.ts makes the same digests.
+local NAME = '^"[%w_.-]+"$'
+
+local function metadata_places(metadata, account_id)
+  local places = {}
+  if type(metadata) ~= "string" then return places end
+  for name, value in pairs((members_of(metadata))) do
+    local first = string.sub(value, 1, 1)
+    if string.find(name, NAME) and not string.find("{[n", first, 1, true) then
+      local text = first == '"' and cjson.decode("[" .. value .. "]")[1] or value
+      places[#places + 1] = string.sub(redis.sha1hex(name .. text), 1, 8) .. " " .. account_id
+    end
+  end
+  return places
+end
+
+-- `before` and `after` are metadata as JSON; of any other type for none.
+local function index_metadata(account, account_id, before, after)
+  local list = string.match(account, "^tg:{p%d+}") .. ":metadata"
+  local former, listed = metadata_places(before, account_id), {}
+  for _, place in ipairs(metadata_places(after, account_id)) do
+    listed[#listed + 1] = 0
+    listed[#listed + 1] = place
+  end
+  if #former > 0 then call("ZREM", list, unpack(former)) end
+  if #listed > 0 then call("ZADD", list, unpack(listed)) end
+end
