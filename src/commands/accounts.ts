@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import type { Static } from "typebox";
+import type { ListedAccount } from "../admin/api/account-schemas.ts";
 import {
   changeOfAccount,
   creationOfAccount,
@@ -7,7 +8,7 @@ import {
   readingOfAccount,
 } from "../admin/api/routes/accounts.ts";
 import { topOfAccounts } from "../admin/api/routes/usage.ts";
-import type { ListedAccount, TopAccounts } from "../admin/api/schemas.ts";
+import type { TopAccounts } from "../admin/api/schemas.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
 import { limitOptions, operationCommand, pageOutput } from "./operation-command.ts";
 

@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import type { Static } from "typebox";
+import type { KeyRefusal } from "../admin/api/account-schemas.ts";
 import {
   changeOfKey,
   readingOfKey,
@@ -7,7 +8,6 @@ import {
   revocationOfKey,
   rotationOfKey,
 } from "../admin/api/routes/keys.ts";
-import type { KeyRefusal } from "../admin/api/schemas.ts";
 import { keyShown } from "../admin/api/shown.ts";
 import { durationMs } from "../config/setting-types.ts";
 import { CAPS, TIER_LIMITS } from "../domain/limits.ts";

@@ -2,6 +2,7 @@ import { STATUS_CODES } from "node:http";
 import { type TObject, type TRecord, type TSchema, Type } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
+import * as accounts from "./account-schemas.ts";
 import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
 import * as money from "./money-schemas.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
@@ -12,7 +13,7 @@ import * as webhooks from "./webhook-schemas.ts";
 
 /** Schemas that the description names; all others stand where they are used. */
 const SCHEMAS = Object.fromEntries(
-  Object.entries({ ...objects, ...money, ...views, ...webhooks })
+  Object.entries({ ...accounts, ...objects, ...money, ...views, ...webhooks })
     .filter(([name, schema]) => (schema as { title?: string }).title === name)
     .sort(([one], [other]) => (one < other ? -1 : 1)),
 ) as Record<string, TSchema>;

@@ -9,10 +9,10 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../../operations/accounts/operator-accounts.ts";
+import { Account, AccountChanges, ListedAccount, NewAccount } from "../account-schemas.ts";
 import { requireAllAccounts, requireOwnAccount } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
 import { type Answer, operation, page } from "../route.ts";
-import { Account, AccountChanges, ListedAccount, NewAccount } from "../schemas.ts";
 import { accountShown, listedAccountShown } from "../shown.ts";
 
 const answer = (account: AccountObject, status: Answer["status"] = 200): Answer => ({

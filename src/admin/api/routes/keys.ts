@@ -11,10 +11,10 @@ import { findKey, type KeyRecord, readKey } from "../../../operations/keys/keys.
 import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
+import { ImportedKey, Key, KeyChanges, KeyRefusal, KeySecret, NewKey, Rotation } from "../account-schemas.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period } from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
-import { ImportedKey, Key, KeyChanges, KeyRefusal, KeySecret, NewKey, Rotation } from "../schemas.ts";
 import type { OperationSettings } from "../services.ts";
 import { keyRefusalShown, keyShown } from "../shown.ts";
 

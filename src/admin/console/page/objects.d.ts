@@ -1,4 +1,5 @@
 import type { Static, TSchema } from "typebox";
+import type * as accounts from "../../api/account-schemas.ts";
 import type * as money from "../../api/money-schemas.ts";
 import type * as objects from "../../api/schemas.ts";
 import type * as views from "../../api/view-schemas.ts";
@@ -18,15 +19,15 @@ interface Confirmable {
 
 type Answer<Schema extends TSchema> = Static<Schema> & Confirmable;
 
-export type Account = Answer<typeof objects.Account>;
+export type Account = Answer<typeof accounts.Account>;
 export type AccountStatus = Account["status"];
 export type Limits = Account["limits"];
-export type Key = Answer<typeof objects.Key>;
+export type Key = Answer<typeof accounts.Key>;
 export type Transaction = Answer<typeof objects.Transaction>;
 export type Task = Answer<typeof objects.Task>;
 export type TaskDetail = Answer<typeof objects.TaskDetail>;
 export type TimelineEvent = Static<typeof objects.TimelineEvent>;
-export type KeyRefusal = Static<typeof objects.KeyRefusal>;
+export type KeyRefusal = Static<typeof accounts.KeyRefusal>;
 export type Release = Answer<typeof objects.Release>;
 export type Token = Answer<typeof objects.Token>;
 export type Webhook = Answer<typeof webhooks.Webhook>;
@@ -57,7 +58,7 @@ export interface Sales extends List<Static<typeof money.Sale>> {
   since: string | null;
   unread?: { partitions: number[]; why: string };
 }
-export type ListedAccount = Static<typeof objects.ListedAccount>;
+export type ListedAccount = Static<typeof accounts.ListedAccount>;
 export interface Accounts extends List<ListedAccount> {
   unread?: { partitions: number[]; why: string };
 }
