@@ -1,6 +1,7 @@
 --@include members
 -- An index of metadata, by which operators find accounts: `metadata` of a partition (zset: digest of a name and its value, a space,
--- account id; all scores 0). Texts, numbers and booleans have a place in it; names with other characters than these have none.
+-- account id; all scores 0). Texts, numbers and booleans have a place in it; names with other characters than these have none, nor
+-- texts with half of a surrogate pair, which no query names.
 -- src/records/metadata-index.ts makes the same digests.
 local NAME = '^"[%w_.-]+"$'
 
@@ -10,8 +11,9 @@ local function metadata_places(metadata, account_id)
   for name, value in pairs((members_of(metadata))) do
     local first = string.sub(value, 1, 1)
     if string.find(name, NAME) and not string.find("{[n", first, 1, true) then
-      local text = first == '"' and cjson.decode("[" .. value .. "]")[1] or value
-      places[#places + 1] = string.sub(redis.sha1hex(name .. text), 1, 8) .. " " .. account_id
+      local is_read, text = true, value
+      if first == '"' then is_read, text = pcall(function() return cjson.decode("[" .. value .. "]")[1] end) end
+      if is_read then places[#places + 1] = string.sub(redis.sha1hex(name .. text), 1, 8) .. " " .. account_id end
     end
   end
   return places

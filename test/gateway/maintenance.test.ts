@@ -15,6 +15,7 @@ beforeAll(async () => {
   redis = await givenRedis();
   stage = await givenManageStage({ redisUrl: redis.url });
   other = await givenGateway({ redisUrl: redis.url, generator: stage.gateway.generator });
+  await until(async () => (await fetch(`${other.adminUrl}/readyz`)).status === 200, "the other gateway");
 });
 afterAll(async () => {
   await other.stop();

@@ -2167,7 +2167,7 @@ export const METADATA_MUTANTS: readonly Mutant[] = [
     '1, 8) .. " " .. account_id',
     '1, 8) .. " "',
   ),
-  mutant("values keep their escapes", "include/metadata", `first == '"' and`, "false and"),
+  mutant("values keep their escapes", "include/metadata", `if first == '"' then`, "if false then"),
   mutant("lists and null are indexed", "include/metadata", '"{[n"', '"?"'),
   mutant("every name is indexed", "include/metadata", "string.find(name, NAME) and", ""),
   mutant("equal values of two names share a place", "include/metadata", "name .. text", "text"),
