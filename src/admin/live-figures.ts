@@ -17,7 +17,7 @@ const RATE_SAMPLES = 5;
 const QUANTILE_SAMPLES = 15;
 const MINUTE_SAMPLES = 30;
 /** The store is asked for the slots taken every so many samples. */
-const SLOTS_EVERY = 5;
+const SLOTS_EVERY = 10;
 
 /** Limits have lines of their own in the plot; all other refusals are one. */
 const LIMITS: readonly string[] = [...TIER_LIMITS.map(({ refusal }) => refusal), "insufficient_credits"];

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { hash, randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
@@ -71,13 +71,27 @@ export async function checkUsable(
   await check(redis);
 }
 
+/** All scripts by the SHA-1 that names them in Redis; they are as they were when the process began. */
+let sources: Map<string, string> | undefined;
+
+const sourcesOfAll = (): Map<string, string> =>
+  new Map(
+    SCRIPTS.map((script) => {
+      const text = scriptSource(script);
+      return [hash("sha1", text), text];
+    }),
+  );
+
 /**
- * Loads all scripts and runs one that writes.
+ * Loads the scripts that Redis does not have yet, and runs one that writes.
  * @param partition one that is on this server
  * @returns how many there are @throws what Redis says against it
  */
 export async function tryScripts(redis: Redis, partition: number): Promise<number> {
-  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
+  sources ??= sourcesOfAll();
+  const known = (await redis.script("EXISTS", ...sources.keys())) as number[];
+  for (const [at, text] of [...sources.values()].entries())
+    if (known[at] !== 1) await redis.script("LOAD", text);
   await scriptsOf(redis).run(probe, { name: probeNameIn(partition) });
   return SCRIPTS.length;
 }

@@ -31,7 +31,7 @@ const endsOf = ({ requests }: Ledger): RequestRecord[] =>
 
 /** Each end is told at every endpoint that was enabled when it came, and at the address of its request; or is listed as failed. */
 function toldOnceAtLeast(ledger: Ledger): Finding {
-  const { endpoints, stored, tries, waiting, messages } = telling(ledger);
+  const { endpoints, stored, settlings, tries, waiting, messages } = telling(ledger);
   const { toleranceMs } = ledger.history.meta;
   const violations: string[] = waiting > 0 ? [`${waiting} deliveries still wait`] : [];
   const taken = new Set(messages.filter(isTaken).map(ofOne));
@@ -46,6 +46,11 @@ function toldOnceAtLeast(ledger: Ledger): Finding {
       )
       .map(({ endpointId, webhookId }) => `${endpointId} ${webhookId}`),
   );
+  // An endpoint keeps the latest thousand: the end of an earlier one was seen on the way.
+  for (const [name, own] of Map.groupBy(settlings, (one) => `${one.endpointId} ${one.webhookId}`)) {
+    const counted = own.filter(({ outcome }) => outcome === "retried" || outcome === "failed");
+    if (counted.length === tries && counted.some(({ outcome }) => outcome === "failed")) failed.add(name);
+  }
   const byAccount = Map.groupBy(endpoints, ({ accountId }) => accountId);
   const counts = { ends: 0, told: 0, failed: 0 };
   for (const request of endsOf(ledger)) {

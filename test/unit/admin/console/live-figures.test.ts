@@ -150,7 +150,7 @@ describe("the last 15 minutes", () => {
     await sample(2);
     expect(last("slots")).toBe(3);
     store.slots = null;
-    await sample(5);
+    await sample(10);
     expect(last("slots")).toBeNull();
     expect(last("ok")).toBe(0);
   });

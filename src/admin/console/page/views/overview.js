@@ -55,7 +55,7 @@ const REFUSALS = {
 };
 const SLOTS = {
   title: "Slots taken",
-  note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
+  note: "Holds and unfinished tasks over all gateways, read every 20 s; in flight in this one.",
   format: wholeCount,
   tick: shortCount,
   whole: true,
