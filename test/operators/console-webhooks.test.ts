@@ -70,7 +70,7 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
     await expect
       .poll(
         async () => {
-          await press("Read again");
+          await press("Refresh");
           await page.locator("#view:not([aria-busy])").waitFor();
           return found();
         },
@@ -186,7 +186,7 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
       .getByText(/somebody else has changed it/i)
       .waitFor();
     await page.keyboard.press("Escape");
-    await press("Read again");
+    await press("Refresh");
     await page.getByText("theirs").waitFor();
   });
 

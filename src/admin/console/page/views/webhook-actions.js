@@ -87,7 +87,7 @@ export const askTestMessage = (endpoint) =>
     verb: "Send it",
     async run() {
       const { id, confirmed } = await testWebhook(endpoint);
-      return { said: `Test message ${id} is on its way. Read again to see what came of it.`, confirmed };
+      return { said: `Test message ${id} is on its way. Refresh to see what came of it.`, confirmed };
     },
   });
 
@@ -164,6 +164,6 @@ export const askRedeliver = (endpoint, { id, type, url }) =>
     verb: "Deliver it",
     async run() {
       const { confirmed } = await redeliver(endpoint, id);
-      return { said: `Delivery ${id} is on its way. Read again to see what came of it.`, confirmed };
+      return { said: `Delivery ${id} is on its way. Refresh to see what came of it.`, confirmed };
     },
   });
