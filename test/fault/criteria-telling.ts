@@ -47,10 +47,8 @@ function toldOnceAtLeast(ledger: Ledger): Finding {
       .map(({ endpointId, webhookId }) => `${endpointId} ${webhookId}`),
   );
   // An endpoint keeps the latest thousand: the end of an earlier one was seen on the way.
-  for (const [name, own] of Map.groupBy(settlings, (one) => `${one.endpointId} ${one.webhookId}`)) {
-    const counted = own.filter(({ outcome }) => outcome === "retried" || outcome === "failed");
-    if (counted.length === tries && counted.some(({ outcome }) => outcome === "failed")) failed.add(name);
-  }
+  for (const { endpointId, webhookId, outcome } of settlings)
+    if (outcome === "failed" || outcome === "disabled") failed.add(`${endpointId} ${webhookId}`);
   const byAccount = Map.groupBy(endpoints, ({ accountId }) => accountId);
   const counts = { ends: 0, told: 0, failed: 0 };
   for (const request of endsOf(ledger)) {

@@ -8,6 +8,7 @@ import {
   asking,
   badge,
   button,
+  byId,
   code,
   factList,
   heading,
@@ -15,6 +16,7 @@ import {
   link,
   moment,
   note,
+  say,
   tile,
   tiles,
 } from "../dom.js";
@@ -136,7 +138,10 @@ const endpointTiles = ({ waiting, dropped, dropped_at }) =>
 /** @param {Webhook} endpoint @param {string | null} etag @param {() => void} again */
 function endpointActions(endpoint, etag, again) {
   const isEnabled = endpoint.status === "enabled";
+  // What was said of the deletion stays in the view that comes.
   const leave = () => {
+    const said = byId("result").textContent ?? "";
+    addEventListener("hashchange", () => say(said), { once: true });
     location.hash = hrefTo(["account", endpoint.account_id, "webhooks"]);
   };
   return actions(
