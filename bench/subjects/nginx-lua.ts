@@ -36,7 +36,7 @@ async function startNginxLua(
   keys: readonly IssuedKey[],
   admitOnly: boolean,
 ): Promise<RunningSubject> {
-  await teachScripts(world, tree, keys[0]!.key);
+  await teachScripts(world, tree, keys.at(-1)!.key);
   const port = await freePort();
   const count = await partitions(world);
   const rows = keys.map(({ key, keyId, accountId }) => {
