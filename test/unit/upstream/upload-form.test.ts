@@ -337,6 +337,10 @@ test("no form, however broken, gives two verdicts, none, or a crash", async () =
   );
 });
 
+/** What the parser says of a malformed form may depend on the cut; that it is one does not. */
+const withoutParserWords = (refusal: object | undefined) =>
+  JSON.stringify(refusal)?.replaceAll(/(the form is malformed): [^"]*/g, "$1");
+
 // Guarantee: what a form is does not depend on how the network cuts it.
 test("a form gets the same verdict in every cut, boundaries and their likes in any place but a part's head", async () => {
   const crumb = fc.constantFrom(
@@ -377,7 +381,7 @@ test("a form gets the same verdict in every cut, boundaries and their likes in a
         verdicts.add(refusal?.status ?? 200);
         for (const chunks of [chunksAt(form, cuts), chunksOf(form, 1)]) {
           const cut = await parse(chunks);
-          expect(cut.refusal).toEqual(refusal);
+          expect(withoutParserWords(cut.refusal)).toEqual(withoutParserWords(refusal));
           if (!refusal) expect(cut.file).toEqual(file);
         }
       },
