@@ -42,7 +42,7 @@ export interface AccountQuery {
   /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
-  /** Those with all of these values. */
+  /** Only accounts whose metadata has all of these values. */
   metadata?: MetadataFilter | undefined;
   sort?: AccountSort | undefined;
   /** Only accounts whose balance in the ledger, holds included, is below this. */

@@ -10,9 +10,9 @@ import { compareBytes, type Listed } from "./sorted-lists.ts";
 
 // Accounts by balance and by spending. ROLLUP writes these lists about once a second.
 
-/** Those that Redis keeps a list of. */
+/** Orders that Redis keeps a list of. */
 const LISTED_SORTS = ["balance", "-balance", "-spent_today"] as const;
-/** Those that are made of the accounts that spent most in seven days. */
+/** Orders of the accounts that spent most in seven days. */
 const SPENDER_SORTS = ["-spent_7d", "days_left"] as const;
 export const ACCOUNT_SORTS = [...LISTED_SORTS, ...SPENDER_SORTS] as const;
 export type AccountSort = (typeof ACCOUNT_SORTS)[number];

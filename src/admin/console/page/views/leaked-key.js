@@ -30,7 +30,7 @@ export const askLeakedKey = () =>
     run: async ({ secret = "" }) => ({ said: await findLeakedKey(secret) }),
   });
 
-/** The same for a key that was typed where ids are searched for. @param {string} secret */
+/** Looks up a key that was typed where ids are searched for. @param {string} secret */
 export async function openLeakedKey(secret) {
   say("Looking for this key …");
   try {
