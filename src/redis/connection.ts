@@ -226,7 +226,7 @@ function createMapInForce(
     findPrimaries: (): void => follower?.ask(),
     epochOf: ({ name }: Primary): number | undefined =>
       follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
-    /** The same; resolves once the answer is in force. */
+    /** Asks where the primaries are; resolves once the answer is in force. */
     primariesFound: async (): Promise<void> => follower?.asked(),
     stop: (): void => follower?.close(),
   };
@@ -302,7 +302,7 @@ function createStoreHooks(
   });
   const hasMeta = (primary: Primary): boolean => map().ofName(META) === primary;
 
-  /** One that is in use: where a slot is on its way to another node, no new name can be written. */
+  /** A partition of this primary that is not frozen: where a slot is on its way to another node, no new name can be written. */
   function partitionOn(primary: Primary): number {
     const first = map().partitionOn(primary);
     if (!frozen.has(first)) return first;

@@ -31,7 +31,7 @@ export interface PartitionReads {
     items: readonly Item[],
     command: (pipe: ChainableCommander, item: Item) => ChainableCommander,
   ): Promise<(Answer | undefined)[]>;
-  /** The same as `at` for work on a whole server, of which these are all partitions; without any it is not done. */
+  /** As `at`, for work on a whole server, of which these are all partitions; without any it is not done. */
   onServer(partitions: readonly number[], read: (redis: Redis) => Promise<void>): Promise<void>;
   /** For a read of a global name that failed. @returns undefined if its server is away @throws the error otherwise */
   skip(error: unknown): undefined;

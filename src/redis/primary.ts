@@ -31,7 +31,7 @@ export interface StoreHooks {
   partitionOn(primary: Primary): number;
   /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
   checkServer(primary: Primary, redis: Redis): Promise<void>;
-  /** The same, and learns what the server says of the whole store. */
+  /** Checks the server as `checkServer` does, and learns what it says of the whole store. */
   learnFacts(primary: Primary, deadlines: Deadlines): Promise<void>;
   /** Part of each probe, after which the breaker closes. @throws to keep it open */
   beforeUse(primary: Primary): Promise<void>;
@@ -124,7 +124,7 @@ export function createPrimary(options: PrimaryOptions) {
     breaker,
     nowMs: clock.nowMs,
     ...calls,
-    /** The same past the breaker, for what is sent before it closes. */
+    /** Calls past the breaker, for what is sent before it closes. */
     direct: { run: direct, command: commandDirectly(redis, within) },
     ...outage.known,
     /** Limits the time of a command on `redis`, as that of a call. */

@@ -66,7 +66,7 @@ export async function pageAudit(
   return next === undefined ? { records } : { records, next: cursorOf(list, positionText(next)) };
 }
 
-/** The same from a position on. */
+/** A page of the audit, newest first, from a position on. */
 export async function readAudit(
   nodes: RedisNodes,
   { accountId, by, action, fromMs, toMs, isWanted, limit }: AuditQuery,
