@@ -3,6 +3,7 @@ import { msOf } from "../records/entry-ids.ts";
 import { ledgerEntry } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { moneyOf } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
@@ -96,7 +97,7 @@ async function fromRedis(place: Place, month: string) {
   const period = { fromMs: dayStartMs(first), toMs: dayStartMs(next) };
   const statement = createStatement(period);
   const { account } = accountNames(partition, accountId);
-  const [stored, last] = await redis.hmget(account, "balance", "last_entry");
+  const { balance: stored, last_entry: last } = moneyOf(await redis.hget(account, "money"));
   const newest = last ? await redis.xrange(partitionNames(partition).ledger, last, last) : [];
   // Where the last entry has left Redis, all have.
   if (!newest[0]) {

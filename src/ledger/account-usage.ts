@@ -65,8 +65,8 @@ export async function accountUsage(
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
   const { account } = accountNames(partition, accountId);
-  const [balance, createdAt] = await redis.hmget(account, "balance", "created_at");
-  if (balance === null) throw noAccount(accountId);
+  const [money, createdAt] = await redis.hmget(account, "money", "created_at");
+  if (money === null) throw noAccount(accountId);
   const place = { redis, partition, nowMs: await storeNowMs(redis) };
   const since = await sinceOf(place);
   if (archive) {

@@ -2,6 +2,7 @@ import type { Transaction } from "../../domain/answers.ts";
 import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountOf } from "../../records/packed-fields.ts";
 import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { AccountRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -39,7 +40,7 @@ export async function readAccount(nodes: RedisNodes, accountId: string): Promise
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
-  const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
+  const record = accountOf(await redis.hgetall(accountNames(partition, accountId).account));
   if (record.balance === undefined) throw unknownAccount(accountId);
   const entries = await latestEntries(redis, partition, {
     accountId,

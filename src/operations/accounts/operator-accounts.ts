@@ -4,6 +4,7 @@ import { MULTIPLIER_RULE, multiplierText } from "../../domain/price-multiplier.t
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountOf } from "../../records/packed-fields.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -86,7 +87,7 @@ export async function createAccount(
 export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const record: AccountRecord = await nodes.of(partition).hgetall(accountNames(partition, accountId).account);
+  const record = accountOf(await nodes.of(partition).hgetall(accountNames(partition, accountId).account));
   if (record.balance === undefined) throw noAccount(accountId);
   return accountObject(accountId, record);
 }
