@@ -9,6 +9,7 @@ import { closingOf } from "../support/statements.ts";
 import { times } from "../support/store.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+import { accountIn, changeMoney } from "../support/account-money.ts";
 
 let stage: ArchiveStage;
 let keys: Map<string, KeyRef>;
@@ -24,7 +25,7 @@ afterAll(() => stage.stop());
 async function adjust(accountId: string, amount: number, reference: string): Promise<void> {
   const partition = partitionOf(accountId, PARTITIONS);
   const { account } = accountNames(partition, accountId);
-  const { balance = "", last_entry = "" } = await stage.redis.hgetall(account);
+  const { balance = "", last_entry = "" } = await accountIn(stage.redis, account);
   const after = Number(balance) + amount;
   const fields = {
     account_id: accountId,
@@ -37,7 +38,7 @@ async function adjust(accountId: string, amount: number, reference: string): Pro
   const more = { task_id: "", at: Date.parse("2025-11-06T12:00:00Z"), previous: last_entry, reference };
   const words = Object.entries({ ...fields, ...more }).flatMap(([name, value]) => [name, String(value)]);
   const id = await stage.redis.xadd(partitionNames(partition).ledger, "*", ...words);
-  await stage.redis.hset(account, { balance: after, last_entry: id! });
+  await changeMoney(stage.redis, account, { balance: after, last_entry: id! });
 }
 
 const redisUrl = (): string => `redis://127.0.0.1:${stage.redis.options.port}`;

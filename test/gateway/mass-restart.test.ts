@@ -20,6 +20,7 @@ import { type Sections, startGatewayProcess, startProgram } from "../support/pro
 import { openConnection, openStore, TIERS } from "../support/store.ts";
 import { givenRedis, PRICE, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
+import { accountIn } from "../support/account-money.ts";
 
 /** `MASS_TASKS=100000 MASS_LINES=50000` takes two minutes, and prints how long each part of it took. */
 const TASKS = Number(process.env.MASS_TASKS ?? 2000);
@@ -228,13 +229,8 @@ test("all gateways are killed and started at once with open tasks and full journ
     const mine = Array.from({ length: TASKS + LINES }, (_, at) => at).filter(
       (at) => at % ACCOUNTS === n,
     ).length;
-    const found = await redis.client.hmget(
-      accountNames(key.partition, key.accountId).account,
-      "balance",
-      "held",
-      "total_used",
-    );
-    expect(found.map(Number)).toEqual([CREDITS - mine * PRICE, 0, mine * PRICE]);
+    const found = await accountIn(redis.client, accountNames(key.partition, key.accountId).account);
+    expect([found.balance, found.held, found.total_used].map(Number)).toEqual([CREDITS - mine * PRICE, 0, mine * PRICE]);
   }
   const { violations, credits } = await verifyLedger(oneNode(redis.client));
   expect(violations).toEqual([]);

@@ -31,6 +31,7 @@ import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "..
 import { givenPair, givenRedis, type Pair, type TestRedis } from "../support/store-stage.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
+import { accountIn } from "../support/account-money.ts";
 
 // A primary, a replica that has everything, and one that lags: its link is cut, and it is promoted all the same.
 
@@ -145,7 +146,7 @@ const stateAt = async ({ client }: TestRedis, { key, requestId }: Generation): P
   (await readRequest(client, requestName(key.partition, requestId))).state ?? null;
 
 const balanceAt = async ({ client }: TestRedis, { accountId }: IssuedKey): Promise<number> =>
-  Number(await client.hget(accountNames(partitionOf(accountId, 64), accountId).account, "balance"));
+  Number((await accountIn(client, accountNames(partitionOf(accountId, 64), accountId).account)).balance);
 
 /** The lagging replica has what was written so far, and nothing that comes. */
 async function cutLagging(): Promise<void> {

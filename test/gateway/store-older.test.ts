@@ -20,6 +20,7 @@ import {
   type TestRedis,
 } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
+import { accountIn } from "../support/account-money.ts";
 
 let redis: TestRedis;
 let folder: string;
@@ -61,7 +62,7 @@ async function restore(copy: string): Promise<void> {
 
 const balance = async (accountId: string): Promise<number> => {
   const ledger = `tg:{p${String(partitionOf(accountId, 64)).padStart(2, "0")}}:account:${accountId}`;
-  return Number(await redis.client.hget(ledger, "balance"));
+  return Number((await accountIn(redis.client, ledger)).balance);
 };
 
 const refused = (gateway: TestGateway): Promise<void> =>

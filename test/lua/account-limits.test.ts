@@ -17,6 +17,7 @@ import {
 } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { GATHER_MUTANTS, plant } from "./mutants.ts";
+import { changeAccount } from "../support/account-money.ts";
 
 const HOUR = 3_600_000;
 
@@ -157,7 +158,7 @@ const CALLS_MAX = 30;
 async function gathered(folder?: string): Promise<string> {
   const [{ partition, accountId, names }] = await givenKeys();
   const { slots } = accountNames(partition, accountId);
-  await stage.redis.hset(names.account, "limited", "1");
+  await changeAccount(stage.redis, names.account, { limited: "1" });
   for (const [name, count] of Object.entries(SLOTS))
     if (count > 0)
       await stage.redis.sadd(

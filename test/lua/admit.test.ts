@@ -13,6 +13,7 @@ import {
   times,
 } from "../support/store.ts";
 import { readCounters, setKeyFields } from "../support/stored-records.ts";
+import { changeAccount } from "../support/account-money.ts";
 
 let connection: TestConnection;
 let stage: Stage;
@@ -108,7 +109,7 @@ const refusals: Refusal[] = [
     async given() {
       const key = await stage.givenKey({ rate_limit: 1, credits: 10 });
       await stage.givenTask(stage.request(key, { idempotency: held }));
-      await stage.redis.hset(key.names.account, { status });
+      await changeAccount(stage.redis, key.names.account, { status });
       return () => stage.admit(stage.request(key, { idempotency: held }));
     },
   })),

@@ -36,6 +36,7 @@ import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { changeMoney } from "../support/account-money.ts";
 
 // What operators do to balances by hand: adjustments, and refunds of tasks that have finished.
 
@@ -71,9 +72,9 @@ async function givenTask({ stage, key }: Given, state: string): Promise<Generati
   if (state === "uncollected") {
     await stage.admit(request);
     await stage.void(request, "released");
-    await stage.redis.hset(key.names.account, "balance", "0");
+    await changeMoney(stage.redis, key.names.account, { balance: "0" });
     await stage.bind(request);
-    await stage.redis.hset(key.names.account, "balance", "100");
+    await changeMoney(stage.redis, key.names.account, { balance: "100" });
     await stage.observe(request, "completed");
     return request;
   }
@@ -298,7 +299,7 @@ test.each([
     await stage.admit(request);
     if (state === "late") {
       await stage.void(request, "released");
-      await stage.redis.hset(key.names.account, "balance", "0");
+      await changeMoney(stage.redis, key.names.account, { balance: "0" });
     }
     await stage.bind(request);
     const { balance: before } = await readAccount(nodes, accountId);

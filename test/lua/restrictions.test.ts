@@ -7,6 +7,7 @@ import { inspect as inspectScript } from "../../src/scripts/inspect.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
+import { changeAccount } from "../support/account-money.ts";
 
 const TEXT = "endpoints=gen2/text-to-video;addresses=10.0.0.0/8";
 
@@ -47,7 +48,7 @@ test("ADMIT runs only with the restrictions that the key has, writes nothing oth
 test("a key's end comes before its restrictions, and they come before its account, its repeats and its limits", async () => {
   const key = await stage.givenKey({ credits: 0, rate_limit: 0 });
   await restrict(stage, key, TEXT);
-  await stage.redis.hset(key.names.account, "status", "suspended");
+  await changeAccount(stage.redis, key.names.account, { status: "suspended" });
   expect(await admit(stage, key)).toEqual(["restricted", TEXT]);
   await setKeyFields(stage.redis, key.names.key, { revoked_at: 1 });
   expect((await admit(stage, key))[0]).toBe("unknown_key");

@@ -24,6 +24,7 @@ import {
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
+import { changeMoney } from "../support/account-money.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
 
@@ -139,7 +140,7 @@ describe("what is counted", () => {
     await stage.givenTask(open!);
     await stage.admit({ ...late!, price: 5, holdMs: 0 });
     await stage.void({ ...late!, price: 5 }, "due");
-    await redis.hset(key.names.account, "balance", 0);
+    await changeMoney(redis, key.names.account, { balance: 0 });
     expect(await stage.bind({ ...late!, price: 5 })).toBe("uncollected");
     expect(await redis.zcard(ended)).toBe(3);
     await rollAll();
@@ -339,7 +340,7 @@ async function notedBy(mutant?: Mutant): Promise<string[]> {
     await stage.reclaim({ partition: 0, accountId: "acc", task, data: '{"status":"completed"}' });
     await stage.admit({ ...late!, holdMs: 0 });
     await stage.void(late!, "due");
-    await redis.hset(key.names.account, "balance", 0);
+    await changeMoney(redis, key.names.account, { balance: 0 });
     for (const _ of [1, 2]) await stage.bind(late!);
     const notes = await redis.zrange(ended, "0", "-1", "WITHSCORES");
     const ofKey = notes.flatMap((note, at) =>

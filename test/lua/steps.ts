@@ -12,6 +12,7 @@ import type { Run } from "./drive.ts";
 import * as model from "./model.ts";
 import type { ModelKey, ModelRequest } from "./model-state.ts";
 import { entryOf, ledgerOf } from "./state.ts";
+import { changeAccount } from "../support/account-money.ts";
 
 /** The lease and the batch of sweeps, as src/settlement/sweeps.ts has them. */
 const LEASE_MS = 90_000;
@@ -244,10 +245,10 @@ async function operate(run: Run, command: Operation): Promise<void> {
       const { account } = names;
       if (status === "active") {
         delete key.account.status;
-        await stage.redis.hdel(account, "status");
+        await changeAccount(stage.redis, account, { status: null });
       } else {
         key.account.status = status;
-        await stage.redis.hset(account, { status });
+        await changeAccount(stage.redis, account, { status });
       }
       return;
     }

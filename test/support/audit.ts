@@ -5,6 +5,7 @@ import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { readCounters } from "./stored-records.ts";
 import { changeRequest, readRequest } from "./stored-requests.ts";
+import { accountIn } from "./account-money.ts";
 
 /** One ledger entry as the store keeps it. */
 export interface Entry {
@@ -47,7 +48,7 @@ export async function keyRecord(client: Redis, { accountId, keyId }: Owner): Pro
 export async function readLedger(client: Redis, { accountId, keyId }: Owner): Promise<Ledger> {
   const partition = await partitionFor(client, accountId);
   const { names } = keyRef(keyId, accountId, partition);
-  const account = await client.hgetall(accountNames(partition, accountId).account);
+  const account = await accountIn(client, accountNames(partition, accountId).account);
   const stream = await client.xrange(partitionNames(partition).ledger, "-", "+");
   const entries = stream
     .map(([, fields]) => entryFields(fields))

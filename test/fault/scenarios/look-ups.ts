@@ -25,6 +25,7 @@ import { countOpen } from "../snapshot.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import { readWhole, withWholeLedger } from "./archive.ts";
 import type { Scenario } from "./scenario.ts";
+import { addMoney } from "../../support/account-money.ts";
 
 interface LookUpsSize {
   /** Only what is decided with another store's archive, an older Redis or an older PostgreSQL. */
@@ -166,7 +167,7 @@ async function loseCharge(
     names.map(async (name) => ({ name, dump: await redis.dumpBuffer(name), ttlMs: await redis.pttl(name) })),
   );
   await redis.xtrim(partitionNames(PARTITION).ledger, "MAXLEN", 0);
-  await redis.hincrby(accountNames(PARTITION, accountId).account, "balance", 10);
+  await addMoney(redis, accountNames(PARTITION, accountId).account, "balance", 10);
   const { requestId, taskId } = event;
   await redis.del(requestName(PARTITION, requestId), taskName(taskId, PARTITION), claimName(taskId));
   return async () => {
