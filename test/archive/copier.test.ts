@@ -13,11 +13,11 @@ import {
 } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { collect } from "../../src/scripts/collect.ts";
+import { addMoney } from "../support/account-money.ts";
 import { times } from "../support/store.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
-import { addMoney } from "../support/account-money.ts";
 
 // Copying: everything of the store is in the archive exactly once, whatever fails and whenever.
 

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { accountNames, requestName } from "../../src/records/names.ts";
+import { addMoney } from "../support/account-money.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { type ArchiveStage, givenArchiveStage, givenSignal } from "./stage.ts";
-import { addMoney } from "../support/account-money.ts";
 
 // A copier that hangs between two steps while another one has taken over.
 

@@ -24,9 +24,9 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { createDatabase } from "../support/postgres.ts";
 import { createStage, onOneServer, type Stage, taskOf, times } from "../support/store.ts";
-import { changeMoney } from "../support/account-money.ts";
 
 export const PARTITIONS = 4;
 

@@ -4,12 +4,12 @@ import { accountStatements } from "../../src/ledger/account-statements.ts";
 import { emptyStatement } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
+import { accountIn, changeMoney } from "../support/account-money.ts";
 import { refusal, runHere } from "../support/cli.ts";
 import { closingOf } from "../support/statements.ts";
 import { times } from "../support/store.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
-import { accountIn, changeMoney } from "../support/account-money.ts";
 
 let stage: ArchiveStage;
 let keys: Map<string, KeyRef>;

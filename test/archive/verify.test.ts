@@ -6,10 +6,10 @@ import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { addMoney } from "../support/account-money.ts";
 import { runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
-import { addMoney } from "../support/account-money.ts";
 
 // `archive verify`: what differs between archive and store is found, and what is right is not reported, whatever goes on.
 

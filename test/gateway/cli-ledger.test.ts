@@ -5,11 +5,11 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { storeNowMs } from "../../src/redis/server-clock.ts";
+import { addMoney } from "../support/account-money.ts";
 import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";
-import { addMoney } from "../support/account-money.ts";
 
 let connection: TestConnection;
 beforeAll(async () => {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { verifyBeside } from "../../src/jobs/verify-beside.ts";
 import { accountNames } from "../../src/records/names.ts";
+import { addMoney } from "../support/account-money.ts";
 import { partitionFor } from "../support/audit.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";
-import { addMoney } from "../support/account-money.ts";
 
 const HERE = { folder: "", waiting: () => [] };
 

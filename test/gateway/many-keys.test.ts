@@ -4,9 +4,9 @@ import { topKeysByUse } from "../../src/operations/keys/operator-keys.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { runHere, runProcess } from "../support/cli.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { changeMoney } from "../support/account-money.ts";
 
 /** More than are read in one walk, and than fit as arguments on this stack. */
 const COUNT = 70_000;

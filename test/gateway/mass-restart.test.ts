@@ -15,12 +15,12 @@ import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
+import { accountIn } from "../support/account-money.ts";
 import { send } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { openConnection, openStore, TIERS } from "../support/store.ts";
 import { givenRedis, PRICE, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
-import { accountIn } from "../support/account-money.ts";
 
 /** `MASS_TASKS=100000 MASS_LINES=50000` takes two minutes, and prints how long each part of it took. */
 const TASKS = Number(process.env.MASS_TASKS ?? 2000);
@@ -230,7 +230,11 @@ test("all gateways are killed and started at once with open tasks and full journ
       (at) => at % ACCOUNTS === n,
     ).length;
     const found = await accountIn(redis.client, accountNames(key.partition, key.accountId).account);
-    expect([found.balance, found.held, found.total_used].map(Number)).toEqual([CREDITS - mine * PRICE, 0, mine * PRICE]);
+    expect([found.balance, found.held, found.total_used].map(Number)).toEqual([
+      CREDITS - mine * PRICE,
+      0,
+      mine * PRICE,
+    ]);
   }
   const { violations, credits } = await verifyLedger(oneNode(redis.client));
   expect(violations).toEqual([]);

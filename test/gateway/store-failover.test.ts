@@ -27,11 +27,11 @@ import { everythingOn } from "../../src/redis/topology/primary-map.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { accountIn } from "../support/account-money.ts";
 import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";
 import { givenPair, givenRedis, type Pair, type TestRedis } from "../support/store-stage.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
-import { accountIn } from "../support/account-money.ts";
 
 // A primary, a replica that has everything, and one that lags: its link is cut, and it is promoted all the same.
 

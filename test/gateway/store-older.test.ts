@@ -8,6 +8,7 @@ import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
+import { accountIn } from "../support/account-money.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import {
@@ -20,7 +21,6 @@ import {
   type TestRedis,
 } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
-import { accountIn } from "../support/account-money.ts";
 
 let redis: TestRedis;
 let folder: string;

@@ -9,8 +9,8 @@ import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
-import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { accountIn } from "../support/account-money.ts";
+import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;
 let client: Redis;

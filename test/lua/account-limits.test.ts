@@ -5,6 +5,7 @@ import { accountNames, type KeyRef, keyNames } from "../../src/records/names.ts"
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { gather } from "../../src/scripts/gather.ts";
+import { changeAccount } from "../support/account-money.ts";
 import {
   createStage,
   HOLD_MS,
@@ -17,7 +18,6 @@ import {
 } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { GATHER_MUTANTS, plant } from "./mutants.ts";
-import { changeAccount } from "../support/account-money.ts";
 
 const HOUR = 3_600_000;
 

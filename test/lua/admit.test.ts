@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { SHADOW_LIMITS, type ShadowLimit } from "../../src/domain/limits.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
+import { changeAccount } from "../support/account-money.ts";
 import {
   createStage,
   HOLD_MS,
@@ -13,7 +14,6 @@ import {
   times,
 } from "../support/store.ts";
 import { readCounters, setKeyFields } from "../support/stored-records.ts";
-import { changeAccount } from "../support/account-money.ts";
 
 let connection: TestConnection;
 let stage: Stage;

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { idempotencyName } from "../../src/records/names.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
+import { accountIn } from "../support/account-money.ts";
 import {
   createStage,
   HOLD_MS,
@@ -16,7 +17,6 @@ import {
 } from "../support/store.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { EQUAL_KEY_MUTANTS, plant } from "./mutants.ts";
-import { accountIn } from "../support/account-money.ts";
 
 // Two requests with one Idempotency-Key, each step of which comes at any time between those of the other.
 
@@ -163,7 +163,11 @@ async function checkEnd(stage: Stage, sent: readonly Sent[]): Promise<void> {
   expect(charged.length, "charged once at most").toBeLessThanOrEqual(1);
   const money = await accountIn(stage.redis, key.names.account);
   const used = charged.length * PRICE;
-  expect([money.balance, money.held, money.total_used].map(Number)).toEqual([1000 - used, held.length * PRICE, used]);
+  expect([money.balance, money.held, money.total_used].map(Number)).toEqual([
+    1000 - used,
+    held.length * PRICE,
+    used,
+  ]);
   expect(await stage.redis.scard(key.names.slots)).toBe(stored.filter(isAlive).length);
   for (const [nth, { record }] of stored.entries())
     if (sent[nth]!.isLost) expect(record.state, "one that its gateway has given up").not.toBe("held");

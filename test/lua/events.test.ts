@@ -11,10 +11,9 @@ import { issue } from "../../src/scripts/issue.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
-import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
-
-import { EVENT_MUTANTS, plant } from "./mutants.ts";
 import { changeAccount } from "../support/account-money.ts";
+import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
+import { EVENT_MUTANTS, plant } from "./mutants.ts";
 
 // Events beside those of tasks: written by the script that makes them come true.
 

@@ -1,10 +1,10 @@
 import { accountNames, claimName, claimText, requestName, taskName } from "../../src/records/names.ts";
+import { accountIn } from "../support/account-money.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import { DAY_MS, WINDOW_MS } from "./model-state.ts";
 import { ledgerOf, oneKeyEach } from "./state.ts";
-import { accountIn } from "../support/account-money.ts";
 
 type Fields = Record<string, string>;
 

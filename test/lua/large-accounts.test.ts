@@ -12,6 +12,7 @@ import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts"
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { history } from "../../src/scripts/history.ts";
 import { ELEMENTS_AT_ONCE } from "../../src/scripts/snapshot.ts";
+import { accountIn } from "../support/account-money.ts";
 import { givenLargeAccount } from "../support/large-account.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -19,7 +20,6 @@ import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { holdToBounds } from "./bounds.ts";
 import { plant, SLICE_MUTANTS } from "./mutants.ts";
-import { accountIn } from "../support/account-money.ts";
 
 // Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
 

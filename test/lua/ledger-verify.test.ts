@@ -18,6 +18,7 @@ import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts"
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { ENTRIES_AT_ONCE } from "../../src/scripts/entries.ts";
+import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 import {
   createStage,
   openConnection,
@@ -30,7 +31,6 @@ import {
 import { changeCounters, readCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
-import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -194,7 +194,8 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "an account whose last entry is an earlier one",
     ["chain"],
-    async (ledger) => changeMoney(ledger.redis, ledger.key.names.account, { last_entry: await secondLast(ledger) }),
+    async (ledger) =>
+      changeMoney(ledger.redis, ledger.key.names.account, { last_entry: await secondLast(ledger) }),
   ],
   [
     "an account that knows no last entry",

@@ -24,6 +24,7 @@ import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/sc
 import { adjust as adjustScript } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { refund } from "../../src/scripts/refund.ts";
+import { changeMoney } from "../support/account-money.ts";
 import {
   createStage,
   openConnection,
@@ -36,7 +37,6 @@ import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
-import { changeMoney } from "../support/account-money.ts";
 
 // What operators do to balances by hand: adjustments, and refunds of tasks that have finished.
 

@@ -79,14 +79,34 @@ export const MUTANTS: readonly Mutant[] = [
     "oldest + WINDOW_MS or now + WINDOW_MS",
   ),
   mutant("the ledger without its request", "include/ledger", "unpack(more))", "unpack({}))"),
-  mutant("an entry names none before it", "include/ledger", '.. previous ..', '.. "" ..'),
-  mutant("the account's last entry stays", "include/ledger", "requests, id, extras", "requests, last, extras"),
-  mutant("a charge forgets what else the account has", "include/ledger", "requests, id, extras", 'requests, id, ""'),
-  mutant("a void hold forgets what else the account has", "include/money", "count), last, extras)", 'count), last, "")'),
+  mutant("an entry names none before it", "include/ledger", ".. previous ..", '.. "" ..'),
+  mutant(
+    "the account's last entry stays",
+    "include/ledger",
+    "requests, id, extras",
+    "requests, last, extras",
+  ),
+  mutant(
+    "a charge forgets what else the account has",
+    "include/ledger",
+    "requests, id, extras",
+    'requests, id, ""',
+  ),
+  mutant(
+    "a void hold forgets what else the account has",
+    "include/money",
+    "count), last, extras)",
+    'count), last, "")',
+  ),
   mutant("an admission forgets what else the account has", "admit", "+ 1), last, extras)", '+ 1), last, "")'),
   mutant("an admission forgets the last entry", "admit", "+ 1), last, extras)", '+ 1), "-", extras)'),
   mutant("an admission forgets what was used", "admit", "used, int(requests + 1)", '"0", int(requests + 1)'),
-  mutant("a block is not noted in the money", "include/unknown", "mark_extras(account)\n  return count, blocked_until", "return count, blocked_until"),
+  mutant(
+    "a block is not noted in the money",
+    "include/unknown",
+    "mark_extras(account)\n  return count, blocked_until",
+    "return count, blocked_until",
+  ),
   mutant("what is held is forgotten", "include/ledger", "int(held_before + held)", "int(held)"),
   mutant("the total used is forgotten", "include/ledger", "int(used_before + used)", "int(used)"),
   mutant("one recent transaction less", "credits", "#entries < most", "#entries < most - 1"),
@@ -756,11 +776,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("due one ms late", "void", "now < tonumber(record.due_at)", "now <= tonumber(record.due_at)"),
   mutant("a charged request is taken back", "void", 'if state ~= "held" then', 'if state == "finished" then'),
   mutant("taken back twice", "void", '  return reply("void", now, key, window, slots)\nend\n', "end\n"),
-  without(
-    "the hold stays in the balance",
-    "void",
-    'add_to_money(account, -record.price, 0)\n',
-  ),
+  without("the hold stays in the balance", "void", "add_to_money(account, -record.price, 0)\n"),
   without("the slot stays", "void", 'call("SREM", slots, request_id)\n'),
   mutant(
     "no tombstone",
@@ -953,12 +969,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("fresh from the future", "inspect", " and observed_at <= now", ""),
   mutant("a revoked key inspects", "inspect", "not key or not key.usable", "not key"),
-  mutant(
-    "the balance with what is held",
-    "credits",
-    "balance - held",
-    "balance + 0",
-  ),
+  mutant("the balance with what is held", "credits", "balance - held", "balance + 0"),
   without("one reference credits twice", "recharge", 'call("HSET", references, reference, stands_for)\n'),
   mutant(
     "another amount is a duplicate",
@@ -967,12 +978,7 @@ export const MUTANTS: readonly Mutant[] = [
     '"duplicate"',
   ),
   mutant("no bound on the balance", "recharge", "+ amount > 2 ^ 53 - 1", "+ amount > 2 ^ 60"),
-  mutant(
-    "refunds may leave the exact integers",
-    "recharge",
-    " + money.used + amount",
-    " + amount",
-  ),
+  mutant("refunds may leave the exact integers", "recharge", " + money.used + amount", " + amount"),
   mutant("claimed without a lease", "lease", "now + lease_ms", "now"),
   mutant("claims what is not due", "lease", 'int(from + now), "LIMIT"', '"+inf", "LIMIT"'),
   mutant("a leased task is due as a hold", "lease", "task_score(until_ms), id", "int(until_ms), id"),
@@ -1686,12 +1692,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     "adjust",
     'call("HSET", references, reference, stands_for)\n',
   ),
-  mutant(
-    "what is held is taken",
-    "adjust",
-    "if available + amount < 0",
-    "if money.balance + amount < 0",
-  ),
+  mutant("what is held is taken", "adjust", "if available + amount < 0", "if money.balance + amount < 0"),
   mutant(
     "the last credit cannot be taken",
     "adjust",
@@ -1707,7 +1708,12 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   ),
   mutant("an adjustment's reason is not kept", "adjust", '"reason", reason, "ref', '"reason", "x", "ref'),
   mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
-  mutant("an adjustment of any account", "adjust", "if not money then", "money = money or { balance = 0, used = 0, available = 0 }\nif false then"),
+  mutant(
+    "an adjustment of any account",
+    "adjust",
+    "if not money then",
+    "money = money or { balance = 0, used = 0, available = 0 }\nif false then",
+  ),
   mutant(
     "a request's refund is not kept",
     "include/refund",
@@ -1890,7 +1896,12 @@ export const EXTRA_MUTANTS: readonly Mutant[] = [
   without("a suspension is not noted in the money", "suspend", "mark_extras(account)\n"),
   mutant("the mark stays", "include/money", "if extras ~= mark then", 'if extras == "" and mark ~= "" then'),
   mutant("a mark is not written", "include/money", 'extras == "" and text or text .. " " .. extras', "text"),
-  mutant("the last of the fields is all that counts", "include/money", 'if found[at] then mark = "+" end', 'mark = found[at] and "+" or ""'),
+  mutant(
+    "the last of the fields is all that counts",
+    "include/money",
+    'if found[at] then mark = "+" end',
+    'mark = found[at] and "+" or ""',
+  ),
 ];
 
 /** Mistakes in fields of a request that the model does not know. */
@@ -2010,7 +2021,12 @@ export const REVERSAL_MUTANTS: readonly Mutant[] = [
   mutant("goodwill stays", "reverse", '"^goodwill (%d+)$"', '"^good (%d+)$"'),
   mutant("nothing is reversed", "reverse", "if amount <= 0", "if amount < 0"),
   mutant("a forgotten grant is none", "reverse", "or granted_text", 'or ""'),
-  mutant("a reversal of any account", "reverse", "if not money then", "money = money or { balance = 0, used = 0, available = 0 }\nif false then"),
+  mutant(
+    "a reversal of any account",
+    "reverse",
+    "if not money then",
+    "money = money or { balance = 0, used = 0, available = 0 }\nif false then",
+  ),
   mutant(
     "a reversal may repeat a forgotten one",
     "reverse",

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import { admit } from "../../src/scripts/admit.ts";
 import { voidHold } from "../../src/scripts/void.ts";
-import { createStage, NOON_MS, openConnection, type TestConnection, TIERS } from "../support/store.ts";
 import { changeAccount } from "../support/account-money.ts";
+import { createStage, NOON_MS, openConnection, type TestConnection, TIERS } from "../support/store.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const RECIPE = join(ROOT, "test/unit/house/recipes/limit.patch");

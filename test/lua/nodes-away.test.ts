@@ -26,9 +26,9 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfMost, UnreadError } from "../../src/redis/partition-reads.ts";
 import { storedFacts } from "../../src/redis/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { addMoney } from "../support/account-money.ts";
 import { TIERS, times } from "../support/store.ts";
 import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
-import { addMoney } from "../support/account-money.ts";
 
 // Two servers, of which one is away: what it holds is not known, and is called neither right nor wrong, lost nor absent.
 

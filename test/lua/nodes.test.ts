@@ -28,10 +28,10 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { addMoney } from "../support/account-money.ts";
 import { TIERS, times } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
-import { addMoney } from "../support/account-money.ts";
 
 const RULES = { partitions: 64, allowNoPersistence: true };
 

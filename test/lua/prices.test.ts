@@ -8,6 +8,7 @@ import { type KeyRef, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Admission, Generation } from "../../src/scripts/admit.ts";
+import { changeAccount, changeMoney } from "../support/account-money.ts";
 import {
   createStage,
   NOON_MS,
@@ -19,7 +20,6 @@ import {
 import { setKeyFields } from "../support/stored-records.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { type Mutant, PRICE_MUTANTS, plant } from "./mutants.ts";
-import { changeAccount, changeMoney } from "../support/account-money.ts";
 
 // What a request costs: an account's multiplier, and price lists that begin at a time.
 

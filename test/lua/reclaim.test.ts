@@ -15,9 +15,9 @@ import { accountNames, META, partitionNames, requestName } from "../../src/recor
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { addMoney, changeMoney } from "../support/account-money.ts";
 import { createStage, openConnection, type Stage, type TestConnection, taskOf } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { addMoney, changeMoney } from "../support/account-money.ts";
 
 // RECLAIM: what the ledger, its checkpoints and its checks say of a refund that is taken back. They concern all accounts of a
 // partition, so these tests have a store of their own, with one partition.

@@ -4,10 +4,10 @@ import type { KeyRef } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { inspect as inspectScript } from "../../src/scripts/inspect.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
-import { changeAccount } from "../support/account-money.ts";
 
 const TEXT = "endpoints=gen2/text-to-video;addresses=10.0.0.0/8";
 

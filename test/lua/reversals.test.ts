@@ -18,10 +18,10 @@ import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { type Mutant, plant, REVERSAL_MUTANTS } from "./mutants.ts";
-import { changeMoney } from "../support/account-money.ts";
 
 // Kinds of grants, and taking back what is left of one.
 

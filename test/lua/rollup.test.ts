@@ -11,6 +11,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RollupCall, rollup } from "../../src/scripts/rollup.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,
@@ -24,7 +25,6 @@ import {
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
-import { changeMoney } from "../support/account-money.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
 

@@ -3,6 +3,7 @@ import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import type { ChargeEntry } from "../../src/scripts/refund.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { setAccountLimits } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { type Ask, ask, isClustered, ownTask, plan, targetOf } from "./asks.ts";
@@ -12,7 +13,6 @@ import type { Run } from "./drive.ts";
 import * as model from "./model.ts";
 import type { ModelKey, ModelRequest } from "./model-state.ts";
 import { entryOf, ledgerOf } from "./state.ts";
-import { changeAccount } from "../support/account-money.ts";
 
 /** The lease and the batch of sweeps, as src/settlement/sweeps.ts has them. */
 const LEASE_MS = 90_000;

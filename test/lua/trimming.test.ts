@@ -23,10 +23,10 @@ import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 
 // Trimming a partition concerns all its accounts, so these tests have a store of their own, with one partition.
 

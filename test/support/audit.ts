@@ -3,9 +3,9 @@ import { expect } from "vitest";
 import { dueFrom, dueTime } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { accountIn } from "./account-money.ts";
 import { readCounters } from "./stored-records.ts";
 import { changeRequest, readRequest } from "./stored-requests.ts";
-import { accountIn } from "./account-money.ts";
 
 /** One ledger entry as the store keeps it. */
 export interface Entry {

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import { packedEntry } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
-import { answersOf } from "../../src/redis/pipelines.ts";
 import { moneyText } from "../../src/records/packed-fields.ts";
+import { answersOf } from "../../src/redis/pipelines.ts";
 
 /** What a test says of an entry; the rest is filled in as `post` of lua/include/ledger.lua would. */
 export interface GivenEntry {

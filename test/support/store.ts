@@ -33,8 +33,8 @@ import { createStore } from "../../src/settlement/store.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
-import { readRequest } from "./stored-requests.ts";
 import { accountIn } from "./account-money.ts";
+import { readRequest } from "./stored-requests.ts";
 
 export const TIERS: Tiers = {
   standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },

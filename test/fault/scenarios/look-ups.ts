@@ -17,6 +17,7 @@ import {
 } from "../../../src/records/names.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { scriptsOf } from "../../../src/redis/script-runner.ts";
+import { addMoney } from "../../support/account-money.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { startPostgres } from "../../support/postgres-server.ts";
 import { type Customer, generate } from "../client.ts";
@@ -25,7 +26,6 @@ import { countOpen } from "../snapshot.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import { readWhole, withWholeLedger } from "./archive.ts";
 import type { Scenario } from "./scenario.ts";
-import { addMoney } from "../../support/account-money.ts";
 
 interface LookUpsSize {
   /** Only what is decided with another store's archive, an older Redis or an older PostgreSQL. */
