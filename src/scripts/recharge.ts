@@ -10,7 +10,7 @@ interface RechargeCall {
   amount: number;
   reference: string;
   kind?: GrantKind;
-  /** What else the entry says, JSON; empty for nothing. */
+  /** Details of the entry, JSON; may be empty. */
   details?: string;
   /** How many references of the account were forgotten when the archive was found not to have this one. */
   lookedUp?: number;
