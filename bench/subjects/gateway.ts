@@ -22,6 +22,8 @@ export interface GatewayOptions {
   /** What is run, if not `src/main.ts` of the tree. */
   main?: string;
   upstreamUrl?: string;
+  /** More variables. */
+  env?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -47,6 +49,7 @@ export async function startGateway(
     nodeArgs = [],
     main = join(tree.root, "src/main.ts"),
     upstreamUrl = world.upstreamUrl,
+    env = {},
   }: GatewayOptions = {},
 ): Promise<RunningSubject> {
   const home = join(world.folder, "gateway");
@@ -73,6 +76,7 @@ ${tasks && `tasks: { ${tasks} }\n`}`,
       REDIS_URL: world.redisUrl,
       UPSTREAM_URL: upstreamUrl,
       UPSTREAM_API_KEY: "bench-upstream-key",
+      ...env,
     },
   });
   try {
