@@ -15,7 +15,6 @@ type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; h
 /** What an account holds and what its holds add up to, at one instant. */
 export const holding: Script<HoldingCall, HoldingReply> = {
   name: "holding",
-  isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
     partitionNames(partition).due,
