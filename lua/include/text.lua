@@ -1,4 +1,4 @@
--- What a text has in at most so many bytes, up to the end of a character of UTF-8.
+-- The beginning of a text, of at most so many bytes and whole characters of UTF-8.
 local function text_within(text, bytes_max)
   if #text <= bytes_max then return text end
   local last = bytes_max
@@ -8,7 +8,7 @@ local function text_within(text, bytes_max)
   return string.sub(text, 1, last)
 end
 
--- The same; one that was cut ends in an ellipsis.
+-- The beginning of a text; one that was cut ends in an ellipsis.
 local function cut_text(text, bytes_max)
   return #text <= bytes_max and text or text_within(text, bytes_max) .. "…"
 end

@@ -33,7 +33,7 @@ local function change_words_of_text(command, name, text, whose)
   if type(text) == "string" then change_words(command, name, word_places(text, whose, WORDS_MAX)) end
 end
 
--- One that names a key is of the credits that came with it; the key is found by its id.
+-- A reference `key:<id>` is of the credits that came with a key, which is found by its id.
 local function change_words_of_reference(command, name, reference, account_id)
   if string.sub(reference, 1, 4) == "key:" then return end
   change_words(command, name, word_places(reference, account_id .. "=" .. reference, WORDS_OF_REFERENCE_MAX))

@@ -16,7 +16,7 @@ const wordsOf = (text: string): string[] => lowerCase(text).match(WORD) ?? [];
 /** The words of a text with a space between: what it is compared by. */
 export const wordsText = (text: string): string => wordsOf(text).join(" ");
 
-/** What a list has of a text: no more than so many bytes, up to the end of a character. */
+/** The beginning of a text that the index has: at most so many bytes, whole characters. */
 export function listedPart(words: string): string {
   const bytes = Buffer.from(words);
   let end = Math.min(WORDS_BYTES_MAX, bytes.length);
@@ -33,7 +33,7 @@ function wordPlaces(text: string, whose: string, wordsMax = WORDS_MAX): string[]
 export const placesOfKey = (accountId: string, keyId: string, label: string | undefined): string[] =>
   label === undefined ? [] : wordPlaces(label, `${accountId}@${keyId}`);
 
-/** One that names a key is of the credits that came with it; the key is found by its id. */
+/** A reference `key:<id>` is of the credits that came with a key, which is found by its id. */
 export const placesOfReference = (accountId: string, reference: string): string[] =>
   reference.startsWith("key:")
     ? []
