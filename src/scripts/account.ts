@@ -25,7 +25,6 @@ export type AccountReply =
 /** Creates an account, or changes fields of its record. */
 export const account: Script<AccountCall, AccountReply> = {
   name: "account",
-  isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
     partitionNames(partition).accounts,

@@ -29,7 +29,6 @@ type Archived = "archived" | "other" | "unseen";
 /** Notes what the archive has. */
 export const archived: Script<ArchivedCall, { outcome: Archived }> = {
   name: "archived",
-  isBatched: false,
   keys({ partition }) {
     const { archive, changed } = archiveNames(partition);
     return [archive, changed];

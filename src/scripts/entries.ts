@@ -48,7 +48,6 @@ export function ledgerPart(
 /** Reads the next entries of a partition's ledger, up to `ENTRIES_AT_ONCE`. */
 export const entries: Script<EntriesCall, LedgerPart> = {
   name: "entries",
-  isBatched: false,
   keys({ partition }) {
     const { ledger, trimmed } = partitionNames(partition);
     return [ledger, trimmed];

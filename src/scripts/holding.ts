@@ -15,7 +15,6 @@ type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; h
 /** An account's held credits and the sum of its holds, at one instant. */
 export const holding: Script<HoldingCall, HoldingReply> = {
   name: "holding",
-  isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
     partitionNames(partition).due,

@@ -41,7 +41,6 @@ interface Issued {
 /** Makes a key, its account where there is none yet, and the credits that come with it. */
 export const issue: Script<IssueCall, Issued> = {
   name: "issue",
-  isBatched: false,
   keys({ key: { names, accountId, partition } }) {
     const { keys, references } = accountNames(partition, accountId);
     const { accounts, tiers } = partitionNames(partition);

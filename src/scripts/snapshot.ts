@@ -87,7 +87,6 @@ type SnapshotReply = { tail: LedgerPart } & ({ outcome: "behind" } | ({ outcome:
 /** Reads an account with some of its keys and their open requests at one instant. */
 export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   name: "snapshot",
-  isBatched: false,
   keys({ partition, accountId }) {
     const { account, references, keys, checkpoint, slots, reversed } = accountNames(partition, accountId);
     const { ledger, trimmed, due } = partitionNames(partition);

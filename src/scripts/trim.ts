@@ -28,7 +28,6 @@ type TrimmedSlice =
 /** Removes the oldest entries of a partition's ledger; its accounts' checkpoints go on from them. */
 export const trim: Script<TrimCall, TrimmedSlice> = {
   name: "trim",
-  isBatched: false,
   keys({ partition }) {
     const { ledger, trimmed, grants, rolled } = partitionNames(partition);
     return [ledger, trimmed, grants, rolled];
