@@ -28,7 +28,7 @@ COPY docs/operations ./docs/operations
 COPY lua ./lua
 COPY src ./src
 ARG REVISION=unknown
-RUN REVISION="$REVISION" node tools/bundle.ts
+RUN REVISION="$REVISION" node tools/bundle.ts --compile-cache
 
 FROM node:26-slim AS gateway
 # Probes and Prometheus come from outside the container. Never publish the admin port to the internet.

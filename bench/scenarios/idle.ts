@@ -80,7 +80,9 @@ export const idle: Scenario = {
     const { trees, world } = context;
     const [tree] = trees as [Tree];
     const bundled = join(world.folder, "bundle");
-    execFileSync(process.execPath, [join(tree.root, "tools/bundle.ts"), bundled], { cwd: tree.root });
+    execFileSync(process.execPath, [join(tree.root, "tools/bundle.ts"), bundled, "--compile-cache"], {
+      cwd: tree.root,
+    });
     const [bundle, source] = [
       await measure(context, tree, {
         main: join(bundled, "src/main.js"),
