@@ -54,7 +54,7 @@ export async function gatewayChecks(gateway: CheckedGateway): Promise<Check[]> {
   ];
 }
 
-/** On connections of its own, closed at the end: a gateway looks once a minute. */
+/** On connections of its own, closed at the end: a gateway looks seldom. */
 async function ownStore(config: Config): ReturnType<typeof storeChecks> {
   const { redisUrl, tlsCa } = config.store;
   const session = createOperatorSession({
