@@ -21,7 +21,6 @@ import { upstreamCheck } from "./upstream-check.ts";
 /** Of one command. */
 const STORE_TIMEOUT_MS = 2000;
 
-/** What is looked at. */
 interface CheckedGateway {
   config: Config;
   /** Settings of the file that a variable replaces. */
