@@ -25,8 +25,6 @@ export interface GatewayOptions {
   /** What is run, if not `src/main.ts` of the tree. */
   main?: string;
   upstreamUrl?: string;
-  /** More variables. */
-  env?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -54,7 +52,6 @@ export async function startGateway(
     nodeArgs = [],
     main = join(tree.root, "src/main.ts"),
     upstreamUrl = world.upstreamUrl,
-    env = {},
   }: GatewayOptions = {},
 ): Promise<RunningSubject> {
   const home = join(world.folder, "gateway");
@@ -82,7 +79,6 @@ ${tasks && `tasks: { ${tasks} }\n`}${sections}`,
       REDIS_URL: world.redisUrl,
       UPSTREAM_URL: upstreamUrl,
       UPSTREAM_API_KEY: "bench-upstream-key",
-      ...env,
     },
   });
   try {
