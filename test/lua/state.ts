@@ -234,7 +234,7 @@ export function expectedState({ world }: Run): State {
     idempotency: {},
   };
   for (const key of world.keys) {
-    state.accounts[key.account.id] ??= accountOf(key.account);
+    state.accounts[key.account.id] ??= expectedAccount(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
     const shared = sharedOf(world, key.account);
     if (shared) state.shared[key.account.id] = sharedText(shared.stored, shared.slots.sort());
@@ -254,7 +254,7 @@ export function expectedState({ world }: Run): State {
   }
   return state;
 
-  function accountOf(account: ModelAccount): AccountState {
+  function expectedAccount(account: ModelAccount): AccountState {
     const { balance, totalUsed, totalRequests, collectedUntilMs, ledger } = account;
     const blocked = account.blocked ? `${account.blocked.untilMs} ${account.blocked.limit}` : "";
     return {
