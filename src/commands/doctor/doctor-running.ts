@@ -1,6 +1,6 @@
 import { Agent, request } from "undici";
 import type { Check } from "../../checks/check.ts";
-import { descriptorsCheck, proxiesCheck } from "../../checks/running-checks.ts";
+import { descriptorsCheck, proxiesCheck } from "../../checks/machine-checks.ts";
 import type { Config } from "../../config/config.ts";
 import { adminUrl } from "../config.ts";
 
