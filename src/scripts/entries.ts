@@ -27,7 +27,7 @@ export interface LedgerPart {
   before: Map<string, Checkpoint>;
 }
 
-/** What ENTRIES and SNAPSHOT reply of a ledger. */
+/** The part of a ledger in the replies of ENTRIES and SNAPSHOT. */
 export function ledgerPart(
   partition: number,
   entries: readonly StreamEntry[],

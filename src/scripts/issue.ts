@@ -19,7 +19,7 @@ interface IssueCall {
   spendsIn?: string | undefined;
   /** Of the call that makes the key, where that may be repeated. */
   fingerprint?: string | undefined;
-  /** Whether to refuse to create the account. */
+  /** True refuses to create the account. */
   accountMustExist?: boolean;
   /** How many keys the account may have, revoked ones included; no bound when left out. */
   keysMax?: number | undefined;

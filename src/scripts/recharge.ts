@@ -12,7 +12,7 @@ interface RechargeCall extends CreditChange {
   /** Whole credits, positive. */
   amount: number;
   kind?: GrantKind;
-  /** What else the entry says, JSON; empty for nothing. */
+  /** Details of the entry, JSON; may be empty. */
   details?: string;
 }
 

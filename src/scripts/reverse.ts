@@ -13,7 +13,7 @@ export interface ReverseCall extends OperatorsChange {
   of: string;
   /** Whole credits, positive; undefined: all that is left. */
   amount?: number | undefined;
-  /** What the grant's reference stands for, if the caller has found it in the ledger or the archive. */
+  /** The meaning of the grant's reference, if the caller has found it in the ledger or the archive. */
   granted?: string | undefined;
 }
 

@@ -32,7 +32,7 @@ export function createCallbackGuard(
   const known = new Map<string, number>();
   return {
     check: hrefOf,
-    /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
+    /** True if the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
     async hasOrigin(account: { accountId: string; partition: number }, origin: string): Promise<boolean> {
       const { accountId, partition } = account;
       const name = `${accountId} ${origin}`;

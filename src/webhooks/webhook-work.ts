@@ -60,7 +60,7 @@ export function createWebhookWork(options: {
   };
 }
 
-/** What waits in the store, whoever sends it. Unix ms. */
+/** Deliveries that wait in the store, whichever gateway sends them. Unix ms. */
 interface QueueFigures {
   /** When the delivery that is due longest was due; undefined if none waits. */
   firstDueMs: number | undefined;

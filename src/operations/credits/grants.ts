@@ -33,7 +33,7 @@ interface Grant {
   entry?: LedgerEntry | undefined;
 }
 
-/** What is granted, as operators say it. */
+/** A grant as operators give it. */
 interface GrantTerms {
   credits?: number | undefined;
   package?: string | undefined;
@@ -43,7 +43,7 @@ interface GrantTerms {
   metadata?: Metadata | undefined;
 }
 
-/** What a grant is to an accountant. */
+/** The accounting kind of a grant. */
 interface GrantNotes {
   kind: GrantKind;
   details: EntryDetails;

@@ -230,7 +230,7 @@ function endpointOf(
   };
 }
 
-/** What operations on webhook endpoints need beside the store. */
+/** Settings for operations on webhook endpoints. */
 export interface WebhookRules {
   /** Endpoints of an account, at most. */
   endpointsMax: number;
@@ -320,7 +320,7 @@ async function reseal(
 }
 
 /**
- * What has another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
+ * Seals the secrets anew that have another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
  * it signs no more.
  */
 function sealedAnew(sealed: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {

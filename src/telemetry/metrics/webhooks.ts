@@ -37,7 +37,7 @@ export function webhookMetrics({ counter, gauge }: MetricFactory) {
   };
 }
 
-/** What became of a callback whose address a gateway had made. */
+/** Outcomes of callbacks to an address that a gateway has made. */
 export const CALLBACK_RESULTS = [
   "settled",
   "observed",
