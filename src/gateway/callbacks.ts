@@ -7,7 +7,7 @@ import { parseObject } from "../domain/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { CallbackTasks } from "../settlement/callback-tasks.ts";
-import type { CALLBACK_REFUSALS } from "../telemetry/metrics/callbacks.ts";
+import type { CALLBACK_REFUSALS } from "../telemetry/metrics/webhooks.ts";
 import { readBytes } from "./body.ts";
 import {
   type CallbackAddresses,
