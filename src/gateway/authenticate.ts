@@ -23,8 +23,8 @@ export interface Authenticator<Key> {
    * @throws what `lookup` throws, for a key that is not cached
    */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
-  /** Looks a key up in the cache alone, without a promise; undefined for a key that is not cached. */
-  cached(authorization: string | undefined): KnownKey<Key> | undefined;
+  /** Cached keys, by their header in its usual spelling: a request is looked up without a text or a promise of its own. */
+  readonly known: ReadonlyMap<string, KnownKey<Key>>;
   /** A script called this key invalid: it is looked up again next time, and this attempt counts as an unknown key. */
   evictCachedKey(token: string, address: string): void;
   /** Whether the store may be asked about a key that this address may not use, which is limited as look-ups are. */
@@ -45,7 +45,6 @@ export function createAuthenticator<Key>(options: {
   nowMs?: () => number;
   lookUps?: LookUpBudget;
 }): Authenticator<Key> {
-  /** By the header in its usual spelling: a request is looked up without a text of its own. */
   const known = new Map<string, KnownKey<Key>>();
   const nowMs = options.nowMs ?? (() => performance.now());
   const unknown = createUnknownKeys(options.unknownPerMinute, nowMs, options.lookUps ?? LOOK_UPS);
@@ -67,7 +66,7 @@ export function createAuthenticator<Key>(options: {
   }
 
   return {
-    cached: (authorization) => (authorization === undefined ? undefined : known.get(authorization)),
+    known,
     async authenticate(authorization, address) {
       const token = /^bearer +([^\s,]+) *$/i.exec(authorization ?? "")?.[1];
       if (token === undefined) return refused(refuse("missing_api_key"));

@@ -27,8 +27,9 @@ import {
   type Snapshot,
 } from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
-import { createFallbackMemory, createKeyUsages, createOverLimitCache } from "./key-memory.ts";
+import { createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
+import { createFallbackMemory } from "./unmetered.ts";
 import type { Upstreams } from "./upstreams.ts";
 
 interface Timeouts {

@@ -10,16 +10,9 @@ import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import {
-  isKnownUnmetered,
-  isStoreUnavailable,
-  passUnmetered,
-  rememberGoodKey,
-  rememberTask,
-  showKnownLimits,
-} from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
+import { refuseRestricted, rememberGoodKey, rememberTask } from "./key-memory.ts";
 import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
+import { isKnownUnmetered, isStoreUnavailable, passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
 type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unknown_status" }>;
