@@ -112,7 +112,7 @@ export function limitRequestsInFlight(context: RequestContext): Refusal | undefi
  * Counts a generation that will probably be refused for lack of credits as a utility request. A generation that costs less
  * than the last refused one is not counted: the key may have the credits for it.
  */
-export function limitUnaffordable(context: RequestContext, price: number): Refusal | undefined {
+function limitUnaffordable(context: RequestContext, price: number): Refusal | undefined {
   return isUnaffordable(context.usage, price) ? limitUtilityRequests(context) : undefined;
 }
 
@@ -262,7 +262,7 @@ export function rememberTask(
  * Which endpoints a key may be used for, and from which addresses, as a script has last said. ADMIT runs only with what the request
  * was judged by.
  */
-export interface KnownRestrictions extends Allowance {
+interface KnownRestrictions extends Allowance {
   readonly text: string;
 }
 
