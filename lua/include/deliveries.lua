@@ -9,7 +9,7 @@
 
 -- The deliveries of an endpoint that are kept once they have ended.
 local FINISHED_MAX = 1000
--- What an event takes beside its data, about.
+-- About the size of an event beside its data, bytes.
 local EVENT_BYTES = 500
 -- Origins of an account that have queues of their own. While all of these have something waiting, further ones share one queue.
 local ORIGINS_MAX = 16

@@ -20,7 +20,7 @@ local function endpoints_for(webhooks, kind)
   return wanted
 end
 
--- Whether an event of so many bytes has no room, even after some deliveries of this endpoint that have ended are forgotten.
+-- True if an event of so many bytes has no room, even after some ended deliveries of this endpoint are deleted.
 local function is_crowded(tag, account_id, endpoint_id, bytes)
   local totals, finished = tag .. ":webhook-totals", name_in(tag, "finished-deliveries", endpoint_id)
   for _ = 1, 3 do

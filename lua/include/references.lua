@@ -11,7 +11,7 @@ local function index_place(name, reference)
   return string.match(name, "^tg:{p%d+}") .. ":reference-index:" .. string.sub(digest, 1, 2), string.sub(digest, 3, 14)
 end
 
--- What is at a place of all accounts but one, as a list; then whether that one is there.
+-- The accounts at a place except one, as a list; then true if that one is there.
 local function indexed_besides(hash, field, account_id)
   local others, is_there = {}, false
   for text in string.gmatch(call("HGET", hash, field) or "", "%S+") do

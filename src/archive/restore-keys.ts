@@ -1,4 +1,4 @@
-import { monthOf } from "../domain/months.ts";
+import { monthOf } from "../domain/moments.ts";
 import { partitionOf } from "../records/names.ts";
 import { countersText } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";

@@ -20,7 +20,7 @@ export const isMomentMs = (atMs: number): boolean =>
 
 const DATE = /^(\d{4})-(\d\d)(?:-(\d\d))?(?!\d)/;
 
-/** What a date lacks in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
+/** Why a date is not in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
 export function calendarProblem(text: string): string | undefined {
   const [, year, month, day] = DATE.exec(text) ?? [];
   if (month === undefined) return undefined;
@@ -35,3 +35,9 @@ const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 
 /** A UTC month such as 2026-10. */
 export const isMonth = (text: string): boolean => MONTH.test(text);
+
+/** Months since January 1970; lua/include/month.lua has the same. */
+export function monthOf(ms: number): number {
+  const date = new Date(ms);
+  return (date.getUTCFullYear() - 1970) * 12 + date.getUTCMonth();
+}

@@ -5,7 +5,7 @@ import type { RequestContext } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { rateLimited, recordAffordable, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
 
-// What a customer is told whose generation is not admitted.
+// Answers to customers whose generation is not admitted.
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */

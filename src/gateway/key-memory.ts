@@ -14,7 +14,7 @@ const BURST_SECONDS = 2;
 /** One key's polls, credits and uploads may be this share of the requests in flight. */
 const KEY_SHARE = 1 / 4;
 
-/** What this process remembers of one key's requests. */
+/** One key's requests as this process remembers them. */
 export interface KeyUsage {
   /** Tokens left of the rate of utility requests: polls, credits, uploads and refused requests. */
   left: number;
@@ -25,13 +25,13 @@ export interface KeyUsage {
   state: LimitState | undefined;
   /** The lowest price that the key's credits did not cover, until a generation at that price is admitted. */
   unaffordable: number | undefined;
-  /** What the latest script that called the key valid has said of it; with `store.fallback_strategy: allow`. */
+  /** The reply of the latest script that found the key valid; with `store.fallback_strategy: allow`. */
   valid?: KeyState;
   /** A script has called the key invalid, which is final: a key that is valid again is looked up anew. */
   isInvalid?: true;
   /** Which endpoints and addresses it may be used with; undefined for a key that has no such restrictions. */
   restrictions?: KnownRestrictions | undefined;
-  /** What passed unmetered in the outage with this number: generations and uploads, and what they would have cost. */
+  /** Generations and uploads that passed unmetered in the outage with this number, and the credits they would have cost. */
   unmetered?: { outage: number; requests: number; credits: number };
 }
 
@@ -272,7 +272,7 @@ export function rememberRestrictions({ usage }: RequestContext, text: string | u
   usage.restrictions = text === undefined ? undefined : { text, ...allowanceOf(text) };
 }
 
-/** Whether the key may be used for this request, as far as this process knows. */
+/** True if the key may be used for this request, as far as this process knows. */
 export const isAllowed = (context: RequestContext): boolean =>
   context.usage.restrictions === undefined ||
   (isFromAllowedAddress(context) && context.usage.restrictions.route(context.exchange.route));
@@ -303,7 +303,7 @@ function endpointRefusal(restrictions: string | undefined): Refusal {
 }
 
 /**
- * Whether a script may be asked about a key that is used from an address which was not allowed a moment ago. These attempts are
+ * True if a script may be asked about a key that is used from an address which was not allowed a moment ago. These attempts are
  * limited as those with unknown keys are, and use up nothing of the key's own.
  */
 export function mayConfirm(context: RequestContext): boolean {

@@ -5,8 +5,7 @@ import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
-import { CALLBACKS } from "./callback-addresses.ts";
-import { receiveCallback } from "./callbacks.ts";
+import { CALLBACKS, receiveCallback } from "./callbacks.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { generate } from "./generate.ts";
@@ -136,7 +135,7 @@ export class RequestLifecycle {
     this.#atTickEnd({ exchange, answer, close });
   }
 
-  /** Whether the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
+  /** True if the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
   #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
     if ((expectsContinue || leavesBody) && !req.complete) return true;

@@ -1,6 +1,6 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
-import { monthOf } from "../domain/months.ts";
+import { monthOf } from "../domain/moments.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
@@ -11,7 +11,7 @@ import { isAllowed } from "./key-memory.ts";
 
 const SEEN_TASKS_MAX = 100_000;
 
-/** What this process remembers for `store.fallback_strategy: allow`. */
+/** Memory for `store.fallback_strategy: allow`. */
 export interface FallbackMemory {
   /** Accounts that the latest script about one of their keys called suspended or closed; when it ran, Unix ms by the store. */
   barredAccounts: Map<string, { status: BarredStatus; atMs: number }>;
@@ -107,7 +107,7 @@ export async function passUnmetered(
 export const isStoreUnavailable = (error: unknown): error is GatewayError =>
   error instanceof GatewayError && error.refusal.name === "store_unavailable";
 
-/** Whether the key is valid and may be used so, and its account is not barred from this request, as far as this process knows. */
+/** True if, as far as this process knows, the key is valid for this request and its account is not barred from it. */
 function mayPass(context: RequestContext, isGenerating: boolean): boolean {
   const { gateway, key, usage } = context;
   const { valid, isInvalid } = usage;

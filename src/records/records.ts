@@ -274,7 +274,7 @@ interface TaskRecord {
   accountId: string;
   /** The latest observation, if there is one. */
   seen: Sighting | undefined;
-  /** What customers see of it, JSON; empty before the first observation. */
+  /** The task as customers see it, JSON; empty before the first observation. */
   data: string;
 }
 

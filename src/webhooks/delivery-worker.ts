@@ -18,7 +18,7 @@ const CLEANED_AT_ONCE = 50;
 const CLEANINGS_MAX = 20;
 /** Bodies of one lease, so that no reply is large. */
 const LEASED_AT_ONCE = 16;
-/** What a lease has beyond the time of a try: for the way to the store and back. */
+/** A lease outlives its try by this much: time for the store's round trips. */
 const LEASE_SLACK_MS = 5_000;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;

@@ -265,7 +265,7 @@ async function ownRanked(
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
 }
 
-/** What a list goes by, a whole number; undefined for an account that is not in it. */
+/** The sort value of an account in a list, a whole number; undefined if it is not in the list. */
 function scoreOf(account: AccountObject, spent: Spending, sort: AccountSort): number | undefined {
   if (sort === "-spent_today") return spent.today || undefined;
   if (sort === "-spent_7d") return spent.week || undefined;

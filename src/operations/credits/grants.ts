@@ -1,5 +1,4 @@
-import type { CreditPackage } from "../../domain/credit-packages.ts";
-import { readMoney } from "../../domain/money.ts";
+import { type CreditPackage, readMoney } from "../../domain/money.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";
@@ -28,7 +27,7 @@ interface Grant {
   entry?: LedgerEntry | undefined;
 }
 
-/** What is granted, as operators say it. */
+/** A grant as operators give it. */
 interface GrantTerms {
   credits?: number | undefined;
   package?: string | undefined;
@@ -38,7 +37,7 @@ interface GrantTerms {
   metadata?: Metadata | undefined;
 }
 
-/** What a grant is to an accountant. */
+/** The accounting kind of a grant. */
 interface GrantNotes {
   kind: GrantKind;
   details: EntryDetails;

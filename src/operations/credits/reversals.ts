@@ -1,4 +1,4 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
 import { readCheckpoint } from "../../records/checkpoints.ts";
 import { isGrant, kindOf, type LedgerEntry, reversalText, standsFor } from "../../records/ledger-entries.ts";
@@ -96,7 +96,7 @@ function nothingLeft(of: string, { left, balance }: { left: number; balance: num
   return new OperatorError(`${why}; nothing is changed`, "nothing_left", "of");
 }
 
-/** What a grant's reference stands for that Redis has forgotten; undefined for all others. */
+/** The meaning of a grant's reference that Redis has forgotten; undefined for all others. */
 async function forgottenGrant(
   nodes: RedisNodes,
   partition: number,

@@ -7,7 +7,7 @@ import {
   TIER_LIMITS,
   type Tiers,
 } from "../../domain/limits.ts";
-import { monthOf } from "../../domain/months.ts";
+import { monthOf } from "../../domain/moments.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { countersOf } from "../../records/packed-fields.ts";

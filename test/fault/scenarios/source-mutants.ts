@@ -21,7 +21,7 @@ const TASK_DATA = {
   testFile: "upstream/outcomes.test.ts",
 } as const;
 const VISIBLE = {
-  file: "src/domain/visible-text.ts",
+  file: "src/domain/operator-texts.ts",
   project: "unit",
   testFile: "sandbox/readable-lines.test.ts",
 } as const;
