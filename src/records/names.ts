@@ -76,6 +76,8 @@ export const partitionNames = (partition: number) => ({
   inactive: `${tag(partition)}:inactive`,
   /** Accounts with metadata (sorted set: digest of a name and its value, account id; records/metadata-index.ts). */
   metadata: `${tag(partition)}:metadata`,
+  /** Words of labels, metadata and references (sorted set: text from a word on, whose it is; records/words.ts). */
+  words: `${tag(partition)}:words`,
   /** Accounts by the balance of their ledger (sorted set). */
   byBalance: `${tag(partition)}:by-balance`,
   tiers: `${tag(partition)}:tiers`,

@@ -3,6 +3,7 @@ import { metadataDigest } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { AccountRecord, AccountStatus } from "../../records/records.ts";
+import { lowerCase } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -25,7 +26,7 @@ import {
 } from "./account-ranks.ts";
 import { hasMetadata, type MetadataFilter } from "./metadata-filter.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
-import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
+import { compareBytes, firstMembers, type Listed } from "./sorted-lists.ts";
 import { topSpenders } from "./top-accounts.ts";
 
 const LOOKED_AT_MAX = 1000;
