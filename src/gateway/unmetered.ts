@@ -7,7 +7,7 @@ import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import { isAllowed } from "./key-memory.ts";
 
-// What passes while the store is away, with `store.fallback_strategy: allow`.
+// Requests that pass while the store is away, with `store.fallback_strategy: allow`.
 
 const SEEN_TASKS_MAX = 100_000;
 
