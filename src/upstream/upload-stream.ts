@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { Agent, type IncomingHttpHeaders, validateHeaderValue } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { MIMEType } from "node:util";
 import { type Refusal, refuse } from "../domain/errors.ts";
@@ -22,6 +22,9 @@ import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./uploa
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";
 
 export type { UploadOutcome } from "./upload-answer.ts";
+
+/** Not imported: decision 0040. */
+const { Agent, validateHeaderValue } = process.getBuiltinModule("node:http");
 
 // Streams uploads from clients to the upstream, under back pressure. An upload costs 2 to 3 MB of memory while it streams,
 // whatever its size (decision 0025), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
