@@ -309,7 +309,7 @@ type Origin =
   | { from: "file"; line: number | undefined }
   | { from: "default" };
 
-export type EffectiveSetting = { setting: string; value: unknown } & Origin;
+type EffectiveSetting = { setting: string; value: unknown } & Origin;
 
 interface Effective {
   settings: EffectiveSetting[];
@@ -318,7 +318,7 @@ interface Effective {
 }
 
 /** All settings in force, without secrets, and where each is from. */
-export function effectiveSettings(loaded: Loaded): Effective {
+function effectiveSettings(loaded: Loaded): Effective {
   const { origins, linesInFile, source } = loaded;
   const originOf = (setting: string): Origin => {
     const variable = origins.get(setting);

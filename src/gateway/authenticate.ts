@@ -117,7 +117,7 @@ const SECOND_MS = 1000;
  * Look-ups beyond an address's limit, so that valid keys behind it still pass. A burst of one second's budget is allowed;
  * then it refills steadily, so that a valid key after a burst of guesses gets a look-up.
  */
-export interface LookUpBudget {
+interface LookUpBudget {
   perSecond: number;
   perAddressAndSecond: number;
 }
@@ -142,11 +142,7 @@ interface UnknownKeys {
   count(address: string): void;
 }
 
-export function createUnknownKeys(
-  perMinute: () => number,
-  nowMs: () => number,
-  budget: LookUpBudget,
-): UnknownKeys {
+function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget: LookUpBudget): UnknownKeys {
   const counted = new Map<string, { count: number; sinceMs: number; lookUps: Bucket }>();
   const total = fullBucket(budget.perSecond, nowMs());
   /** Attempts in progress by address; at most as many as requests in flight. */

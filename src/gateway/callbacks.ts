@@ -193,12 +193,12 @@ function take(
 export const CALLBACKS = "/callbacks/";
 
 /** Which request a callback is about. */
-export interface CallbackTarget {
+interface CallbackTarget {
   partition: number;
   requestId: string;
 }
 
-export type CallbackAddresses = ReturnType<typeof createCallbackAddresses>;
+type CallbackAddresses = ReturnType<typeof createCallbackAddresses>;
 
 const PURPOSE = "callback addresses";
 /** 192 bits in base64url. */

@@ -131,7 +131,7 @@ const PAUSE_MS_MIN = 50;
 const PAUSE_MS_MAX = 1000;
 const PAUSE_TICKS = 4;
 
-export type AddressThrottle = ReturnType<typeof createAddressThrottle>;
+type AddressThrottle = ReturnType<typeof createAddressThrottle>;
 
 /**
  * Pauses addresses that send much on many connections at a time. One tick of the event loop reads 64 KiB and more from each

@@ -308,7 +308,7 @@ export function createPollFailureCache(nowMs: () => number = () => performance.n
   };
 }
 
-export type PollFailureCache = ReturnType<typeof createPollFailureCache>;
+type PollFailureCache = ReturnType<typeof createPollFailureCache>;
 
 /** The account's partition is part of a task's name in the store, so a task id alone names no task. */
 const nameOf = (accountId: string, taskId: string): string => `${accountId} ${taskId}`;

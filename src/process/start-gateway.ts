@@ -12,29 +12,26 @@ import { sameMaterial } from "../config/tls.ts";
 import { createSettlements } from "../durability/deferred-settlements.ts";
 import { openJournal } from "../durability/outbox/journal.ts";
 import { diskReason } from "../durability/outbox/journal-state.ts";
-import { type Callbacks, createCallbacks } from "../gateway/callbacks.ts";
+import type { Callbacks } from "../gateway/callbacks.ts";
 import { renewTls } from "../gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
-import type { UsageAnswer, UsageQuestion } from "../gateway/usage.ts";
 import { createWork } from "../jobs/background-work.ts";
 import { createMaintenanceWatch } from "../jobs/maintenance-watch.ts";
 import { createRefusalCounts } from "../jobs/refusal-counts.ts";
 import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
-import { accountUsage } from "../ledger/account-usage.ts";
-import { createOperatorSession } from "../operations/access/operator-session.ts";
 import { addToRefusalLogs } from "../operations/accounts/refusal-log.ts";
 import { addRefusals } from "../operations/accounts/refusals.ts";
 import { createTierCounter } from "../operations/keys/tier-counts.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../redis/connection.ts";
-import { CallbackTasks, type CallbackTasksOptions } from "../settlement/callback-tasks.ts";
 import { createHolds, settleWithinMs } from "../settlement/holds.ts";
 import { createStore, type Store } from "../settlement/store.ts";
 import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
-import { createCallbackGuard } from "../webhooks/callback-guard.ts";
+import type { RelayOptions } from "./callback-relay.ts";
+import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
@@ -123,7 +120,7 @@ export async function startGateway(
 /** Without the key nothing of webhooks is loaded. */
 async function openRelay(options: RelayOptions): Promise<Callbacks | undefined> {
   if (options.live.config().webhooks.secretKey === undefined) return undefined;
-  const { createCallbackRelay } = await import("./start-gateway.ts");
+  const { createCallbackRelay } = await import("./callback-relay.ts");
   return createCallbackRelay(options);
 }
 
@@ -312,62 +309,4 @@ async function listen(
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
   return `${tls ? "https" : "http"}://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
-}
-
-export interface RelayOptions {
-  connection: Connection;
-  store: CallbackTasksOptions["store"];
-  upstreams: Upstreams;
-  live: LiveConfig;
-  metrics: Metrics;
-  log: Logger;
-}
-
-/** The relay of `callBackUrl`, of the present configuration. */
-export function createCallbackRelay(options: RelayOptions): Callbacks {
-  const { connection, store, upstreams, live, metrics, log } = options;
-  const tasks = new CallbackTasks({
-    connection,
-    store,
-    upstream: () => upstreams.upstream(live.config()),
-    upstreamOf: (tag) => upstreams.upstreamOf(tag, live.config()),
-    settings: live.config,
-    metrics,
-    log,
-  });
-  return createCallbacks({ tasks, guard: createCallbackGuard(connection) });
-}
-
-const KEPT_MS = 5000;
-const KEPT_MAX = 1000;
-
-/**
- * Usage for customers, from Redis. Its connections are its own, so that no read delays a generation, and they are opened by the first
- * question. The same question of an account is read once in five seconds.
- */
-export function createCustomerUsage({ store }: Pick<Config, "store">) {
-  const session = createOperatorSession({ redisUrl: store.redisUrl, tlsCa: store.tlsCa });
-  const answers = new Map<string, { askedMs: number; answer: Promise<UsageAnswer> }>();
-
-  async function read(accountId: string, { from, to, by }: UsageQuestion): Promise<UsageAnswer> {
-    const { rows, sinceMs } = await session.run((nodes) =>
-      accountUsage(nodes, { accountId, from, to, by: [by] }),
-    );
-    return { rows, since: sinceMs === undefined ? null : new Date(sinceMs).toISOString() };
-  }
-
-  return {
-    usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer> {
-      const name = `${accountId} ${Object.values(question).join(" ")}`;
-      const kept = answers.get(name);
-      if (kept && performance.now() - kept.askedMs < KEPT_MS) return kept.answer;
-      const answer = read(accountId, question);
-      answers.delete(name);
-      if (answers.size >= KEPT_MAX) answers.delete(answers.keys().next().value!);
-      answers.set(name, { askedMs: performance.now(), answer });
-      answer.catch(() => answers.delete(name));
-      return answer;
-    },
-    close: session.close,
-  };
 }

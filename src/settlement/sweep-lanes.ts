@@ -226,4 +226,4 @@ export function createPacedQueue<Item>(options: {
   };
 }
 
-export type PacedQueue<Item> = ReturnType<typeof createPacedQueue<Item>>;
+type PacedQueue<Item> = ReturnType<typeof createPacedQueue<Item>>;

@@ -221,7 +221,7 @@ function undeclared(preface: Buffer[], boundary: string): string | undefined {
 }
 
 /** Takes the bytes of a file in order, at least one. */
-export interface ImageReading {
+interface ImageReading {
   take(bytes: Buffer): void;
   end(): void;
 }
@@ -230,7 +230,7 @@ export interface ImageReading {
 const HELD_BYTES = 65_536;
 
 /** Passes an image on once there is enough to send. Any other file is refused as soon as its magic bytes are known. */
-export function readImage(
+function readImage(
   declared: string | undefined,
   on: { open(type: ImageType): (bytes: Buffer) => void; refused(refusal: Refusal): void },
 ): ImageReading {
@@ -276,7 +276,7 @@ interface SplitEvents {
 }
 
 /** Takes bytes in chunks. The result does not depend on where the chunks are cut. */
-export interface Splitter {
+interface Splitter {
   push(chunk: Buffer): void;
   /** Reports the bytes that were held back because they could have become a delimiter. */
   end(): void;
@@ -328,7 +328,7 @@ export function invalidForm(path: string, message: string): Refusal {
 }
 
 /** The form has one part, `file`. */
-export function unknownField(name = ""): Refusal {
+function unknownField(name = ""): Refusal {
   const { path, message } = unknownName("", name, ["file"]);
   return invalidForm(path, `${message}; the form must have one part only, the image in field file`);
 }
@@ -337,7 +337,7 @@ export function wrongMedia(why: string): Refusal {
   return refuse("unsupported_media_type", { text: `Unsupported media type: ${why}` });
 }
 
-export function noImage(): Refusal {
+function noImage(): Refusal {
   return wrongMedia("file must be a JPEG, PNG, WebP or GIF image");
 }
 
@@ -348,7 +348,7 @@ export function fileTooLarge(): Refusal {
   });
 }
 
-export function formTooLarge(): Refusal {
+function formTooLarge(): Refusal {
   const message = `the form may have at most ${FORM_OVERHEAD_BYTES_MAX} bytes beside its file`;
   return refuse("payload_too_large", {
     text: `Request body too large: ${message}`,
