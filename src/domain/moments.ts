@@ -9,6 +9,9 @@ export function momentMs(text: string): number | undefined {
   return Number.isNaN(atMs) ? undefined : atMs;
 }
 
+/** The UTC day, such as 2026-10-31. */
+export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, DAY_CHARS);
+
 /** To `Date`, 31 February is 3 March. */
 export function isDay(text: string): boolean {
   const atMs = text.length === DAY_CHARS ? Date.parse(text) : Number.NaN;

@@ -8,7 +8,7 @@ import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import { deriveKey } from "../records/derived-keys.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { CallbackTasks } from "../settlement/callback-tasks.ts";
-import type { CALLBACK_REFUSALS } from "../telemetry/metrics/callbacks.ts";
+import type { CALLBACK_REFUSALS } from "../telemetry/metrics/webhooks.ts";
 import { readBytes } from "./body.ts";
 import { continueReading, type Exchange, type Gateway } from "./http-exchange.ts";
 import type { RequestHead } from "./protocol.ts";

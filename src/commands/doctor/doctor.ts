@@ -2,8 +2,13 @@ import { type Command, Option } from "commander";
 import { Agent, request } from "undici";
 import { archiveChecks } from "../../checks/archive-check.ts";
 import { type Check, failed, warning } from "../../checks/check.ts";
-import { certificatesCheck, configCheck, journalCheck } from "../../checks/machine-checks.ts";
-import { descriptorsCheck, proxiesCheck } from "../../checks/running-checks.ts";
+import {
+  certificatesCheck,
+  configCheck,
+  descriptorsCheck,
+  journalCheck,
+  proxiesCheck,
+} from "../../checks/machine-checks.ts";
 import { storeChecks, unusable } from "../../checks/store-checks.ts";
 import { upstreamCheck } from "../../checks/upstream-check.ts";
 import type { Config } from "../../config/config.ts";

@@ -66,7 +66,11 @@ export function requireFutureExpiry(expiresAtMs: number, nowMs: number): void {
   throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
 }
 
-export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
-  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
+/** Of times in Unix ms, or of UTC days. @throws OperatorError */
+export function requireOrder<Time extends number | string>(
+  from: Time | undefined,
+  to: Time | undefined,
+): void {
+  if (from !== undefined && to !== undefined && from > to)
     throw new OperatorError("from must not come after to", "invalid", "from");
 }

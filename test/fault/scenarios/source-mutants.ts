@@ -111,7 +111,7 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   },
   {
     name: "after a rotation only the new secret signs",
-    file: "src/webhooks/signature.ts",
+    file: "src/webhooks/delivery-message.ts",
     from: "secrets.map((secret)",
     to: "secrets.slice(0, 1).map((secret)",
     project: "unit",
