@@ -1,4 +1,4 @@
-import { monthOf } from "../domain/months.ts";
+import { monthOf } from "../domain/moments.ts";
 import { kindOf, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";

@@ -1,6 +1,6 @@
 import { byLimit, type LimitChanges, type Limits, TIER_LIMITS } from "../../domain/limits.ts";
+import { MULTIPLIER_RULE, multiplierText } from "../../domain/money.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
-import { MULTIPLIER_RULE, multiplierText } from "../../domain/price-multiplier.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
