@@ -12,8 +12,8 @@ import {
   msOf,
 } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
-import { moneyOf } from "../records/packed-fields.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { moneyOf } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
