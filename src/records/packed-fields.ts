@@ -63,7 +63,7 @@ const EXTRAS: readonly (keyof AccountFields)[] = [
   "alerts",
 ];
 
-/** What the field `money` says; nothing without one. */
+/** An account's money, from the field `money`; nothing without one. */
 export function moneyOf(text: string | null | undefined): Money {
   if (!text) return {};
   const words = text.split(" ");
