@@ -99,7 +99,12 @@ export const MUTANTS: readonly Mutant[] = [
     'count), last, "")',
   ),
   mutant("an admission forgets what else the account has", "admit", "+ 1), last, extras)", '+ 1), last, "")'),
-  mutant("a repeat is admitted again", "admit", 'call("SETNX", request, record) == 0', 'call("SET", request, record) == 0'),
+  mutant(
+    "a repeat is admitted again",
+    "admit",
+    'call("SETNX", request, record) == 0',
+    'call("SET", request, record) == 0',
+  ),
   mutant("an admission forgets the last entry", "admit", "+ 1), last, extras)", '+ 1), "-", extras)'),
   mutant("an admission forgets what was used", "admit", "used, int(requests + 1)", '"0", int(requests + 1)'),
   mutant(
@@ -539,11 +544,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("not_after is not looked at", "admit", "now > not_after + 0", "false"),
   mutant("stale one ms early", "admit", "now > not_after + 0", "now >= not_after + 0"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
-  without(
-    "a revoked key is admitted",
-    "admit",
-    'if not key.usable then return refuse("unknown_key") end\n',
-  ),
+  without("a revoked key is admitted", "admit", 'if not key.usable then return refuse("unknown_key") end\n'),
   mutant(
     "a repeat is judged by its key",
     "admit",
@@ -1978,7 +1979,12 @@ export const PRICE_MUTANTS: readonly Mutant[] = [
   mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
   mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
   mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
-  mutant("a refusal does not say the price", "admit", "int(available), details and int(price)) end", "int(available)) end"),
+  mutant(
+    "a refusal does not say the price",
+    "admit",
+    "int(available), details and int(price)) end",
+    "int(available)) end",
+  ),
   mutant(
     "a repeat does not say the price",
     "admit",
