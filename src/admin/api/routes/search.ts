@@ -1,4 +1,4 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import type { Scope } from "../../../domain/scopes.ts";
 import { findAuditRecord } from "../../../operations/access/audit.ts";
 import type { RedisNodes } from "../../../operations/access/operator-session.ts";
@@ -15,7 +15,7 @@ import { OperatorError } from "../../../records/operator-error.ts";
 import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
-import { object } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { SearchResults } from "../view-schemas.ts";
@@ -32,7 +32,7 @@ export const searchRoutes = [
     summary: "Find what an id, a reference or a label names",
     description:
       "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if there may be more accounts: twenty have the label or the reference, or a server is away. A refused request by the id that its customer quotes, for a day. The labels of keys and tokens are not searched. A token for some accounts finds what belongs to them.",
-    query: object({ q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) }),
+    query: t.object({ q: t.bounded(200, "What to look for.") }),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
     async operate(nodes, { query, grantee }, { lookUps }) {
       const q = query.q.trim();
