@@ -4,7 +4,7 @@
 -- that day without what was refunded). ROLLUP writes both, so they lag about a second behind and cost a request nothing; a new
 -- account is listed when it is made.
 local SPENT_KEPT_MS = 33 * DAY_MS
--- What an entry adds to what its account has spent, by the number of usage in which it counts.
+-- An entry's part in its account's spend, by the number of usage in which it counts.
 local SPENDING = { charged = 1, refunded = -1 }
 
 -- Balances by account, amounts by day and account, and when the day begins (ms).

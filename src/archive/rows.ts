@@ -48,7 +48,7 @@ export interface EntryRow extends Record<TextColumn, string | null> {
   type: string;
   amount: string;
   balance_after: string;
-  /** What it is to an accountant. */
+  /** The accounting kind. */
   kind: string;
   at: Date;
 }

@@ -21,7 +21,6 @@ import { upstreamCheck } from "./upstream-check.ts";
 /** Of one command. */
 const STORE_TIMEOUT_MS = 2000;
 
-/** What is looked at. */
 interface CheckedGateway {
   config: Config;
   /** Settings of the file that a variable replaces. */
@@ -54,7 +53,7 @@ export async function gatewayChecks(gateway: CheckedGateway): Promise<Check[]> {
   ];
 }
 
-/** On connections of its own, closed at the end: a gateway looks once a minute. */
+/** On connections of its own, closed at the end: a gateway looks seldom. */
 async function ownStore(config: Config): ReturnType<typeof storeChecks> {
   const { redisUrl, tlsCa } = config.store;
   const session = createOperatorSession({

@@ -30,7 +30,7 @@ export function readPriceLists(
     const file = typeof named === "string" ? resolved(named) : defaultFile;
     return tableOf(file, { from: undefined, keys: ["prices"] }, yaml, read);
   }
-  // What is no list has its problem from the schema.
+  // The schema reports values that are no list.
   const given = named.filter((one) => isObject(one) && typeof one.file === "string") as {
     from?: string;
     file: string;

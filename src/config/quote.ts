@@ -8,7 +8,7 @@ import { createRequest } from "../upstream/upstream.ts";
 import type { Config } from "./runtime-config.ts";
 
 interface Quote {
-  /** What a generation costs: the list price times the multiplier, rounded up. */
+  /** The price of a generation: the list price times the multiplier, rounded up. */
   price: number;
   listPrice: number;
   list: PriceList;

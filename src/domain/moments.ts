@@ -20,7 +20,7 @@ export const isMomentMs = (atMs: number): boolean =>
 
 const DATE = /^(\d{4})-(\d\d)(?:-(\d\d))?(?!\d)/;
 
-/** What a date lacks in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
+/** Why a date is not in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
 export function calendarProblem(text: string): string | undefined {
   const [, year, month, day] = DATE.exec(text) ?? [];
   if (month === undefined) return undefined;

@@ -25,7 +25,7 @@ export type AddressThrottle = ReturnType<typeof createAddressThrottle>;
  *
  * An upload is read on behalf of its account: others behind the same address are not throttled for it, nor is it for them.
  *
- * What an address sends during its pause can be read at once when the pause ends. So one address resumes per tick, and the
+ * Data that an address sent during its pause is read at once when the pause ends. So one address resumes per tick, and the
  * next one only after another pause: many addresses together use no more of the event loop than one does.
  */
 export function createAddressThrottle(on: {

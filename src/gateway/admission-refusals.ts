@@ -6,7 +6,7 @@ import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { type CachedRefusal, limitUnaffordable, recordAffordable, rememberGoodKey } from "./key-memory.ts";
 import { refuseRestricted } from "./key-restrictions.ts";
 
-// What a customer is told whose generation is not admitted.
+// Answers to customers whose generation is not admitted.
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */

@@ -27,7 +27,7 @@ export interface Authenticator<Key> {
   cached(authorization: string | undefined): KnownKey<Key> | undefined;
   /** A script called this key invalid: it is looked up again next time, and this attempt counts as an unknown key. */
   evictCachedKey(token: string, address: string): void;
-  /** Whether the store may be asked about a key that this address may not use, which is limited as look-ups are. */
+  /** True if the store may be asked about a key that this address may not use; limited as look-ups are. */
   mayLookUp(address: string): boolean;
   /** Counts the use of a key that this address may not use. @returns what an unknown key is answered from there */
   refuseAsUnknown(address: string): Refusal;

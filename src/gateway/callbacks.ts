@@ -28,11 +28,11 @@ const MINUTE_MS = 60_000;
 /** Requests and addresses that are remembered. */
 const REMEMBERED_MAX = 20_000;
 
-/** What the rooms behind this one know of customers' addresses. */
+/** Customers' addresses as the webhooks room knows them. */
 interface CallbackGuard {
   /** @returns the address as it is called, or why it must not be, in words that follow its name */
   check(text: string, policy: Config["webhooks"]): { ok: true; url: string } | { ok: false; reason: string };
-  /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
+  /** True if the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
   hasOrigin(key: KeyRef, origin: string): Promise<boolean>;
 }
 

@@ -174,7 +174,7 @@ export interface Live {
   snapshot: Snapshot;
 }
 
-/** What the handlers work with; built once in gateway/listener.ts. */
+/** Everything that handlers use; built once in gateway/listener.ts. */
 export interface Gateway {
   live: Live;
   store: Store & Holds;
@@ -197,7 +197,7 @@ export interface Gateway {
   overLimit: OverLimitCache;
   keyUsages: KeyUsages;
   fallback: FallbackMemory;
-  /** What an account has used; read on connections of its own. */
+  /** Usage of an account; read on separate connections. */
   usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer>;
   /** Undefined without maintenance, in which generations and uploads are refused. */
   maintenance(): { retryAfterSeconds: number; message: string | undefined } | undefined;

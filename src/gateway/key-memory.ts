@@ -17,7 +17,7 @@ const BURST_SECONDS = 2;
 /** One key's polls, credits and uploads may be this share of the requests in flight. */
 const KEY_SHARE = 1 / 4;
 
-/** What this process remembers of one key's requests. */
+/** One key's requests as this process remembers them. */
 export interface KeyUsage {
   /** Tokens left of the rate of utility requests: polls, credits, uploads and refused requests. */
   left: number;
@@ -28,13 +28,13 @@ export interface KeyUsage {
   state: LimitState | undefined;
   /** The lowest price that the key's credits did not cover, until a generation at that price is admitted. */
   unaffordable: number | undefined;
-  /** What the latest script that called the key valid has said of it; with `store.fallback_strategy: allow`. */
+  /** The reply of the latest script that found the key valid; with `store.fallback_strategy: allow`. */
   valid?: KeyState;
   /** A script has called the key invalid, which is final: a key that is valid again is looked up anew. */
   isInvalid?: true;
   /** Which endpoints and addresses it may be used with; undefined for a key that has no such restrictions. */
   restrictions?: KnownRestrictions | undefined;
-  /** What passed unmetered in the outage with this number: generations and uploads, and what they would have cost. */
+  /** Generations and uploads that passed unmetered in the outage with this number, and the credits they would have cost. */
   unmetered?: { outage: number; requests: number; credits: number };
 }
 
@@ -210,7 +210,7 @@ export type OverLimitCache = ReturnType<typeof createOverLimitCache>;
 const SEEN_TASKS_MAX = 100_000;
 const BARRED_ACCOUNTS_MAX = 100_000;
 
-/** What this process remembers for `store.fallback_strategy: allow`. */
+/** Memory for `store.fallback_strategy: allow`. */
 export interface FallbackMemory {
   /** Accounts that the latest script about one of their keys called suspended or closed; when it ran, Unix ms by the store. */
   barredAccounts: Map<string, { status: BarredStatus; atMs: number }>;
@@ -339,7 +339,7 @@ export async function passUnmetered(
 export const isStoreUnavailable = (error: unknown): error is GatewayError =>
   error instanceof GatewayError && error.refusal.name === "store_unavailable";
 
-/** Whether the key is valid and may be used so, and its account is not barred from this request, as far as this process knows. */
+/** True if, as far as this process knows, the key is valid for this request and its account is not barred from it. */
 function mayPass(context: RequestContext, isGenerating: boolean): boolean {
   const { gateway, key, usage } = context;
   const { valid, isInvalid } = usage;

@@ -17,7 +17,7 @@ export function rememberRestrictions({ usage }: RequestContext, text: string | u
   usage.restrictions = text === undefined ? undefined : { text, ...allowanceOf(text) };
 }
 
-/** Whether the key may be used for this request, as far as this process knows. */
+/** True if the key may be used for this request, as far as this process knows. */
 export const isAllowed = (context: RequestContext): boolean =>
   context.usage.restrictions === undefined ||
   (isFromAllowedAddress(context) && context.usage.restrictions.route(context.exchange.route));
@@ -48,7 +48,7 @@ function endpointRefusal(restrictions: string | undefined): Refusal {
 }
 
 /**
- * Whether a script may be asked about a key that is used from an address which was not allowed a moment ago. These attempts are
+ * True if a script may be asked about a key that is used from an address which was not allowed a moment ago. These attempts are
  * limited as those with unknown keys are, and use up nothing of the key's own.
  */
 export function mayConfirm(context: RequestContext): boolean {

@@ -224,7 +224,7 @@ function endRaw(socket: Duplex, { status, body }: ApiAnswer, lines: readonly str
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
   socket.end(`${head}\r\n${body}`);
-  // What the client still sends is read and discarded: otherwise a reset would overtake the response.
+  // Read and discard the rest of the request: otherwise a reset would overtake the response.
   socket.resume();
   setTimeout(() => socket.destroy(), 1000).unref();
 }

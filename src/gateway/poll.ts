@@ -27,7 +27,7 @@ type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unkn
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
 type Polled = { outcome: DescribedTask; refused: undefined } | { outcome: FailedPoll; refused: Refusal };
 
-/** What an upstream poll returned, and how OBSERVE settled it. */
+/** The answer to an upstream poll, and how OBSERVE settled it. */
 interface Settled {
   polled: Polled;
   observation: Observed | undefined;
@@ -204,7 +204,7 @@ function answerOf(
   return success(polled.outcome.outcome === "task" ? polled.outcome.data : lastKnown(task).data);
 }
 
-/** What the store knew of a task at INSPECT; before the first observation that is nothing. */
+/** The task's latest observation at INSPECT; none before the first. */
 const lastKnown = ({ taskId, status, data, createdAtMs }: KnownTask): LastKnown =>
   isTaskStatus(status) ? { status, data } : { status: "pending", data: pendingTaskJson(taskId, createdAtMs) };
 

@@ -130,7 +130,7 @@ export class RequestLifecycle {
     this.#atTickEnd({ exchange, answer, close });
   }
 
-  /** Whether the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
+  /** True if the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
   #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
     if ((expectsContinue || leavesBody) && !req.complete) return true;

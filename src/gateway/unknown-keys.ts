@@ -23,7 +23,7 @@ interface UnknownKeys {
   begin(address: string): Promise<number>;
   end(address: string): void;
   /**
-   * Whether a key may be looked up beyond the limit. The address may be a load balancer's, and an attacker behind it must
+   * True if a key may be looked up beyond the limit. The address may be a load balancer's, and an attacker behind it must
    * not lock out customers whose keys are not cached yet.
    */
   mayLookUp(address: string): boolean;

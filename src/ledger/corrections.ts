@@ -233,7 +233,7 @@ async function chargesInRedis(
     else found.set(requestId, { entry, credits });
   };
   for (const entry of archived?.charges ?? []) consider(entry);
-  // What is in both counts once.
+  // An entry in both counts once.
   let after = archived?.archivedTo ?? `${Math.max(0, fromMs - CLOCK_SLACK_MS)}-0`;
   for (;;) {
     const page = await readLedger(nodes.of(partition), partition, after);

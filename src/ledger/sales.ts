@@ -34,7 +34,7 @@ interface Sales {
 export type ArchivedSales = (month: string) => Promise<Sale[]>;
 
 /**
- * What was sold and given in a month, over all accounts, about a second behind; from the archive if Redis does not reach back so far. Reversals
+ * Grants of a month, over all accounts, about a second behind; from the archive if Redis does not reach back so far. Reversals
  * are not subtracted. @throws OperatorError `invalid_month`
  */
 export async function salesOf(

@@ -17,7 +17,7 @@ export const STATEMENT_NUMBERS = [
 
 /** An account's UTC month, in credits. */
 export interface Statement extends Record<(typeof STATEMENT_NUMBERS)[number], number> {
-  /** What customers paid for purchases, a decimal by currency. */
+  /** Payments for purchases, a decimal by currency. */
   amounts_paid: Record<string, string>;
 }
 

@@ -63,7 +63,7 @@ export async function totalsOf(
   return { days, unread };
 }
 
-/** What all accounts have used, by day: of each endpoint, and in all under the endpoint "". */
+/** Usage of all accounts by day and endpoint; the endpoint "" is the sum. */
 export async function totalsByEndpoint(
   nodes: RedisNodes,
   months: readonly string[],

@@ -1,4 +1,4 @@
-/** What a ledger entry says beyond its fields. Amounts of money are decimals such as 9.90, never floating-point numbers. */
+/** Optional details of a ledger entry. Amounts of money are decimals such as 9.90, never floating-point numbers. */
 export interface EntryDetails {
   /** Of a grant by package: its name and its price then. */
   package?: string | undefined;

@@ -9,5 +9,5 @@ const sequenceOf = (id: string): number => Number(id.slice(id.indexOf("-") + 1))
 export const compareIds = (one: string, other: string): number =>
   msOf(one) - msOf(other) || sequenceOf(one) - sequenceOf(other);
 
-/** Whether an entry comes after another of the same ledger. */
+/** True if an entry comes after another of the same ledger. */
 export const isLater = (id: string, other: string): boolean => compareIds(id, other) > 0;

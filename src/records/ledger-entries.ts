@@ -40,7 +40,7 @@ export interface LedgerEntry {
   note: string;
   /** Said by entries of kinds that nothing else tells apart: `trial`, `goodwill`, `reversal`. */
   kind: string;
-  /** What else it says, JSON: `EntryDetails`. */
+  /** `EntryDetails` as JSON. */
   details: string;
   /** Id of the account's entry before it; empty for its first. */
   previous: string;
@@ -50,7 +50,7 @@ export interface LedgerEntry {
 
 export type StreamEntry = [id: string, fields: string[]];
 
-/** What every entry has, in one field `entry`, with spaces between. */
+/** The values of every entry, in one field `entry`, separated by spaces. */
 const PACKED = [
   "type",
   "account_id",
@@ -111,7 +111,7 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
 }
 
 /**
- * What an entry is to an accountant; a refund that is taken back is one below zero. lua/include/kind.lua and the view
+ * The accounting kind of an entry; a revoked refund is a refund below zero. lua/include/kind.lua and the view
  * `tollgate.ledger_entries` of the archive say the same.
  */
 export const GRANT_KINDS = ["purchase", "trial", "goodwill"] as const;
@@ -132,7 +132,7 @@ export function kindOf({ type, requestId, taskId, endpoint, reason, amount, kind
   return type === "recharge" && reason === "" && amount >= 0 ? "purchase" : "adjustment";
 }
 
-/** What the reference of an entry stands for, as `tg:{pNN}:references` has it: the same reference never stands for two things. */
+/** The meaning of an entry's reference, as `tg:{pNN}:references` has it: one reference never stands for two things. */
 export function standsFor(entry: LedgerEntry): string {
   const kind = kindOf(entry);
   switch (kind) {
@@ -159,11 +159,11 @@ export const shownType = ({ type }: LedgerEntry): Transaction["type"] =>
 /** As an entry says it: empty for a purchase. */
 export const storedKind = (kind: GrantKind): string => (kind === "purchase" ? "" : kind);
 
-/** What the reference of a grant stands for; `grant_text` in lua/include/grant.lua says the same. */
+/** The meaning of a grant's reference; `grant_text` in lua/include/grant.lua makes the same text. */
 export const grantText = (kind: GrantKind, credits: number): string =>
   kind === "purchase" ? String(credits) : `${kind} ${credits}`;
 
-/** What the reference of a reversal stands for, as lua/reverse.lua. @param amount undefined: all that is left */
+/** The meaning of a reversal's reference, as lua/reverse.lua makes it. @param amount undefined: all that is left */
 export const reversalText = (of: string, amount: number | undefined): string =>
   `reversal ${amount ?? "all"} ${of}`;
 

@@ -33,12 +33,12 @@ export function requestText(record: RequestRecord): string {
   return [...parts, ...fields.map(fieldText)].join(" ");
 }
 
-/** What a gateway knows of a request before ADMIT, as its text has it. */
+/** The part of a request's text that is known before ADMIT. */
 export const subjectText = (
   { accountId, keyId }: { accountId: string; keyId: string },
   fixed: { endpoint: string; price: number; retentionMs: number },
 ): string => `${accountId} ${keyId} ${fixed.endpoint} ${fixed.price} ${Math.round(fixed.retentionMs)}`;
 
-/** What it knows of the task before BIND. */
+/** The part that is known before BIND. */
 export const fixedText = ({ maxAgeMs, upstream }: { maxAgeMs: number; upstream: string }): string =>
   `max_age_ms=${Math.round(maxAgeMs)} upstream=${upstream}`;

@@ -12,7 +12,7 @@ export interface Generation {
   key: KeyRef;
   /** Whole credits: the list price, from ADMIT on that of the account. */
   price: number;
-  /** What ADMIT decides the price by, if price lists begin at a time; see lua/include/price.lua. */
+  /** Prices for ADMIT to choose from, if price lists begin at a time; see lua/include/price.lua. */
   prices?: string | undefined;
   /** As charged and listed: the full path. */
   endpoint: string;

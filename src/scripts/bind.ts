@@ -64,7 +64,7 @@ export const bind: Script<BindCall, Binding> = {
   read: ([outcome]) => outcome as Binding,
 };
 
-/** The same where the claim is out of the script's reach: on a Redis Cluster it is taken before. */
+/** KEYS on a Redis Cluster, where the claim is out of the script's reach and taken before. */
 export const bindClaimed: typeof bind = { ...bind, keys: (call) => keysOf(call, "") };
 
 function keysOf(

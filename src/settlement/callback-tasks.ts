@@ -160,7 +160,7 @@ export class CallbackTasks {
   }
 
   /**
-   * Whether another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
+   * True if another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
    * that an id was given twice.
    */
   async #isOfAnother(requestId: string, taskId: string): Promise<boolean> {

@@ -25,7 +25,7 @@ export interface Observed extends KeyState {
 export type Store = ReturnType<typeof createStore>;
 
 /**
- * What the handlers read of keys and tasks, and what they record of a task, one script call each.
+ * The handlers' reads of keys and tasks, and their observations of a task, one script call each.
  * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
  */
 export function createStore(connection: Connection) {

@@ -11,7 +11,7 @@ import { type Voided, voidHold } from "../scripts/void.ts";
 export type Sweeps = ReturnType<typeof createSweeps>;
 
 /**
- * What the sweeper asks of the store.
+ * The sweeper's calls to the store.
  * @param leaseMs how long leased work is hidden from other sweepers
  * @throws GatewayError `store_unavailable`
  */

@@ -327,7 +327,7 @@ function behindInterim(bytes: Buffer): Buffer {
   return rest;
 }
 
-/** Whether these bytes can be the beginning of an interim answer, so that more of it must come. */
+/** True if these bytes can begin an interim (1xx) answer, so more must follow. */
 function mayBeInterim(bytes: Buffer): boolean {
   if (bytes.length > INTERIM_BYTES_MAX) return false;
   return bytes.length < STATUS_AT + 3 || INTERIM.test(statusLine(bytes));

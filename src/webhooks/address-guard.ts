@@ -30,7 +30,7 @@ const METADATA_NAMES = new Set([
 ]);
 
 /**
- * What can be said about the address of an endpoint without asking DNS: at registration, and again at each delivery.
+ * Checks the address of an endpoint without asking DNS: at registration, and again at each delivery.
  * @returns the URL as it was parsed. Keep and use its `href`, so that what was checked is what is called.
  */
 export function checkAddress(text: string, policy: AddressPolicy): AddressCheck {
@@ -57,7 +57,7 @@ function hostProblem(url: URL, policy: AddressPolicy): string | undefined {
   return nameProblem(host.replace(/\.$/, ""), url, policy);
 }
 
-/** What a name in an allowed network may have, is decided once it is resolved. */
+/** A name in an allowed network is decided once it is resolved. */
 function nameProblem(name: string, url: URL, policy: AddressPolicy): string | undefined {
   if (METADATA_NAMES.has(name)) return NOT_PUBLIC;
   if (LOCALHOST.test(name)) {

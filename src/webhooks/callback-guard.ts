@@ -19,7 +19,7 @@ export function createCallbackGuard(
       const checked = checkAddress(text, policy);
       return checked.ok ? { ok: true, url: checked.url.href } : checked;
     },
-    /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
+    /** True if the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
     async hasOrigin(account: { accountId: string; partition: number }, origin: string): Promise<boolean> {
       const { accountId, partition } = account;
       const name = `${accountId} ${origin}`;

@@ -18,10 +18,12 @@ const CLEANED_AT_ONCE = 50;
 const CLEANINGS_MAX = 20;
 /** Bodies of one lease, so that no reply is large. */
 const LEASED_AT_ONCE = 16;
-/** What a lease has beyond the time of a try: for the way to the store and back. */
+/** A lease outlives its try by this much: time for the store's round trips. */
 const LEASE_SLACK_MS = 5_000;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
+/** A first try that takes longer gives its place to others, up to as many as there are places. */
+const PLACE_KEPT_MS = 1000;
 const STOP_WITHIN_MS = 5000;
 /** How often it is said that secrets cannot be opened. */
 const UNOPENED_SAID_EVERY_MS = 60_000;
@@ -56,7 +58,11 @@ class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #message: ReturnType<typeof createMessages>;
   readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
-  readonly #underWay: Record<Lane, Set<Promise<void>>> = { first: new Set(), retry: new Set() };
+  readonly #underWay: Record<Lane | "overtime", Set<Promise<void>>> = {
+    first: new Set(),
+    retry: new Set(),
+    overtime: new Set(),
+  };
   /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
   readonly #hungry = new Set<number>();
   readonly #leasing = new Map<number, Promise<void>>();
@@ -97,7 +103,8 @@ class DeliveryWorker {
   /** Resolves once nothing is under way, for tests and tools. */
   async idle(): Promise<void> {
     for (;;) {
-      const all = [...this.#underWay.first, ...this.#underWay.retry, ...this.#leasing.values()];
+      const { first, retry, overtime } = this.#underWay;
+      const all = [...first, ...retry, ...overtime, ...this.#leasing.values()];
       if (all.length === 0) return;
       await Promise.all(all);
     }
@@ -194,14 +201,26 @@ class DeliveryWorker {
   }
 
   #begin(delivery: LeasedDelivery, leasedMs: number): void {
-    const underWay = this.#underWay[delivery.lane];
+    const { [delivery.lane]: underWay, overtime } = this.#underWay;
     const work = this.#deliver(delivery, leasedMs)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
+        clearTimeout(timer);
         underWay.delete(work);
+        overtime.delete(work);
         this.#feed();
       });
     underWay.add(work);
+    const timer =
+      delivery.lane === "first" ? setTimeout(() => this.#givePlace(work), PLACE_KEPT_MS) : undefined;
+  }
+
+  #givePlace(work: Promise<void>): void {
+    const { first, overtime } = this.#underWay;
+    if (overtime.size >= this.#options.settings().inFlight) return;
+    first.delete(work);
+    overtime.add(work);
+    this.#feed();
   }
 
   /** A place is free: the next partition that waits for one. */

@@ -4,7 +4,7 @@ import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 
-/** What waits in the store, whoever sends it. Unix ms. */
+/** Deliveries that wait in the store, whichever gateway sends them. Unix ms. */
 interface QueueFigures {
   /** When the delivery that is due longest was due; undefined if none waits. */
   firstDueMs: number | undefined;

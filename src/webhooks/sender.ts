@@ -8,7 +8,7 @@ import { failureReason } from "./send-failures.ts";
 /** One try of a message. */
 export interface Message {
   url: string;
-  /** Those of the signature. */
+  /** Headers of the signature. */
   headers: Readonly<Record<string, string>>;
   body: string;
 }
@@ -165,7 +165,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     return { outcome: "failed", ...answered, reason, ...(wait !== undefined && { retryAfterS: wait }) };
   }
 
-  /** What does not show, such as the control sequences of terminals, is escaped. */
+  /** Invisible characters, such as control sequences of terminals, are escaped. */
   #answer(): string {
     if (this.#bytes === 0) return "";
     const encoding = this.#headers["content-encoding"];

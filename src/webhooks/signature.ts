@@ -7,7 +7,7 @@ const SECRET_BYTES = 32;
 export const newSecret = (): string => `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
 
 interface SignedMessage {
-  /** The same for all tries of a message. */
+  /** `webhook-id`, equal for all tries of a message. */
   readonly id: string;
   /** Unix seconds of the try: receivers refuse what is older than five minutes. */
   readonly timestampS: number;

@@ -265,7 +265,8 @@ export const SearchResults = listOf(
     id: t.keyId,
     account_id: t.accountIdOrNull,
     label: labels.key_label,
+    metadata: t.textOrNull("Of an account: name and value of the metadata by which it was found."),
     key_id: t.textOrNull("Of a refusal: the key that was refused."),
   }),
-  { complete: t.flag("Whether these are all accounts with the label or the reference.", true) },
+  { complete: t.flag("Whether these are all that there are.", true) },
 );

@@ -3,6 +3,7 @@ import { metadataDigest } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { AccountRecord, AccountStatus } from "../../records/records.ts";
+import { lowerCase } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -25,7 +26,7 @@ import {
 } from "./account-ranks.ts";
 import { hasMetadata, type MetadataFilter } from "./metadata-filter.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
-import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
+import { compareBytes, firstMembers, type Listed } from "./sorted-lists.ts";
 import { topSpenders } from "./top-accounts.ts";
 
 const LOOKED_AT_MAX = 1000;
@@ -265,7 +266,7 @@ async function ownRanked(
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
 }
 
-/** What a list goes by, a whole number; undefined for an account that is not in it. */
+/** The sort value of an account in a list, a whole number; undefined if it is not in the list. */
 function scoreOf(account: AccountObject, spent: Spending, sort: AccountSort): number | undefined {
   if (sort === "-spent_today") return spent.today || undefined;
   if (sort === "-spent_7d") return spent.week || undefined;

@@ -72,6 +72,3 @@ export function compareBytes(one: string, other: string): number {
     return Buffer.compare(Buffer.from(one), Buffer.from(other));
   return one < other ? -1 : 1;
 }
-
-/** As in lua/include/lists.lua. */
-export const lowerCase = (label: string): string => label.replace(/[A-Z]/g, (letter) => letter.toLowerCase());

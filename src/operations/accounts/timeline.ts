@@ -10,7 +10,7 @@ import { wantedOf } from "../credits/transactions.ts";
 import { positionText, readPosition } from "../newest-first.ts";
 import { requireAccount } from "./accounts.ts";
 
-/** What happened to an account: an entry of its ledger, or a change by an operator or the gateway. */
+/** An event of an account: an entry of its ledger, or a change by an operator or the gateway. */
 type TimelineEvent =
   | { atMs: number; entry: LedgerEntry; record?: undefined }
   | { atMs: number; record: AuditRecord; entry?: undefined };
@@ -19,7 +19,7 @@ interface TimelineQuery {
   /** Unix ms; `toMs` exclusive. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
-  /** Whether charges are among the entries. */
+  /** True if charges are among the entries. */
   hasCharges: boolean;
   /** False: the audit alone. */
   hasLedger: boolean;

@@ -28,7 +28,7 @@ interface Grant {
   entry?: LedgerEntry | undefined;
 }
 
-/** What is granted, as operators say it. */
+/** A grant as operators give it. */
 interface GrantTerms {
   credits?: number | undefined;
   package?: string | undefined;
@@ -38,7 +38,7 @@ interface GrantTerms {
   metadata?: Metadata | undefined;
 }
 
-/** What a grant is to an accountant. */
+/** The accounting kind of a grant. */
 interface GrantNotes {
   kind: GrantKind;
   details: EntryDetails;

@@ -38,7 +38,7 @@ export function requireReason(reason: string): string {
   throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
 }
 
-/** What a reference was used for, by what it stands for; credits without a word are those of a purchase. */
+/** The use of a reference in words, from its meaning; credits without a word are those of a purchase. */
 const useOf = (text: string): string => /^(adjustment|refund|reversal) /.exec(text)?.[1] ?? "grant";
 
 /** @param earlier what it stands for; undefined if that was forgotten meanwhile */

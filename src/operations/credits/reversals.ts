@@ -96,7 +96,7 @@ function nothingLeft(of: string, { left, balance }: { left: number; balance: num
   return new OperatorError(`${why}; nothing is changed`, "nothing_left", "of");
 }
 
-/** What a grant's reference stands for that Redis has forgotten; undefined for all others. */
+/** The meaning of a grant's reference that Redis has forgotten; undefined for all others. */
 async function forgottenGrant(
   nodes: RedisNodes,
   partition: number,

@@ -21,7 +21,7 @@ export interface FoundRequest {
   partition: number;
   record: RequestRecord;
   seen: Sighting | undefined;
-  /** What customers see of its task, JSON; empty before the first observation. */
+  /** The task as customers see it, JSON; empty before the first observation. */
   data: string;
   /** When its hold ends or the next poll is due, Unix ms; only while it is open. */
   dueAtMs: number | undefined;

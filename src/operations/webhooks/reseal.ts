@@ -77,7 +77,7 @@ async function reseal(
 }
 
 /**
- * What has another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
+ * Seals the secrets anew that have another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
  * it signs no more.
  */
 function sealedAnew(sealed: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {

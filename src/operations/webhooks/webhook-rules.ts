@@ -1,6 +1,6 @@
 import { OperatorError } from "../../records/operator-error.ts";
 
-/** What operations on webhook endpoints need beside the store. */
+/** Settings for operations on webhook endpoints. */
 export interface WebhookRules {
   /** Endpoints of an account, at most. */
   endpointsMax: number;

@@ -1,6 +1,6 @@
 import type { MetricFactory } from "./factory.ts";
 
-/** What became of a callback whose address a gateway had made. */
+/** Outcomes of callbacks to an address that a gateway has made. */
 export const CALLBACK_RESULTS = [
   "settled",
   "observed",
