@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../domain/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
@@ -20,6 +19,9 @@ import { formBoundary } from "./upload-head.ts";
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";
 
 export type { UploadOutcome } from "./upload-answer.ts";
+
+/** Not imported: decision 0040. */
+const { Agent, validateHeaderValue } = process.getBuiltinModule("node:http");
 
 // Streams uploads from clients to the upstream, under back pressure. An upload costs 2 to 3 MB of memory while it streams,
 // whatever its size (decision 0025), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
