@@ -18,7 +18,6 @@ import {
   responseOf,
   returned,
 } from "./dialect.ts";
-import { overloaded } from "./gate.ts";
 import {
   ACCEPT_JSON,
   createJsonClient,
@@ -26,10 +25,11 @@ import {
   type JsonClient,
   type JsonClientOptions,
   type JsonRequest,
+  overloaded,
 } from "./json-client.ts";
+import { SpacedWork } from "./large-answers.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { SpacedWork } from "./spaced-work.ts";
 import { dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 

@@ -1,6 +1,9 @@
-import { pageAllTransactions } from "../../../operations/credits/all-transactions.ts";
 import { reversedOf } from "../../../operations/credits/reversals.ts";
-import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
+import {
+  namedTransactions,
+  pageAllTransactions,
+  pageTransactions,
+} from "../../../operations/credits/transactions.ts";
 import { isGrant, kindOf } from "../../../records/ledger-entries.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";

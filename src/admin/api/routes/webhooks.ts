@@ -13,9 +13,9 @@ import {
   patchEndpoint,
   readEndpoint,
   registerEndpoint,
+  resealSecrets,
   rotateSecret,
 } from "../../../operations/webhooks/endpoints.ts";
-import { resealSecrets } from "../../../operations/webhooks/reseal.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
