@@ -119,7 +119,7 @@ export const Key = t.titled("Key", {
   key: t.optional(t.words("The key itself. Only in the answer that makes it: it is stored as a SHA-256.")),
 });
 
-/** What may be set of a key, when it is made and later. */
+/** Fields of a body that makes or changes a key. */
 const keyFields = <Label extends TSchema>(label: Label) => ({
   tier: t.optional(t.bounded(64)),
   label: t.optional(label),

@@ -21,7 +21,7 @@ export const described = <Fields extends TProperties>(description: string, field
   object(fields, { description });
 export const optional = Type.Optional;
 
-/** What is said of a schema beside its type. */
+/** Keywords of a schema beside its type. */
 const said = (description: string | undefined, example?: unknown) => ({
   ...(description !== undefined && { description }),
   ...(example !== undefined && { examples: [example] }),
@@ -68,7 +68,7 @@ export const timed = (description?: string) =>
 export const timedOrNull = (description?: string) => nullable<string>(timed(description));
 export const time = timed();
 export const timeOrNull = timedOrNull();
-/** One that most objects do not have. */
+/** A time that most objects do not have; null in examples. */
 export const seldomTimed = (description?: string) =>
   nullable<string>(Type.String({ format: "date-time", examples: [null], ...said(description) }));
 export const seldomTime = seldomTimed();
