@@ -106,7 +106,8 @@ export function createJsonClient(options: JsonClientOptions) {
     /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
     send(request: JsonRequest): Promise<ExchangeResult> {
       const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
-      const headers = ownHeaders.concat(request.headers, carried?.headers ?? []);
+      const headers = [...ownHeaders, ...request.headers];
+      if (carried) headers.push(...carried.headers);
       return new Promise((resolve) => {
         const handler = new UpstreamRequest(request, { headersTimeoutMs, budgetMs }, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0020.
