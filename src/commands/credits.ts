@@ -3,7 +3,7 @@ import { correctionOfCharges } from "../admin/api/routes/corrections.ts";
 import { adjustmentOfCredits, grantOfCredits, reversalOfGrant } from "../admin/api/routes/credits.ts";
 import { transactionsOfAll } from "../admin/api/routes/transactions.ts";
 import { keyShown } from "../admin/api/shown.ts";
-import { CREDITS_MAX } from "../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../domain/money.ts";
 import { readAccount } from "../operations/accounts/accounts.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { eachKey, oldestKeys } from "../operations/keys/keys.ts";

@@ -1,5 +1,5 @@
 import { csvLine } from "../domain/csv.ts";
-import { visible } from "../domain/visible-text.ts";
+import { visible } from "../domain/operator-texts.ts";
 import { detailsOf, kindOf, type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
 import { iso } from "./terminal.ts";
 

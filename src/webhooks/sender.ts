@@ -1,5 +1,5 @@
 import type { Dispatcher } from "undici";
-import { visibleLines } from "../domain/visible-text.ts";
+import { visibleLines } from "../domain/operator-texts.ts";
 import { checkAddress } from "./address-guard.ts";
 import { AddressRefusedError, type EgressPolicy, guardedAgent, type Network } from "./guarded-agent.ts";
 

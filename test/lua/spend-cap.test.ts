@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
-import { monthOf } from "../../src/domain/months.ts";
+import { monthOf } from "../../src/domain/moments.ts";
 import { chargeEntry } from "../../src/operations/credits/refunds.ts";
 import { rotateKey } from "../../src/operations/keys/change-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";

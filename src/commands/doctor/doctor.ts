@@ -15,7 +15,7 @@ import type { Config } from "../../config/config.ts";
 import { hiddenInWords } from "../../config/environment.ts";
 import { listInForce } from "../../config/price-lists.ts";
 import { processLimits } from "../../config/process-bounds.ts";
-import { visible, visibleLines } from "../../domain/visible-text.ts";
+import { visible, visibleLines } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { adminUrl, checkConfig } from "../config.ts";
 import { redisUrl } from "../local-config.ts";

@@ -1,7 +1,7 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { checkAddresses, checkEndpoints, type KeyRestrictions } from "../../domain/key-restrictions.ts";
 import { LIMITS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 

@@ -1,4 +1,4 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { LedgerEntry } from "../../records/ledger-entries.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";

@@ -1,5 +1,4 @@
-import type { CreditPackage } from "../../domain/credit-packages.ts";
-import { readMoney } from "../../domain/money.ts";
+import { type CreditPackage, readMoney } from "../../domain/money.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";

@@ -1,4 +1,4 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
 import { readCheckpoint } from "../../records/checkpoints.ts";
 import { isGrant, kindOf, type LedgerEntry, reversalText, standsFor } from "../../records/ledger-entries.ts";

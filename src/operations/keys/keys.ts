@@ -8,7 +8,7 @@ import {
   TIER_LIMITS,
   type Tiers,
 } from "../../domain/limits.ts";
-import { monthOf } from "../../domain/months.ts";
+import { monthOf } from "../../domain/moments.ts";
 import {
   accountNames,
   digestOf,
