@@ -47,7 +47,9 @@ export async function writeTold(seed: number, ran: readonly Told[]): Promise<voi
   const rows = ran.flatMap(({ topology, verdict }) =>
     verdict.criteria
       .filter(({ name }) => TELLING_ACROSS_FAILOVERS.some(([own]) => own === name))
-      .map(({ name, met, figure }) => `| ${topology} | ${name} | ${met ? "met" : "**not met**"} | ${figure} |`),
+      .map(
+        ({ name, met, figure }) => `| ${topology} | ${name} | ${met ? "met" : "**not met**"} | ${figure} |`,
+      ),
   );
   const runs = ran.map(
     ({ topology, rounds, failovers, seconds }) =>
