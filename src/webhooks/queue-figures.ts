@@ -13,7 +13,7 @@ interface QueueFigures {
   dropped: number;
 }
 
-/** Reads the figures of all primaries that answer; an idle store is not read again. */
+/** Reads the figures of all primaries; an idle store is not read again. Of one that does not answer the latest figures count. */
 export function createQueueFigures(connection: Connection) {
   const watch = createWriteWatch();
   const known = new WeakMap<Primary, QueueFigures>();
@@ -51,7 +51,7 @@ export function createQueueFigures(connection: Connection) {
     for (const primary of connection.primaries())
       await figuresOf(primary).then(
         (figures) => all.push(figures),
-        () => undefined,
+        () => all.push(...[known.get(primary) ?? []].flat()),
       );
     const dues = all.flatMap(({ firstDueMs }) => firstDueMs ?? []);
     const sum = (field: "waiting" | "bytes" | "dropped"): number =>
