@@ -7,7 +7,6 @@ import { settleDelivery } from "../scripts/settle-delivery.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createMessages } from "./delivery-message.ts";
-import { nextTryAfterMs } from "./retry-schedule.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
 import type { Sender, SendResult } from "./sender.ts";
 
@@ -271,4 +270,18 @@ function listsOfDeliveries(partitions: number) {
       { list: "clean" as const, name: clean, partition },
     ];
   }).flat();
+}
+
+const JITTER_SHARE = 0.1;
+
+/**
+ * How long the next try waits, ms; undefined after the last one. A receiver that asks for more time gets it.
+ * @param failed tries so far, this one included
+ * @param retriesMs the delay after each failed try
+ * @param askedMs what the receiver asked for
+ */
+function nextTryAfterMs(failed: number, retriesMs: readonly number[], askedMs = 0): number | undefined {
+  const scheduledMs = retriesMs[failed - 1];
+  if (scheduledMs === undefined) return undefined;
+  return Math.ceil(Math.max(scheduledMs, askedMs) * (1 + JITTER_SHARE * Math.random()));
 }
