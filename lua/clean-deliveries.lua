@@ -14,7 +14,7 @@
 --@include deliveries
 --@include numbers
 --@unless_frozen clean
--- What gets old one after another is forgotten together.
+-- Deliveries that get old within this time are forgotten in one call.
 local EVERY_MS = 60000
 local tag, most = string.match(clean, "^tg:{p%d+}"), tonumber(most_text)
 local endpoint_id = call("ZRANGEBYSCORE", clean, "-inf", int(now), "LIMIT", 0, 1)[1]
