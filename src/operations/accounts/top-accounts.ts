@@ -74,16 +74,6 @@ export async function topAccounts(
   return { accounts, source: "redis", sinceMs, complete, unread: reads.unread() };
 }
 
-/** Accounts that spent most in some UTC days, the first with the most. */
-export async function topSpenders(
-  nodes: RedisNodes,
-  days: readonly string[],
-  limit: number,
-): Promise<string[]> {
-  const { sums } = await spending(nodes, readsOfMost(nodes), days, limit);
-  return firstOf(sums, limit).map(({ accountId }) => accountId);
-}
-
 const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
 function daysOf({ from, to }: Days): string[] {

@@ -10,7 +10,7 @@ import { newestFirst, positionText, readPosition } from "../newest-first.ts";
 import { type HistoryPage, isWanted } from "./account-history.ts";
 import { type TransactionQuery, wantedOf } from "./transactions.ts";
 
-const LOOKED_AT_MAX = 4000;
+const LOOKED_AT_MAX = 1000;
 const PAGE = 20;
 
 /** Of all accounts, newest first. @param position undefined for the newest, else a `next` */
