@@ -40,6 +40,8 @@ if before and after.status and may_lift ~= "1" and lifts(before.status, after.st
 if after and RESTRICTION[after.status] then tell_restricted(account, now, account_id, after.status, record[2]) end
 note_changed(account, "account " .. account_id)
 unlist_account(account, account_id)
+local has_other_words = after and (after.label or after.metadata)
+if has_other_words then change_words_of_account("ZREM", account, account_id) end
 if creates then
   call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))
@@ -48,6 +50,7 @@ if creates then
 end
 set_fields(account, after or {})
 list_account(account, account_id)
+if has_other_words then change_words_of_account("ZADD", account, account_id) end
 if after and after.metadata then index_metadata(account, account_id, before.metadata, after.metadata) end
 call("HINCRBY", account, "revision", creates and 0 or 1)
 mark_limited(account)

@@ -48,7 +48,7 @@ if not state and admission ~= "" then
   local collected_until = call("HGET", account, "collected_until")
   if collected_until and tonumber(admission) <= tonumber(collected_until) then return { "forgotten", now } end
 end
--- What was fixed at admission counts; the arguments only for a request that the store has forgotten.
+-- Values fixed at admission count; the arguments only for a request that the store has forgotten.
 local record = text
 if earlier and earlier.price then
   account_id, key_id, endpoint, price_text = earlier.account_id, earlier.key_id or "", earlier.endpoint or "", earlier.price
@@ -137,7 +137,7 @@ else
   if account_at then change_counts(account, account_at, 1) end
 end
 call("ZADD", due, task_score(now + poll_ms), request_id)
--- What the balance did not cover takes no Idempotency-Key: a repeat would be answered with a video for nothing.
+-- An uncovered charge takes no Idempotency-Key: a repeat would be answered with a video for nothing.
 if idempotency and (outcome ~= "uncollected" or is_lost and not is_others) then
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "task_id", task_id,
     "response", response, "due_at", int(now + poll_ms))

@@ -23,6 +23,7 @@
 --@include ranks
 --@include references
 --@include tiers
+--@include words
 --@unless_frozen key
 local credits = tonumber(credits_text)
 
@@ -58,6 +59,7 @@ for at = 1, #fields, 2 do
     after[fields[at]] = fields[at + 1]
   end
 end
+change_words_of_text("ZADD", key, after.label, account_id .. "@" .. key_id)
 if after.expires_at then list_expiry(key, key_id, after.expires_at) end
 write_audit(key, now, actor, "key.create", account_id, key_id, {}, after)
 return { "issued", int(available + credits) }

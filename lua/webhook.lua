@@ -31,7 +31,7 @@
 local URL_BYTES_MAX = 400
 local tag = string.match(account, "^tg:{p%d+}")
 
--- What the audit keeps: no secrets, and of a long address the beginning.
+-- The audit keeps no secrets, and the beginning of a long address.
 local function audited_endpoint(changes)
   local kept = {}
   for field, value in pairs(changes) do

@@ -2,14 +2,14 @@ import type { Redis } from "ioredis";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
-import { pageStatements } from "../../src/ledger/statement-pages.ts";
+import { pageStatements } from "../../src/ledger/statements.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
 import { listKeys } from "../../src/operations/accounts/account-lists.ts";
 import { pageRefusalsOfKey } from "../../src/operations/accounts/refusal-log.ts";
 import { pageTimeline } from "../../src/operations/accounts/timeline.ts";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
-import { pageAllTransactions } from "../../src/operations/credits/all-transactions.ts";
-import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+
+import { pageAllTransactions, pageTransactions } from "../../src/operations/credits/transactions.ts";
 import { listTasks } from "../../src/operations/tasks/task-lists.ts";
 import { listDeliveries } from "../../src/operations/webhooks/deliveries.ts";
 import {

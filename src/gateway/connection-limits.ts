@@ -2,7 +2,7 @@ export type ConnectionLimits<Connection extends LimitedConnection> = ReturnType<
   typeof createConnectionLimits<Connection>
 >;
 
-/** What the limits need to know of a connection. */
+/** A connection as the limits see it. */
 export interface LimitedConnection {
   /** An IPv4 address, or the /64 of an IPv6 address. */
   readonly address: string;

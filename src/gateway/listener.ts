@@ -1,7 +1,6 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Config } from "../config/config.ts";
-import { memoizeByConfigPart } from "../config/memoize.ts";
+import { type Config, memoizeByConfigPart } from "../config/config.ts";
 import { sameMaterial, type TlsMaterial } from "../config/tls.ts";
 import { type ApiAnswer, commonHeaders, noLimits, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
@@ -27,8 +26,9 @@ import {
   type Snapshot,
 } from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
-import { createFallbackMemory, createKeyUsages, createOverLimitCache } from "./key-memory.ts";
+import { createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
+import { createFallbackMemory } from "./unmetered.ts";
 import type { Upstreams } from "./upstreams.ts";
 
 interface Timeouts {
@@ -224,7 +224,7 @@ function endRaw(socket: Duplex, { status, body }: ApiAnswer, lines: readonly str
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
   socket.end(`${head}\r\n${body}`);
-  // What the client still sends is read and discarded: otherwise a reset would overtake the response.
+  // Read and discard the rest of the request: otherwise a reset would overtake the response.
   socket.resume();
   setTimeout(() => socket.destroy(), 1000).unref();
 }

@@ -8,7 +8,7 @@ interface Labels {
   keyLabel: string | null;
 }
 
-/** What people call the accounts and keys of a page; null for those without a label, and for those whose server is away. */
+/** Labels of the accounts and keys of a page; null for those without a label, and for those whose server is away. */
 export async function withLabels<Row extends { keyId: string }>(
   nodes: RedisNodes,
   rows: readonly Row[],

@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { COMPLETED_LATE, LEDGER_START, type LedgerEntry, RECLAIM } from "./ledger-entries.ts";
 import { accountNames, partitionNames } from "./names.ts";
 
-/** What the numbers of a checkpoint are, in the order in which they are written. */
+/** The numbers of a checkpoint, in the order in which they are written. */
 const CHECKPOINT_NUMBERS = {
   balance: "after the last of these entries",
   entries: "how many there are",
@@ -103,7 +103,7 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
   };
 }
 
-/** What an entry was for, as its line says it. */
+/** The purpose of an entry, as its line says it. */
 function whatFor({ type, endpoint, reason, taskId, kind }: TailEntry): string {
   if (kind === "reversal") return `- ${reason}`;
   if (kind !== "") return `+ ${kind}`;

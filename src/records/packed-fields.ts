@@ -19,7 +19,7 @@ const COUNTERS = [
   ),
 ] as const;
 
-/** What is counted, from the field `counters`; nothing without one. */
+/** Reads the field `counters`; empty without one. */
 export function countersOf(text: string | null | undefined): Counters {
   if (!text) return {};
   const words = text.split(" ");

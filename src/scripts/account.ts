@@ -12,7 +12,7 @@ export interface AccountCall {
   /** Nothing is changed if the record has another revision. */
   ifRevisions?: readonly number[] | undefined;
   actor: Actor;
-  /** Whether it may do more than with its earlier status. */
+  /** True if it may do more than with its earlier status. */
   mayReinstate?: boolean;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
@@ -25,7 +25,6 @@ export type AccountReply =
 /** Creates an account, or changes fields of its record. */
 export const account: Script<AccountCall, AccountReply> = {
   name: "account",
-  isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
     partitionNames(partition).accounts,

@@ -27,7 +27,7 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
  * `holdMs` after the admission; gateway/generate.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
  * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
  *
- * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
+ * Settlements that the store does not answer are deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
  */
 export type Holds = ReturnType<typeof createHolds>;
 
@@ -43,7 +43,7 @@ const NEAR_LIMIT_SHARE = 0.2;
 /** 128 bits. */
 const UNMETERED_ID_DIGITS = 32;
 
-/** What the calls of a hold need of the connection. */
+/** The connection as the calls of a hold use it. */
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
 /**
@@ -96,6 +96,8 @@ export function createHolds(
   return {
     ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
+    /** The clock of the primary of a partition, Unix ms. */
+    nowMs: (partition: number): number => connection.of(partition).nowMs(),
     bind,
 
     /**

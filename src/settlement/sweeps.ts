@@ -1,5 +1,4 @@
-import { withoutClaim } from "../durability/claims.ts";
-import { createTaskIds } from "../durability/task-ids.ts";
+import { createTaskIds, withoutClaim } from "../durability/task-ids.ts";
 import type { DueList } from "../records/due-times.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/requests.ts";
@@ -11,7 +10,7 @@ import { type Voided, voidHold } from "../scripts/void.ts";
 export type Sweeps = ReturnType<typeof createSweeps>;
 
 /**
- * What the sweeper asks of the store.
+ * The sweeper's calls to the store.
  * @param leaseMs how long leased work is hidden from other sweepers
  * @throws GatewayError `store_unavailable`
  */

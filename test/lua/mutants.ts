@@ -2169,8 +2169,47 @@ export const METADATA_MUTANTS: readonly Mutant[] = [
   ),
   mutant("values keep their escapes", "include/metadata", `if first == '"' then`, "if false then"),
   mutant("lists and null are indexed", "include/metadata", '"{[n"', '"?"'),
-  mutant("every name is indexed", "include/metadata", "string.find(name, NAME) and", ""),
-  mutant("equal values of two names share a place", "include/metadata", "name .. text", "text"),
+  mutant("every name is indexed", "include/metadata", "string.find(value.name, NAME)", "true"),
+  mutant(
+    "equal values of two names share a place",
+    "include/metadata",
+    "value.name .. value.text",
+    "value.text",
+  ),
+];
+
+/** Mistakes in the index of words. */
+export const WORD_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "former words of an account stay",
+    "account",
+    '_words_of_account("ZREM"',
+    '_words_of_account("ZADD"',
+  ),
+  mutant(
+    "words of an account are not listed",
+    "account",
+    '_words_of_account("ZADD"',
+    '_words_of_account("ZREM"',
+  ),
+  mutant("a new label alone changes nothing", "account", "(after.label or after.metadata)", "after.metadata"),
+  mutant("new metadata alone changes nothing", "account", "(after.label or after.metadata)", "after.label"),
+  mutant("labels of new keys are not listed", "issue", '_text("ZADD"', '_text("ZREM"'),
+  mutant("former labels of keys stay", "change", '_text("ZREM"', '_text("ZADD"'),
+  mutant("later labels of keys are not listed", "change", '_text("ZADD"', '_text("ZREM"'),
+  mutant("references are not listed", "include/references", '_reference("ZADD"', '_reference("ZREM"'),
+  mutant("forgotten references stay", "include/references", '_reference("ZREM"', '_reference("ZADD"'),
+  mutant("capitals stay", "include/words", "string.lower(text)", "text"),
+  mutant("bytes beyond ASCII part words", "include/words", "%w\\128-\\255", "%w"),
+  mutant("only the first word is listed", "include/words", '" ", at)', '" ", 1)'),
+  mutant("a text is cut within a character", "include/text", "last > 0 and", "false and"),
+  mutant("true and false are listed", "include/lists", "not value.is_flag", "true"),
+  mutant(
+    "a reference has as many words as a label",
+    "include/words",
+    "_REFERENCE_MAX = 4",
+    "_REFERENCE_MAX = 8",
+  ),
 ];
 
 /** Mistakes in the index of references. */
@@ -2526,9 +2565,11 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "more are under way than may",
     "lease-deliveries",
-    "tonumber(per_endpoint) - call",
-    "1 + tonumber(per_endpoint) - call",
+    "tonumber(per_endpoint) or 1) - call",
+    "1 + tonumber(per_endpoint) or 1) - call",
   ),
+  mutant("unknown endpoints get all places", "lease-deliveries", "endpoint.is_known and", "true and"),
+  mutant("an endpoint that answers stays unknown", "settle-delivery", 'and "1" or "0"', 'and "1" or false'),
   without("a lease hides nothing", "lease-deliveries", '  call("ZADD", queue, lease_end, event_id)\n'),
   without(
     "what is under way does not count",

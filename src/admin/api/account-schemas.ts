@@ -145,7 +145,7 @@ export const Key = titled("Key", {
   key: Type.Optional(words("The key itself. Only in the answer that makes it: it is stored as a SHA-256.")),
 });
 
-/** What the body of a key's creation has. */
+/** Fields of the body that creates a key. */
 const keyFields = {
   tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
   label: Type.Optional(label),

@@ -260,11 +260,12 @@ export const SearchResults = list(
     id: text,
     account_id: textOrNull(),
     label: textOrNull(),
+    metadata: textOrNull("Of an account: name and value of the metadata by which it was found."),
     key_id: textOrNull("Of a refusal: the key that was refused."),
   }),
   {
     complete: Type.Boolean({
-      description: "Whether these are all accounts with the label or the reference.",
+      description: "Whether these are all that there are.",
     }),
   },
 );

@@ -64,7 +64,7 @@ const MADE: Readonly<Record<string, () => string>> = {
 /** Imports and exports between modules of the page, or with a package. */
 const LINK = /^(?:import|export) \{[^}]*\}(?: from "(\..+)")?;\n/gm;
 
-/** What only readers of the source need: comments over declarations and fields. */
+/** Comments over declarations and fields, which only readers of the source need. */
 const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
 
 /**

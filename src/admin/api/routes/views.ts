@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { worstOf } from "../../../checks/check.ts";
 import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
-import type { UsageNumbers } from "../../../ledger/usage-records.ts";
+import type { UsageNumbers } from "../../../ledger/usage.ts";
 import { type GatewayReport, readReports } from "../../../operations/store/gateway-reports.ts";
 import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
@@ -37,7 +37,7 @@ const health = route("GET /health", {
   name: "readHealth",
   summary: "Read what is in order and what is not",
   description:
-    "The checks of `tollgate doctor`, as this gateway sees them, and its own figures. It looks once a minute, however often it is asked. `status` is that of the worst check. `runbook` is a page of the documentation.",
+    "The checks of `tollgate doctor`, as this gateway sees them, and its own figures. It looks once a minute at most, however often it is asked. `status` is that of the worst check. `runbook` is a page of the documentation.",
   answers: { 200: { description: "Checks.", schema: Health } },
   async run({ grantee }, { health }) {
     requireAllAccounts(grantee);

@@ -222,7 +222,7 @@ export const listTokens = (query) => get(["tokens"], query);
 export const createToken = (body) => post(["tokens"], body);
 /** @type {(id: string) => Promise<Token>} */
 export const revokeToken = (id) => post(["tokens", id, "revoke"]);
-/** By an id, a reference or the beginning of a label. @type {(q: string) => Promise<SearchResults>} */
+/** By an id, or words of a label, of metadata or of a reference. @type {(q: string) => Promise<SearchResults>} */
 export const search = (q) => get(["search"], { q });
 /** With the samples that are later. @type {(afterMs: number) => Promise<Live>} */
 export const readLive = (afterMs) => get(["live"], { after_ms: afterMs });

@@ -76,7 +76,7 @@ function titleOf(column, order, sortBy) {
   return html`<th scope="col" role="columnheader" class=${kindOf(column)} aria-sort=${wayOf(column, order)}>${sorter(column, order, sortBy)}</th>`;
 }
 
-/** What sorts by a column: a link where the gateway does it, over all pages. @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
+/** The control that sorts by a column: a link where the gateway sorts over all pages. @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
 function sorter(column, order, sortBy) {
   const { title, of, orders } = column;
   if (!of && !orders) return title;

@@ -8,7 +8,7 @@ import { subjectOf } from "../sentences.js";
 /** @param {Transaction} transaction */
 const isGrant = ({ kind, reference: of }) => ["purchase", "trial", "goodwill"].includes(kind) && Boolean(of);
 
-/** What reversals have left of a grant; 0 for what is none. @param {Transaction} grant */
+/** The part of a grant that no reversal has taken; 0 for other entries. @param {Transaction} grant */
 export const leftOf = (grant) => (isGrant(grant) ? grant.amount - (grant.reversed ?? 0) : 0);
 
 /** The balance is read when it is asked: it may have been spent since the list was read. @param {string} id @param {Transaction} grant */

@@ -79,7 +79,7 @@ const entriesTable = (account, entries) =>
     "It has none: nothing was charged.",
   );
 
-/** What became of the video and of its credits, in words for the customer. @param {TaskDetail} task @param {Transaction[] | undefined} entries undefined where they are not known */
+/** The end of the video and of its credits, in words for the customer. @param {TaskDetail} task @param {Transaction[] | undefined} entries undefined where they are not known */
 function answerText(task, entries) {
   const id = task.task_id ?? task.request_id;
   return [

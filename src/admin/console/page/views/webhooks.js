@@ -102,7 +102,7 @@ export async function showWebhook({ place: { args, query }, again }) {
   ];
 }
 
-/** What was sent to the addresses that an account's requests name. @param {string} account @param {URLSearchParams} query @param {() => void} again @returns {Promise<Content>} */
+/** Deliveries to the `callBackUrl` addresses of an account's requests. @param {string} account @param {URLSearchParams} query @param {() => void} again @returns {Promise<Content>} */
 const showCallbacks = async (account, query, again) => [
   heading("Deliveries to callBackUrl", again),
   factList([["Account", accountLink(account)]]),
@@ -138,7 +138,7 @@ const endpointTiles = ({ waiting, dropped, dropped_at }) =>
 /** @param {Webhook} endpoint @param {string | null} etag @param {() => void} again */
 function endpointActions(endpoint, etag, again) {
   const isEnabled = endpoint.status === "enabled";
-  // What was said of the deletion stays in the view that comes.
+  // The message about the deletion stays when the next view opens.
   const leave = () => {
     const said = byId("result").textContent ?? "";
     addEventListener("hashchange", () => say(said), { once: true });
