@@ -1,5 +1,5 @@
 import { type TSchema, Type } from "typebox";
-import { CHECK_NAMES } from "../../checks/check.ts";
+import { CHECK_NAMES, CHECK_STATUSES } from "../../checks/check.ts";
 import { TIER_LIMITS } from "../../domain/limits.ts";
 import type { Use } from "../../operations/limit-use.ts";
 import {
@@ -17,7 +17,6 @@ import {
   unread,
   words,
 } from "./field-schemas.ts";
-import { SHOWN_STATUS } from "./shown.ts";
 
 // Answers of operators' views of a running service: figures of the moment, not objects.
 
@@ -208,15 +207,13 @@ export const AccountRefusals = titled("AccountRefusals", {
   ),
 });
 
-const healthStatuses = Object.values(SHOWN_STATUS);
-
 export const Health = titled("Health", {
-  status: Type.Enum(healthStatuses),
+  status: Type.Enum([...CHECK_STATUSES]),
   checked_at: time,
   checks: Type.Array(
     object({
       name: Type.Enum([...CHECK_NAMES]),
-      status: Type.Enum(healthStatuses, { description: "warn: look at it. fail: mend it." }),
+      status: Type.Enum([...CHECK_STATUSES], { description: "warn: look at it. fail: mend it." }),
       message: text,
       advice: textOrNull("What to do; null for `ok`."),
       runbook: words("A page of the documentation."),
