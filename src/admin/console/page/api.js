@@ -273,7 +273,7 @@ export async function signedIn(of) {
   return known.me;
 }
 
-/** What the token may do has changed since it was stored. @param {string | null} of @param {Whoami} me */
+/** The rights of the token may have changed since they were stored. @param {string | null} of @param {Whoami} me */
 function keepWho(of, me) {
   const text = JSON.stringify(me);
   if (of !== token.get() || text === storage().getItem(STORED_WHO)) return;
