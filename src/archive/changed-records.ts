@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
-import { accountNames, keyNames, partitionNames } from "../records/names.ts";
-import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
+import type { AccountRecord, KeyFields, RequestRecord } from "../records/records.ts";
+import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { membersOf } from "../redis/sorted-set-pages.ts";
@@ -88,4 +89,31 @@ export async function readChangedRecords(
       ? { what, changes, kind: "account", accountId: id, record: accountRecord(id, records[at]!) }
       : { what, changes, kind: "key", keyId: id, record: records[at]! },
   );
+}
+
+export interface EndedRequest {
+  requestId: string;
+  record: RequestRecord;
+}
+
+/** Their BIND may still come; they are copied once they may be collected. */
+const UNKNOWN_OUTCOMES: ReadonlySet<string | undefined> = new Set(["due", "released"]);
+
+export async function readEndedRequests(
+  redis: Redis,
+  { partition, generation }: { partition: number; generation: string },
+  ids: readonly string[],
+  isDue: boolean,
+): Promise<EndedRequest[]> {
+  const records = await many<string | null, string>(redis, ids, (pipe, id) =>
+    pipe.get(requestName(partition, id)),
+  );
+  return records.flatMap((stored, at) => {
+    const record = requestOf(stored);
+    const { state, reason } = record;
+    if (state !== "finished" && state !== "void") return [];
+    if (record.archived === `${generation}/${state}`) return [];
+    if (state === "void" && !isDue && UNKNOWN_OUTCOMES.has(reason)) return [];
+    return [{ requestId: ids[at]!, record }];
+  });
 }

@@ -1,8 +1,7 @@
 import type { ChainableCommander } from "ioredis";
-import { placeText, readPlace } from "../operations/credits/reference-index.ts";
+import { placeText, readPlace } from "../operations/credits/references.ts";
 import { dueFrom } from "../records/due-times.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
+import { detailsOf, kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
 import { metadataDigests } from "../records/metadata-index.ts";
 import {
   accountNames,

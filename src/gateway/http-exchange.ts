@@ -18,15 +18,10 @@ import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
 import type { Callbacks } from "./callbacks.ts";
-import {
-  type FallbackMemory,
-  type KeyUsage,
-  type KeyUsages,
-  keepState,
-  type OverLimitCache,
-} from "./key-memory.ts";
+import { type KeyUsage, type KeyUsages, keepState, type OverLimitCache } from "./key-memory.ts";
 import { type PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import type { RequestHead } from "./protocol.ts";
+import type { FallbackMemory } from "./unmetered.ts";
 import type { UsageAnswer, UsageQuestion } from "./usage.ts";
 
 /** One request on the public port and its response. */
@@ -199,8 +194,8 @@ export interface Gateway {
   fallback: FallbackMemory;
   /** Usage of an account; read on separate connections. */
   usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer>;
-  /** Undefined without maintenance, in which generations and uploads are refused. */
-  maintenance(): { retryAfterSeconds: number; message: string | undefined } | undefined;
+  /** During maintenance generations and uploads are refused. */
+  maintenance: { readonly current: { retryAfterSeconds: number; message: string | undefined } | undefined };
   /** Keeps a refusal of a known key for operators; `outcome` is the name in the error table. */
   countRefusal(exchange: Exchange, outcome: string, refused: Refusal | undefined): void;
   metrics: Metrics;

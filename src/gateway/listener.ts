@@ -1,7 +1,6 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Config } from "../config/config.ts";
-import { memoizeByConfigPart } from "../config/memoize.ts";
+import { type Config, memoizeByConfigPart } from "../config/config.ts";
 import { sameMaterial, type TlsMaterial } from "../config/tls.ts";
 import { type ApiAnswer, commonHeaders, noLimits, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
@@ -27,8 +26,9 @@ import {
   type Snapshot,
 } from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
-import { createFallbackMemory, createKeyUsages, createOverLimitCache } from "./key-memory.ts";
+import { createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
+import { createFallbackMemory } from "./unmetered.ts";
 import type { Upstreams } from "./upstreams.ts";
 
 interface Timeouts {

@@ -180,7 +180,8 @@ export const ENDPOINT_FIELDS = {
   revision: "how often operators changed it",
   failing_since: "the first of the tries in a row that failed; missing while the latest succeeded",
   failures: "how many tries in a row failed",
-  is_slow: "1 if its latest try failed or took seconds: its first tries then share the budget of retries",
+  is_slow:
+    "1 if its latest try failed or took seconds: its first tries then share the budget of retries; 0 if not; none before its first try has ended",
   delivered_at: "when a delivery succeeded last",
   dropped: "how many events it never got since too many waited",
   dropped_at: "when the last of them was dropped",

@@ -9,7 +9,7 @@ import type { Generation } from "../scripts/admit.ts";
 import { nextPollMs } from "../scripts/bind.ts";
 import { reclaim } from "../scripts/reclaim.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { CallbackResult } from "../telemetry/metrics/callbacks.ts";
+import type { CallbackResult } from "../telemetry/metrics/webhooks.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";

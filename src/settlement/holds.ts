@@ -96,6 +96,8 @@ export function createHolds(
   return {
     ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
+    /** The clock of the primary of a partition, Unix ms. */
+    nowMs: (partition: number): number => connection.of(partition).nowMs(),
     bind,
 
     /**

@@ -47,8 +47,6 @@ export function createStore(connection: Connection) {
 
   return {
     requireUsable: connection.requireUsable,
-    /** The clock of the primary of a partition, Unix ms. */
-    nowMs: (partition: number): number => connection.of(partition).nowMs(),
     /** Which outage of its primary an account has, if that is away: then requests of keys seen good may pass unmetered. */
     outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
     isJustBack: (partition: number): boolean => connection.of(partition).isJustBack(),

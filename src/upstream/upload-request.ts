@@ -4,10 +4,9 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
-import type { Answer } from "./answer.ts";
+import { type Answer, withoutSecret } from "./answer.ts";
 import type { CheckedForm } from "./dialect.ts";
 import { gatewayHeaders } from "./gateway-headers.ts";
-import { withoutSecret } from "./redact-credential.ts";
 import type { FileSink } from "./upload-form.ts";
 
 /** Longest answer that is read, bytes. */

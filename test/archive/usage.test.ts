@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openArchiveReads } from "../../src/archive/reads.ts";
-import { accountStatements } from "../../src/ledger/account-statements.ts";
-import { emptyStatement } from "../../src/ledger/statements.ts";
+import { accountStatements, emptyStatement } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
 import { refusal, runHere } from "../support/cli.ts";

@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CREDITS_MAX } from "../../src/domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";

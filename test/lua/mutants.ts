@@ -2504,9 +2504,11 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "more are under way than may",
     "lease-deliveries",
-    "tonumber(per_endpoint) - call",
-    "1 + tonumber(per_endpoint) - call",
+    "tonumber(per_endpoint) or 1) - call",
+    "1 + tonumber(per_endpoint) or 1) - call",
   ),
+  mutant("unknown endpoints get all places", "lease-deliveries", "endpoint.is_known and", "true and"),
+  mutant("an endpoint that answers stays unknown", "settle-delivery", 'and "1" or "0"', 'and "1" or false'),
   without("a lease hides nothing", "lease-deliveries", '  call("ZADD", queue, lease_end, event_id)\n'),
   without(
     "what is under way does not count",

@@ -11,12 +11,10 @@ import { readAccount, requireAccount } from "../../src/operations/accounts/accou
 import { topRefusals } from "../../src/operations/accounts/refusals.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
-import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
-import { findKey, readKey } from "../../src/operations/keys/keys.ts";
+import { eachKey, findKey, oldestKeys, readKey } from "../../src/operations/keys/keys.ts";
 import { topKeysByUse, withUseNow } from "../../src/operations/keys/operator-keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
-import { eachKey, oldestKeys } from "../../src/operations/keys/walk-keys.ts";
 import { acceptStore, knownLoss } from "../../src/operations/store/operator-loss.ts";
 import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-views.ts";
 import { findTask, releaseTask, upstreamTags } from "../../src/operations/tasks/operator-tasks.ts";

@@ -1,9 +1,8 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { multipliedPrice } from "../../src/domain/price-multiplier.ts";
+import { multipliedPrice } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { detailsOf } from "../../src/records/entry-details.ts";
-import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
+import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";

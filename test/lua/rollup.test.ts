@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { createRollup } from "../../src/jobs/rollup-work.ts";
 import { accountUsage, moneyByDay, moneyNow } from "../../src/ledger/account-usage.ts";
 import { rollUp } from "../../src/ledger/rolling-up.ts";

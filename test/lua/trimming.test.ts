@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type TrimOptions, trimLedger } from "../../src/archive/trim-ledger.ts";
+import { type TrimOptions, trimLedger } from "../../src/archive/trimming.ts";
 import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { missingEntries } from "../../src/durability/losses/loss-report.ts";
 import { listMissing } from "../../src/durability/losses/missing-entries.ts";

@@ -2,8 +2,7 @@ import { type TObjectOptions, type TProperties, type TSchema, Type } from "typeb
 import Format from "typebox/format";
 import { byLimit, CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
-import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
-import { capitalized } from "../../domain/visible-text.ts";
+import { ACCOUNT_ID, capitalized } from "../../domain/operator-texts.ts";
 import { CURSOR_CHARS_MAX } from "../../records/cursors.ts";
 
 // typebox's own lets a leap second through, which Unix time does not have.

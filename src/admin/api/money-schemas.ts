@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import { CURRENCY } from "../../domain/operator-texts.ts";
 import { ENTRY_KINDS, GRANT_KINDS } from "../../records/ledger-entries.ts";
 import {

@@ -1,11 +1,10 @@
-import { STATUS_CODES } from "node:http";
 import { type TObject, type TRecord, type TSchema, Type } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import * as accounts from "./account-schemas.ts";
 import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
 import * as money from "./money-schemas.ts";
-import { PROBLEMS, type ProblemCode } from "./problems.ts";
+import { PROBLEMS, type ProblemCode, titleOf } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
 import * as views from "./view-schemas.ts";
@@ -194,7 +193,7 @@ function problemResponse(status: number): object {
 const problemExample = (status: number, code: ProblemCode): object =>
   status === 400
     ? {}
-    : { title: STATUS_CODES[status], status, code, detail: PROBLEMS[code].when, errors: undefined };
+    : { title: titleOf(status), status, code, detail: PROBLEMS[code].when, errors: undefined };
 
 /** A schema may have been made nullable, or had its fields added to: its title names it. */
 const { described, members } = schemaWriter(({ title }: { title?: string }) =>

@@ -1,8 +1,13 @@
-import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
 import { OperatorError, type OperatorProblem } from "../../records/operator-error.ts";
 import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
 import { withoutSecrets } from "../refusal-log.ts";
+
+/** Not imported: decision 0040. */
+const { STATUS_CODES } = process.getBuiltinModule("node:http");
+
+/** The reason phrase of a status. */
+export const titleOf = (status: number): string | undefined => STATUS_CODES[status];
 
 /** All refusals by `code`: the status, and when it is answered. */
 export const PROBLEMS = {
@@ -169,7 +174,7 @@ export function problemBody({ code, detail, errors }: Problem, requestId: string
   const { status } = PROBLEMS[code];
   return {
     type: "about:blank",
-    title: STATUS_CODES[status],
+    title: titleOf(status),
     status,
     detail: withoutSecrets(detail),
     code,

@@ -1,8 +1,7 @@
 import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "../../records/checkpoints.ts";
 import { badCursor } from "../../records/cursors.ts";
-import { isLater, msOf } from "../../records/entry-ids.ts";
-import { kindOf, type LedgerEntry, ledgerEntry } from "../../records/ledger-entries.ts";
+import { isLater, kindOf, type LedgerEntry, ledgerEntry, msOf } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";

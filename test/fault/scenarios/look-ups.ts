@@ -6,7 +6,7 @@ import pg from "pg";
 import { connectArchive } from "../../../src/archive/archive-connection.ts";
 import { identifyOrClaim } from "../../../src/archive/identity.ts";
 import { migrate } from "../../../src/archive/migrations.ts";
-import { trimLedger } from "../../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../../src/archive/trimming.ts";
 import { LEDGER_START, readLedger } from "../../../src/records/ledger-entries.ts";
 import {
   accountNames,

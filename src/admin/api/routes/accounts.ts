@@ -1,7 +1,6 @@
 import { type Static, Type } from "typebox";
-import { listAccounts } from "../../../operations/accounts/account-lists.ts";
+import { listAccounts, requireIndexed } from "../../../operations/accounts/account-lists.ts";
 import { ACCOUNT_SORTS } from "../../../operations/accounts/account-ranks.ts";
-import { requireIndexed } from "../../../operations/accounts/metadata-filter.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountObject,

@@ -4,11 +4,9 @@ import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits
 import { checkedRestrictions } from "../../../operations/access/operator-values.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { pageRefusalsOfKey } from "../../../operations/accounts/refusal-log.ts";
-import { changeKey, revokeKey } from "../../../operations/keys/change-key.ts";
-import { importKey } from "../../../operations/keys/import-key.ts";
-import { issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../../operations/keys/change-key.ts";
+import { importKey, issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
 import { findKey, type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
-import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { ImportedKey, Key, KeyChanges, KeyRefusal, KeySecret, NewKey, Rotation } from "../account-schemas.ts";

@@ -1,10 +1,13 @@
 import { Type } from "typebox";
 import { csvLine } from "../../../domain/csv.ts";
 import { sumOfMoney } from "../../../domain/money.ts";
-import type { AccountStatement } from "../../../ledger/account-statements.ts";
 import { type Sale as SaleOfMonth, salesOf } from "../../../ledger/sales.ts";
-import { pageStatements, readStatement } from "../../../ledger/statement-pages.ts";
-import { STATEMENT_NUMBERS } from "../../../ledger/statements.ts";
+import {
+  type AccountStatement,
+  pageStatements,
+  readStatement,
+  STATEMENT_NUMBERS,
+} from "../../../ledger/statements.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, timeOrNull, unread } from "../field-schemas.ts";
 import { Sale, Statement } from "../money-schemas.ts";

@@ -6,9 +6,9 @@ import {
   findTask,
   noTask,
   releaseTask,
+  transactionsOfTask,
 } from "../../../operations/tasks/operator-tasks.ts";
 import { listTasks } from "../../../operations/tasks/task-lists.ts";
-import { transactionsOfTask } from "../../../operations/tasks/task-transactions.ts";
 import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";

@@ -1,7 +1,10 @@
 import { Type } from "typebox";
-import { pageAllTransactions } from "../../../operations/credits/all-transactions.ts";
 import { reversedOf } from "../../../operations/credits/reversals.ts";
-import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
+import {
+  namedTransactions,
+  pageAllTransactions,
+  pageTransactions,
+} from "../../../operations/credits/transactions.ts";
 import { isGrant, kindOf } from "../../../records/ledger-entries.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches, titled } from "../field-schemas.ts";

@@ -14,9 +14,9 @@ import {
   patchEndpoint,
   readEndpoint,
   registerEndpoint,
+  resealSecrets,
   rotateSecret,
 } from "../../../operations/webhooks/endpoints.ts";
-import { resealSecrets } from "../../../operations/webhooks/reseal.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
