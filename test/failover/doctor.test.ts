@@ -112,9 +112,7 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
     const away = trio.sentinels[2]!;
     await away.kill();
     expect(wrong(await doctor(trio.redisUrl))).toEqual([
-      expect.stringMatching(
-        `^warn sentinels: 127.0.0.1:${away.announced} does not say where the primary is`,
-      ),
+      expect.stringMatching(`^warn sentinels: 127.0.0.1:${away.announced} does not say where the primary is`),
     ]);
     await away.start();
   });
