@@ -3,7 +3,7 @@
 -- `reference-index:<first two characters>` (hash: the next twelve to "account id@entry"), of the SHA-1 of the reference. That a place
 -- names an account proves nothing: other references may share it. At most twenty accounts are kept at one: what more have in
 -- common is no name for any. The entries of those beyond them have fields of their own: the place, a space, the account id.
--- src/operations/credits/reference-index.ts reads it.
+-- src/operations/credits/references.ts reads it.
 local INDEXED_MAX = 20
 
 -- `name` is any name of the partition.

@@ -1,11 +1,10 @@
 import type { Config } from "../config/config.ts";
 import { hiddenInWords } from "../config/environment.ts";
 import { processLimits } from "../config/process-bounds.ts";
-import { createOperatorSession } from "../operations/access/operator-session.ts";
-import { operatorWords } from "../operations/access/operator-words.ts";
+import { createOperatorSession, operatorWords } from "../operations/access/operator-session.ts";
 import { archiveChecks } from "./archive-check.ts";
 import { type Check, type CheckName, failed } from "./check.ts";
-import { certificatesCheck, configCheck } from "./machine-checks.ts";
+import { certificatesCheck, configCheck, descriptorsCheck, proxiesCheck } from "./machine-checks.ts";
 import {
   exchangesCheck,
   journalFigures,
@@ -14,7 +13,6 @@ import {
   type OwnFigures,
   readyCheck,
 } from "./own-checks.ts";
-import { descriptorsCheck, proxiesCheck } from "./running-checks.ts";
 import { storeChecks } from "./store-checks.ts";
 import { upstreamCheck } from "./upstream-check.ts";
 

@@ -1,11 +1,17 @@
-import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
-import { type Difference, differences, type Written } from "../config/differences.ts";
-import { type EffectiveSetting, effectiveSettings } from "../config/effective.ts";
-import { hiddenInWords, variable } from "../config/environment.ts";
+import {
+  type Config,
+  configPath,
+  defaultConfig,
+  type Loaded,
+  readConfig,
+  requireLoaded,
+} from "../config/config.ts";
+import { type Difference, differences, settingLeaves, type Written } from "../config/differences.ts";
+import { hiddenInWords, SECRET_VARIABLES, variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
 import { isSingleTable, listInForce, writtenPrices } from "../config/price-lists.ts";
 import { type ConfigProblem, printed } from "../config/problems.ts";
-import { redactSettings } from "../config/redact.ts";
+import { redactSetting, redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
 import { hostsIn } from "../domain/redis-address.ts";
@@ -295,4 +301,39 @@ async function running(admin: string): Promise<Base> {
       `no gateway answers at ${admin}/config (${why}); name its admin port with --admin URL, or compare with --defaults`,
     );
   }
+}
+
+/** Where the value of a setting is from. */
+type Origin =
+  | { from: "environment"; variable: string }
+  | { from: "file"; line: number | undefined }
+  | { from: "default" };
+
+type EffectiveSetting = { setting: string; value: unknown } & Origin;
+
+interface Effective {
+  settings: EffectiveSetting[];
+  /** By variable. */
+  secrets: Record<string, "set" | "unset">;
+}
+
+/** All settings in force, without secrets, and where each is from. */
+function effectiveSettings(loaded: Loaded): Effective {
+  const { origins, linesInFile, source } = loaded;
+  const originOf = (setting: string): Origin => {
+    const variable = origins.get(setting);
+    if (variable !== undefined) return { from: "environment", variable };
+    if (linesInFile.has(setting)) return { from: "file", line: linesInFile.get(setting) };
+    return { from: "default" };
+  };
+  return {
+    settings: [...settingLeaves(redactSettings(loaded.settings))].map(([setting, value]) => ({
+      setting,
+      value: redactSetting(setting, value),
+      ...originOf(setting),
+    })),
+    secrets: Object.fromEntries(
+      SECRET_VARIABLES.map((name) => [name, variable(source.env, name) === undefined ? "unset" : "set"]),
+    ),
+  };
 }

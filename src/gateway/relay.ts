@@ -4,7 +4,7 @@ import type { Problem } from "../domain/errors.ts";
 import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
 import { isObject } from "../domain/json.ts";
 import { isWebUrl } from "../domain/urls.ts";
-import { CALLBACKS } from "./callback-addresses.ts";
+import { CALLBACKS } from "./callbacks.ts";
 import type { RequestContext } from "./http-exchange.ts";
 
 /** The one endpoint whose `callBackUrl` is in the API without further settings. */

@@ -1,7 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../records/checkpoints.ts";
-import { isLater } from "../records/entry-ids.ts";
-import { kindOf, LEDGER_START, type LedgerEntry, RECLAIM, UNMETERED } from "../records/ledger-entries.ts";
+import {
+  isLater,
+  kindOf,
+  LEDGER_START,
+  type LedgerEntry,
+  RECLAIM,
+  UNMETERED,
+} from "../records/ledger-entries.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { type Charges, createCharges } from "./charges.ts";
 

@@ -6,7 +6,7 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
-import { requireMonth } from "./statement-pages.ts";
+import { requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 
 /** Grants of one kind, package and currency in a UTC month. */

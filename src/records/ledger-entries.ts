@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
-import { detailsOf } from "./entry-details.ts";
 import { partitionNames } from "./names.ts";
 
 /** Entries read at a time: a millisecond or so of Redis. */
@@ -220,3 +219,49 @@ export async function readLedger(
   const page = await redis.xrange(ledger, `(${after}`, last, "COUNT", LEDGER_PAGE);
   return page.map((entry) => ledgerEntry(partition, entry));
 }
+
+/** Ids of ledger entries, which are those of a Redis stream: "ms-sequence". */
+
+/** When the entry was written, Unix ms. */
+export const msOf = (id: string): number => Number(id.slice(0, id.indexOf("-")));
+
+const sequenceOf = (id: string): number => Number(id.slice(id.indexOf("-") + 1));
+
+/** Below 0 if an entry comes before another of the same ledger, 0 if it is the same. */
+export const compareIds = (one: string, other: string): number =>
+  msOf(one) - msOf(other) || sequenceOf(one) - sequenceOf(other);
+
+/** True if an entry comes after another of the same ledger. */
+export const isLater = (id: string, other: string): boolean => compareIds(id, other) > 0;
+
+/** Optional details of a ledger entry. Amounts of money are decimals such as 9.90, never floating-point numbers. */
+export interface EntryDetails {
+  /** Of a grant by package: its name and its price then. */
+  package?: string | undefined;
+  package_price?: string | undefined;
+  package_currency?: string | undefined;
+  /** Of a purchase: what the customer paid. */
+  amount_paid?: string | undefined;
+  currency?: string | undefined;
+  /** Of a grant: an object of the operator's own. */
+  metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Of a reversal: the reference of the grant, what was asked for, and whether that was all that was left. */
+  of?: string | undefined;
+  requested?: number | undefined;
+  all?: boolean | undefined;
+  /** Of an adjustment: the request whose charge it corrects. */
+  corrects?: string | undefined;
+  /** Of a charge that did not cost a list price that is always in force: that price, and what made another of it. */
+  list_price?: number | undefined;
+  multiplier?: string | undefined;
+  price_list?: string | undefined;
+}
+
+export const detailsOf = ({ details }: { details: string }): EntryDetails =>
+  details === "" ? {} : (JSON.parse(details) as EntryDetails);
+
+/** Empty for none. */
+export const detailsText = (details: EntryDetails): string => {
+  const text = JSON.stringify(details);
+  return text === "{}" ? "" : text;
+};

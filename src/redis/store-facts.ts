@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
-import { META } from "../records/names.ts";
+import { META, partitionOf } from "../records/names.ts";
 import { LAYOUT, requireServed } from "./layout.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { StoreError } from "./reasons.ts";
@@ -129,6 +129,25 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
       throw error;
     },
   );
+
+/** Where an account is, or would be. */
+export async function placeOfAccount(
+  nodes: RedisNodes,
+  accountId: string,
+): Promise<{ partition: number; redis: Redis }> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  return { partition, redis: nodes.of(partition) };
+}
+
+/** As `placeOfAccount`, before a write. @throws OperatorError unless its server is writable */
+export async function writablePlace(
+  nodes: RedisNodes,
+  accountId: string,
+): Promise<{ partition: number; redis: Redis }> {
+  const place = await placeOfAccount(nodes, accountId);
+  nodes.requireWritable?.([place.redis]);
+  return place;
+}
 
 /** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {

@@ -1,4 +1,4 @@
-import { monthOf } from "../domain/months.ts";
+import { monthOf } from "../domain/moments.ts";
 import { actorText } from "../records/actor.ts";
 import type { LedgerEntry } from "../records/ledger-entries.ts";
 import {

@@ -1,13 +1,12 @@
 import { collectDefaultMetrics, Registry } from "prom-client";
 import { archiveMetrics } from "./metrics/archive.ts";
-import { callbackMetrics } from "./metrics/callbacks.ts";
 import { metricsIn } from "./metrics/factory.ts";
 import { processMetrics } from "./metrics/process.ts";
 import { requestMetrics } from "./metrics/requests.ts";
 import { settlementMetrics } from "./metrics/settlement.ts";
 import { redisMetrics, sharedStoreMetrics, storeMetrics } from "./metrics/store.ts";
 import { upstreamMetrics } from "./metrics/upstream.ts";
-import { webhookMetrics } from "./metrics/webhooks.ts";
+import { callbackMetrics, webhookMetrics } from "./metrics/webhooks.ts";
 
 /**
  * All metrics of one gateway process, in a registry of its own. They have base units and closed label sets (route

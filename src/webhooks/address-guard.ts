@@ -8,8 +8,6 @@ import {
   portProblem,
 } from "./public-address.ts";
 
-export type { AddressPolicy } from "./public-address.ts";
-
 type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string };
 
 const URL_LENGTH_MAX = 2048;
@@ -44,6 +42,15 @@ export function checkAddress(text: string, policy: AddressPolicy): AddressCheck 
   url.hash = "";
   const reason = hostProblem(url, policy);
   return reason === undefined ? { ok: true, url } : refused(reason);
+}
+
+/** As `checkAddress`. @returns the address as it is called, or why it must not be, in words that follow its name */
+export function hrefOf(
+  text: string,
+  policy: AddressPolicy,
+): { ok: true; url: string } | { ok: false; reason: string } {
+  const checked = checkAddress(text, policy);
+  return checked.ok ? { ok: true, url: checked.url.href } : checked;
 }
 
 const refused = (reason: string): AddressCheck => ({ ok: false, reason });

@@ -7,7 +7,6 @@ import { settleDelivery } from "../scripts/settle-delivery.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createMessages } from "./delivery-message.ts";
-import { nextTryAfterMs } from "./retry-schedule.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
 import type { Sender, SendResult } from "./sender.ts";
 
@@ -22,6 +21,8 @@ const LEASED_AT_ONCE = 16;
 const LEASE_SLACK_MS = 5_000;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
+/** A first try that takes longer gives its place to others, up to as many as there are places. */
+const PLACE_KEPT_MS = 1000;
 const STOP_WITHIN_MS = 5000;
 /** How often it is said that secrets cannot be opened. */
 const UNOPENED_SAID_EVERY_MS = 60_000;
@@ -56,7 +57,11 @@ class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #message: ReturnType<typeof createMessages>;
   readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
-  readonly #underWay: Record<Lane, Set<Promise<void>>> = { first: new Set(), retry: new Set() };
+  readonly #underWay: Record<Lane | "overtime", Set<Promise<void>>> = {
+    first: new Set(),
+    retry: new Set(),
+    overtime: new Set(),
+  };
   /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
   readonly #hungry = new Set<number>();
   readonly #leasing = new Map<number, Promise<void>>();
@@ -97,7 +102,8 @@ class DeliveryWorker {
   /** Resolves once nothing is under way, for tests and tools. */
   async idle(): Promise<void> {
     for (;;) {
-      const all = [...this.#underWay.first, ...this.#underWay.retry, ...this.#leasing.values()];
+      const { first, retry, overtime } = this.#underWay;
+      const all = [...first, ...retry, ...overtime, ...this.#leasing.values()];
       if (all.length === 0) return;
       await Promise.all(all);
     }
@@ -194,14 +200,26 @@ class DeliveryWorker {
   }
 
   #begin(delivery: LeasedDelivery, leasedMs: number): void {
-    const underWay = this.#underWay[delivery.lane];
+    const { [delivery.lane]: underWay, overtime } = this.#underWay;
     const work = this.#deliver(delivery, leasedMs)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
+        clearTimeout(timer);
         underWay.delete(work);
+        overtime.delete(work);
         this.#feed();
       });
     underWay.add(work);
+    const timer =
+      delivery.lane === "first" ? setTimeout(() => this.#givePlace(work), PLACE_KEPT_MS) : undefined;
+  }
+
+  #givePlace(work: Promise<void>): void {
+    const { first, overtime } = this.#underWay;
+    if (overtime.size >= this.#options.settings().inFlight) return;
+    first.delete(work);
+    overtime.add(work);
+    this.#feed();
   }
 
   /** A place is free: the next partition that waits for one. */
@@ -259,4 +277,18 @@ function listsOfDeliveries(partitions: number) {
       { list: "retry" as const, name: retry, partition },
     ];
   }).flat();
+}
+
+const JITTER_SHARE = 0.1;
+
+/**
+ * How long the next try waits, ms; undefined after the last one. A receiver that asks for more time gets it.
+ * @param failed tries so far, this one included
+ * @param retriesMs the delay after each failed try
+ * @param askedMs what the receiver asked for
+ */
+function nextTryAfterMs(failed: number, retriesMs: readonly number[], askedMs = 0): number | undefined {
+  const scheduledMs = retriesMs[failed - 1];
+  if (scheduledMs === undefined) return undefined;
+  return Math.ceil(Math.max(scheduledMs, askedMs) * (1 + JITTER_SHARE * Math.random()));
 }

@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { restoreAccounts, restoreKeys, restoreReferences } from "../../src/archive/restoring.ts";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { searchWords } from "../../src/operations/accounts/search-words.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";

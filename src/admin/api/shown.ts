@@ -1,5 +1,4 @@
-import type { Check } from "../../checks/check.ts";
-import { runbookOf } from "../../checks/runbooks.ts";
+import { type Check, runbookOf } from "../../checks/check.ts";
 import { parseObject } from "../../domain/json.ts";
 import { byLimit, CAPS, type LimitChanges, TIER_LIMITS, type Tiers } from "../../domain/limits.ts";
 import type { AuditRecord } from "../../operations/access/audit.ts";
@@ -14,8 +13,13 @@ import type { Labels } from "../../operations/labels.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import { CALLBACK_DELIVERIES, type Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
-import { detailsOf } from "../../records/entry-details.ts";
-import { kindOf, type LedgerEntry, shownType, transactionId } from "../../records/ledger-entries.ts";
+import {
+  detailsOf,
+  kindOf,
+  type LedgerEntry,
+  shownType,
+  transactionId,
+} from "../../records/ledger-entries.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
 

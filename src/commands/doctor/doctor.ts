@@ -2,15 +2,20 @@ import { type Command, Option } from "commander";
 import { Agent, request } from "undici";
 import { archiveChecks } from "../../checks/archive-check.ts";
 import { type Check, failed, warning } from "../../checks/check.ts";
-import { certificatesCheck, configCheck, journalCheck } from "../../checks/machine-checks.ts";
-import { descriptorsCheck, proxiesCheck } from "../../checks/running-checks.ts";
+import {
+  certificatesCheck,
+  configCheck,
+  descriptorsCheck,
+  journalCheck,
+  proxiesCheck,
+} from "../../checks/machine-checks.ts";
 import { storeChecks, unusable } from "../../checks/store-checks.ts";
 import { upstreamCheck } from "../../checks/upstream-check.ts";
 import type { Config } from "../../config/config.ts";
 import { hiddenInWords } from "../../config/environment.ts";
 import { listInForce } from "../../config/price-lists.ts";
 import { processLimits } from "../../config/process-bounds.ts";
-import { visible, visibleLines } from "../../domain/visible-text.ts";
+import { visible, visibleLines } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { adminUrl, checkConfig } from "../config.ts";
 import { redisUrl } from "../local-config.ts";

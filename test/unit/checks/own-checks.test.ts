@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { CHECK_NAMES, type Check, good } from "../../../src/checks/check.ts";
+import { CHECK_NAMES, type Check, good, runbookOf } from "../../../src/checks/check.ts";
 import { createHealthWatch } from "../../../src/checks/health-watch.ts";
 import {
   exchangesCheck,
@@ -11,7 +11,6 @@ import {
   type OwnFigures,
   readyCheck,
 } from "../../../src/checks/own-checks.ts";
-import { runbookOf } from "../../../src/checks/runbooks.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 const NOW_MS = 1_800_000_000_000;
