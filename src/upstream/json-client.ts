@@ -21,7 +21,6 @@ export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "id
 /** Kept for the log of an answer that did not come whole. */
 const RECEIVED_BYTES = 1024;
 
-/** How the upstream is connected to over TLS. PEM. */
 export interface UpstreamTls {
   /** Authorities for the upstream's certificate; undefined for Node's own. */
   tlsCa?: string | undefined;
@@ -37,7 +36,6 @@ export const tlsOptions = ({ tlsCa, tlsCert, tlsKey }: UpstreamTls) => ({
 });
 
 export interface JsonClientOptions extends GatewayIdentity, UpstreamTls {
-  /** Origin and optional base path, no trailing slash. */
   url: string;
   /** How the adapter sends the credential, if the settings do not say. */
   auth?: Adapter["auth"];
@@ -137,7 +135,6 @@ interface Shared {
   largeAnswerWork: SpacedWork;
 }
 
-/** ms; the headers' from the time at which it is sent. */
 interface Times {
   headersTimeoutMs: number;
   budgetMs: number;
@@ -176,7 +173,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.#deadline = setTimeout(readFirst, Math.min(times.headersTimeoutMs, times.budgetMs), this);
   }
 
-  /** Ends the request if its time is over; else sets the timer anew. */
   expire(): void {
     if (this.#settled || this.#isWhole) return;
     const { headersTimeoutMs, budgetMs } = this.#times;

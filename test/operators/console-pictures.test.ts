@@ -33,6 +33,8 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
   let browser: Browser;
   let folder: string;
   let stage: Stage;
+  /** Findings of axe, told together. */
+  let found: string[] = [];
 
   beforeAll(async () => {
     redis = await givenRedis();
@@ -103,7 +105,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
     expect(await page.evaluate(width === 390 ? CUT_OFF : SCROLLED), name).toEqual([]);
     expect(await page.evaluate<string[]>(FAINT_TEXT), name).toEqual([]);
     expect(await page.evaluate<string[]>(NAMELESS), name).toEqual([]);
-    expect(await axeFindings(page), `${name} ${width}`).toEqual([]);
+    found.push(...(await axeFindings(page)).map((finding) => `${name} ${width}: ${finding}`));
   }
 
   test.each([
@@ -114,6 +116,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
   ] as const)(
     "%i by %i, %s: every view and form fits the window and has what it is about",
     async (width, height, scheme) => {
+      found = [];
       const operator = await givenOperator(browser, gateway, { width, height });
       const { page } = operator;
       try {
@@ -140,7 +143,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
           await picture(name, false);
           await page.reload();
         }
-        expect(operator.complaints).toEqual([]);
+        expect([...operator.complaints, ...found]).toEqual([]);
       } finally {
         await operator.close();
       }
