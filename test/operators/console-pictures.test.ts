@@ -90,7 +90,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
       await route.fulfill({ response, json: live });
     });
     // Nothing is added while the pictures are taken.
-    await page.route("**/manage/v1/live?after_ms=1?????????*", async (route) => {
+    await page.route(/\/manage\/v1\/live\?after_ms=1\d{9}/, async (route) => {
       const response = await route.fetch();
       const live = await response.json();
       await route.fulfill({ response, json: { ...live, at_ms: [], series: {} } });

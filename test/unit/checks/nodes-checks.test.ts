@@ -51,7 +51,7 @@ describe("Sentinels", () => {
     expect(strict).toContain(
       "fail: 2 of 3 answer, and a failover needs 3: nobody replaces a primary that fails",
     );
-    expect(found(judgeSentinels("mine", three({ quorum: 4 })))[0]).toMatch(/^failed: the quorum is 4, of 3/);
+    expect(found(judgeSentinels("mine", three({ quorum: 4 })))[0]).toMatch(/^fail: the quorum is 4, of 3/);
   });
 
   test("that name different primaries, or miss replicas, are answer", () => {
