@@ -97,7 +97,7 @@ export function addUsage(
   place: Omit<UsageRow, keyof UsageCounts>,
   { requests, charged, refunded, completed, failed, seconds }: UsageNumbers,
 ): void {
-  if (requests + charged + refunded + completed + failed > 0)
+  if (requests + charged + refunded + completed + failed !== 0)
     rows.add(place, { requests, credits: charged, refunds: refunded, completed, failed, seconds });
 }
 

@@ -103,7 +103,6 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
   };
 }
 
-/** The purpose of an entry, as its line says it. */
 /** An entry of a checkpoint as a ledger entry; what only the archive has of it is empty. */
 export const entryOfTail = (partition: number, accountId: string, entry: TailEntry): LedgerEntry => ({
   partition,
