@@ -23,7 +23,7 @@ const count = Number(process.argv[2] ?? 1_000_000);
 const BUILD = `
 for at = 1, #ARGV, 4 do
   local id, label, status, balance = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  redis.call("HSET", KEYS[1] .. id, "balance", balance, "held", "0", "total_used", "10", "total_requests", "1",
+  redis.call("HSET", KEYS[1] .. id, "money", balance .. " 0 10 1 - +",
     "created_at", "1790000000000", "revision", "0", "label", label, "status", status)
   redis.call("ZADD", KEYS[2], 0, id)
   redis.call("ZADD", KEYS[3], 0, string.lower(label) .. " " .. id)

@@ -31,6 +31,7 @@
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
 --@include limits
 --@include month
+--@include money
 --@include numbers
 --@include price
 --@include reply
@@ -40,10 +41,14 @@
 
 local key = read_key(key_name, now, tiers)
 if not key then return reply("unknown_key", now) end
-local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
-  "blocked_until", "price_multiplier")
-local price, details = price_at(price_text, money[7], now)
-local shared = money[5] and read_shared(account, money[5], now)
+local balance, held, used, requests, last, extras = money_words(call("HGET", account, "money"))
+local status, limited, blocked_until, multiplier
+if extras ~= "" then
+  status, limited, blocked_until, multiplier =
+    unpack(call("HMGET", account, "status", "limited", "blocked_until", "price_multiplier"))
+end
+local price, details = price_at(price_text, multiplier, now)
+local shared = limited and read_shared(account, limited, now)
 if shared then key.shared = shared end
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
@@ -52,7 +57,7 @@ local kept = earlier and details and { "", read_request(request).price } or {}
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
 if not key.usable then return reply("unknown_key", now) end
 if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end
-if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
+if status then return reply("account_suspended", now, key, window, slots, status) end
 if now > not_after + 0 then return reply("stale", now, key, window, slots) end
 
 if idempotency then
@@ -65,8 +70,8 @@ if idempotency then
   end
 end
 
-if money[6] and now < tonumber(money[6]) then
-  return reply("outcomes_unknown", now, key, window, slots, tonumber(money[6]) - now)
+if blocked_until and now < tonumber(blocked_until) then
+  return reply("outcomes_unknown", now, key, window, slots, tonumber(blocked_until) - now)
 end
 
 local live, length, oldest = read_window(window, key.clock)
@@ -91,8 +96,7 @@ if key.monthly_credits then
       details and int(price))
   end
 end
-local held = (money[2] or 0) + 0
-local available = (money[1] or 0) - held
+local available = balance - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available),
   details and int(price)) end
 
@@ -105,7 +109,7 @@ if key.spends_in then change_counters(spending, SPENT_WORD, spent_after) end
 if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
-call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
+write_money(account, balance, int(held + price), used, int(requests + 1), last, extras)
 if details then subject = with_price(subject, price) end
 local record = request_text("held", subject, clock, due_at)
 if callback ~= "" then record = record .. " callback=" .. callback end

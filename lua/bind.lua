@@ -30,6 +30,7 @@
 --@include ledger
 --@include limits
 --@include month
+--@include money
 --@include numbers
 --@include owner
 --@include request
@@ -89,11 +90,11 @@ local is_others = first and first[1] and first[1] ~= request_id
 local is_lost = state ~= "held" and earlier.first_void_id and earlier.first_void_id ~= (first and first[3])
 local outcome, spent, shared = "bound", nil, nil
 if state ~= "held" and not is_unmetered then
-  local money = call("HMGET", account, "balance", "held", "limited")
-  local covered = tonumber(money[1] or 0) - tonumber(money[2] or 0) >= price
+  local money, limited = read_money(account), call("HGET", account, "limited")
+  local covered = money and money.available >= price
   outcome = covered and not is_others and not is_lost and "late" or "uncollected"
   spent = read_spent(key_name)
-  shared = money[3] and read_shared(account, money[3], now)
+  shared = limited and read_shared(account, limited, now)
   if shared then read_shared_use(shared) end
 end
 

@@ -49,7 +49,7 @@ local function note(before, after)
 end
 
 if action == "webhook.create" then
-  local owner = call("HMGET", account, "balance", "status")
+  local owner = call("HMGET", account, "money", "status")
   if not owner[1] then return { "missing", now } end
   if owner[2] == "closed" then return { "closed", now } end
   if call("ZCARD", webhooks) >= tonumber(most_text) then return { "full", now } end

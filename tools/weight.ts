@@ -19,8 +19,8 @@ const { values, positionals } = parseArgs({
 });
 const IDLE_SECONDS = Number(values.idle);
 /** Requests of each kind and round. What one request enters, all of them do in each round; work beside them does not. */
-const REQUESTS = 40;
-const ROUNDS = 5;
+const REQUESTS = 20;
+const ROUNDS = 20;
 const ADMIN_TOKEN = "weight-admin-token-0123456789abcdef";
 const BODY = JSON.stringify({ prompt: "a lighthouse at dusk" });
 

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
-import type { AccountRecord, KeyFields, RequestRecord } from "../records/records.ts";
+import type { AccountFields, KeyFields, RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
@@ -10,7 +10,7 @@ import { ENDPOINTS_SETTING, endpointsToArchive } from "./archived-endpoints.ts";
 
 /** An account or key; a lost one has no fields. `changes`: number of changes noted before the read. */
 export type ChangedRecord = { what: string; changes: string } & (
-  | { kind: "account"; accountId: string; record: AccountRecord }
+  | { kind: "account"; accountId: string; record: AccountFields }
   | { kind: "key"; keyId: string; record: KeyFields }
 );
 
@@ -76,7 +76,7 @@ export async function readChangedRecords(
   const accountIds = places.filter(({ isAccount }) => isAccount).map(({ id }) => id);
   const endpoints = await endpointsToArchive(redis, partition, accountIds);
   const endpointsOf = new Map(accountIds.map((id, at) => [id, endpoints[at]]));
-  const accountRecord = (id: string, record: Readonly<Record<string, string>>): AccountRecord => {
+  const accountRecord = (id: string, record: Readonly<Record<string, string>>): AccountFields => {
     const own = endpointsOf.get(id);
     const withEndpoints: Readonly<Record<string, string>> = {
       ...record,

@@ -2,7 +2,7 @@ import { monthOf } from "../domain/moments.ts";
 import { kindOf, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import { countersText } from "../records/packed-fields.ts";
+import { countersText, moneyText } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { ENDPOINTS_SETTING, restoreEndpoints } from "./archived-endpoints.ts";
@@ -227,15 +227,19 @@ async function copyAccounts(
       const sum = sums.get(accountId);
       balance += sum?.balance ?? 0;
       const createdAtMs = created_at?.getTime() ?? sum?.firstMs ?? 0;
-      const record = {
+      const money = moneyText({
         ...settings,
         balance: String(sum?.balance ?? 0),
-        held: "0",
         total_used: String(sum?.used ?? 0),
         total_requests: String(requests.get(accountId) ?? 0),
+        ...(sum && { last_entry: sum.last }),
+      });
+      const record = {
+        ...settings,
+        money,
         created_at: String(createdAtMs),
         // BIND refuses a charge from a journal that may be among these entries as forgotten.
-        ...(sum ? { last_entry: sum.last, collected_until: String(sum.latestMs) } : {}),
+        ...(sum && { collected_until: String(sum.latestMs) }),
       };
       return { partition: partitionOf(accountId, partitions), accountId, record, endpoints };
     });

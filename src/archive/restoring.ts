@@ -18,7 +18,8 @@ import {
   taskName,
 } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { moneyOf } from "../records/packed-fields.ts";
+import type { AccountFields, KeyFields } from "../records/records.ts";
 import { requestText } from "../records/requests.ts";
 import { lowerCase, placesOfAccount, placesOfKey, placesOfReference } from "../records/words.ts";
 import { LAYOUT, RESTORING } from "../redis/layout.ts";
@@ -36,7 +37,7 @@ interface RestoredStore {
 interface RestoredAccount {
   partition: number;
   accountId: string;
-  record: AccountRecord & Readonly<Record<string, string>>;
+  record: AccountFields & Readonly<Record<string, string>>;
 }
 
 export interface RestoredKey {
@@ -140,7 +141,7 @@ export async function restoreAccounts(
     pipe.zadd(partitionNames(partition).accounts, 0, accountId),
   );
   await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
-    pipe.zadd(partitionNames(partition).byBalance, record.balance ?? "0", accountId),
+    pipe.zadd(partitionNames(partition).byBalance, moneyOf(record.money).balance ?? "0", accountId),
   );
   await listAccounts(nodes, accounts);
   await listWords(nodes, accounts, ({ accountId, record: { label, metadata = "{}" } }) =>

@@ -138,7 +138,7 @@ const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
   ["partition", "int", ({ partition }) => partition],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
   ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
-  ["gone", "boolean", ({ record }) => record.balance === undefined],
+  ["gone", "boolean", ({ record }) => record.money === undefined],
 ];
 
 const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [

@@ -19,6 +19,7 @@ import {
   readLedger,
 } from "../records/ledger-entries.ts";
 import { accountNames, archiveNames, keyNames, partitionNames } from "../records/names.ts";
+import { moneyOf } from "../records/packed-fields.ts";
 import type { KeyFields } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
@@ -262,10 +263,11 @@ async function compareBalances(
   fold: LedgerFold,
 ): Promise<void> {
   for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
-    const records = await many<[string | null, string | null], string>(redis, accountIds, (pipe, accountId) =>
-      pipe.hmget(accountNames(partition, accountId).account, "balance", "last_entry"),
+    const records = await many<string | null, string>(redis, accountIds, (pipe, accountId) =>
+      pipe.hget(accountNames(partition, accountId).account, "money"),
     );
-    for (const [at, [balance, last]] of records.entries()) {
+    for (const [at, money] of records.entries()) {
+      const { balance, last_entry: last } = moneyOf(money);
       const accountId = accountIds[at]!;
       const { balance: archived = 0, last: folded = "" } = fold.accounts.get(accountId) ?? {};
       // Newer entries exist, or a failover lost it: its entries are the proof.

@@ -5,8 +5,6 @@ import type { RequestContext } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { rateLimited, recordAffordable, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
 
-// Answers to customers whose generation is not admitted.
-
 const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
 const CLEARED_WAIT_MAX_SECONDS = 3600;

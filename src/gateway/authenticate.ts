@@ -51,7 +51,6 @@ export function createAuthenticator<Key>(options: {
   const find = async (token: string): Promise<Key | undefined> =>
     looksLikeKey(token) ? options.lookup(hash("sha256", token)) : undefined;
 
-  /** Looks up a key and caches it. */
   async function findKnown(token: string): Promise<Key | undefined> {
     // Another request may have cached it while this one waited.
     const header = SCHEME + token;
@@ -122,7 +121,6 @@ interface LookUpBudget {
   perAddressAndSecond: number;
 }
 
-/** Limits how many unknown keys may be tried from one client address. */
 interface UnknownKeys {
   /**
    * Begins an attempt with a key that may be unknown. Each attempt in progress counts as if its key were unknown, and an
@@ -138,7 +136,6 @@ interface UnknownKeys {
   mayLookUp(address: string): boolean;
   /** How long the address may not try unknown keys; 0 if it may. */
   blockedMs(address: string): number;
-  /** The key was unknown. */
   count(address: string): void;
 }
 
@@ -208,7 +205,6 @@ function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget:
   };
 }
 
-/** Look-ups that may be made now. */
 interface Bucket {
   left: number;
   countedAtMs: number;

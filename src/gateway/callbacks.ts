@@ -21,7 +21,6 @@ const EVERY_MS = 2000;
 /** Unknown tokens from one client address in a minute; then they are refused as too many. */
 const FORGED_PER_MINUTE = 100;
 const MINUTE_MS = 60_000;
-/** Requests and addresses that are remembered. */
 const REMEMBERED_MAX = 20_000;
 
 /** Customers' addresses as the webhooks room knows them. */
@@ -34,11 +33,9 @@ interface CallbackGuard {
 
 /** The relay of `callBackUrl` on the public port. Decision 0076. */
 export interface Callbacks {
-  /** Of a configuration that relays. */
   addresses(config: Config): CallbackAddresses;
   guard: CallbackGuard;
   tasks: Pick<CallbackTasks, "settle">;
-  /** Bounds of this process. */
   limits: CallbackLimits;
 }
 
@@ -192,7 +189,6 @@ function take(
 /** The path of a callback; its last part is the token. */
 export const CALLBACKS = "/callbacks/";
 
-/** Which request a callback is about. */
 interface CallbackTarget {
   partition: number;
   requestId: string;
@@ -201,7 +197,6 @@ interface CallbackTarget {
 type CallbackAddresses = ReturnType<typeof createCallbackAddresses>;
 
 const PURPOSE = "callback addresses";
-/** 192 bits in base64url. */
 const MAC_CHARS = 32;
 const TOKEN = /^(\d{1,4})\.([\w-]{1,64})\.([\w-]{32})$/;
 

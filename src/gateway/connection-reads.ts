@@ -35,7 +35,6 @@ export class ConnectionReads {
     });
   }
 
-  /** How often addresses were throttled. */
   get pauses(): number {
     return this.#throttle.pauses();
   }
@@ -50,18 +49,15 @@ export class ConnectionReads {
     if (oldest && own.size > UNREAD_MAX) this.#exceeded(oldest);
   }
 
-  /** The connection has sent its first request, or is closed. */
   usedOrClosed(connection: ClientConnection): void {
     const own = this.#openedThrottled.get(connection.address);
     if (own?.delete(connection) && own.size === 0) this.#openedThrottled.delete(connection.address);
   }
 
-  /** A request has come before the response to the one before it. */
   pipelined({ payer }: ClientConnection): void {
     this.#throttle.pipelined(payer);
   }
 
-  /** A chunk of a body was read. */
   bodyRead({ payer }: ClientConnection, bytes: number): void {
     this.#throttle.bodyRead(payer, bytes);
   }
@@ -108,7 +104,6 @@ export class ConnectionReads {
     this.resume(connection);
   }
 
-  /** Reads on, unless there is another reason not to. */
   resume(connection: ClientConnection): void {
     if (!this.#throttle.isPaused(connection.payer)) connection.resumeReading();
   }
@@ -152,7 +147,6 @@ export function createAddressThrottle(on: {
   const paused = new Set<string>();
   /** Paused addresses whose time is over and that wait for their tick. */
   const due = new Set<string>();
-  /** Cost in this tick, by address. */
   const spent = new Map<string, number>();
   let pauses = 0;
   let tickFromMs = 0;
@@ -207,13 +201,10 @@ export function createAddressThrottle(on: {
 
   return {
     isPaused: (address: string): boolean => paused.has(address),
-    /** How often addresses were paused. */
     pauses: (): number => pauses,
-    /** A request has come before the response to the one before it on its connection. */
     pipelined: (address: string): void => spend(address, 1),
     /** The head of a chunked body has come, and so many bytes with it. */
     chunked: (address: string, bytes: number): void => spend(address, bytes * COST_PER_CHUNKED_BYTE),
-    /** A chunk of so many bytes of a body was read. */
     bodyRead: (address: string, bytes: number): void =>
       spend(address, COST_PER_CHUNK + bytes * COST_PER_BYTE),
   };

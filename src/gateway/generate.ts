@@ -140,7 +140,6 @@ function idempotencyKeyFault({ idempotencyKey }: RequestHead): Refusal | undefin
 const invalid = (details: readonly Problem[]): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${details[0]?.message}`, details });
 
-/** Refuses before admission. */
 async function refuseEarly(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
   return answer(context, await refuseKnown(context, refused));
 }
@@ -301,7 +300,6 @@ function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
   return upstream.connectTimeoutMs + upstream.headersTimeoutMs + upstream.totalTimeoutMs + HOLD_SLACK_MS;
 }
 
-/** The generation that ADMIT is asked for. */
 function generationOf(
   context: RequestContext,
   path: string,

@@ -26,7 +26,6 @@ const ACTIVE_ONLY: ReadonlySet<string> = new Set(
   [...GENERATION_ENDPOINTS, "upload"].map((endpoint) => API_PREFIX + endpoint),
 );
 
-/** The 403 of an account that is not active. */
 export const refuseBarred = (status: BarredStatus): Refusal =>
   refuse("account_suspended", { detail: `the account is ${status}` });
 
@@ -58,7 +57,6 @@ export async function refuseCounted(context: RequestContext, refusal: Refusal): 
   }
 }
 
-/** As `refuseKnown`. */
 export async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
   return answerOf(await refuseKnown(context, refused), context.exchange.shownId);
 }

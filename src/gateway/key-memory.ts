@@ -116,7 +116,6 @@ function limitUnaffordable(context: RequestContext, price: number): Refusal | un
   return isUnaffordable(context.usage, price) ? limitUtilityRequests(context) : undefined;
 }
 
-/** Records whether the credits of a key covered a generation at this price. */
 export function recordAffordable(
   { gateway, config, usage }: RequestContext,
   price: number,
@@ -163,11 +162,9 @@ interface OverLimit {
   calledAtMs: number;
   /** Until the window has room for one more request. */
   waitMs: number;
-  /** Refusals by the store in a row. */
   inRow: number;
 }
 
-/** A refusal from the cache. */
 interface CachedRefusal {
   state: LimitState;
   tier: string;
@@ -219,7 +216,6 @@ export function refuseFromMemory(
   return rateLimited(cached);
 }
 
-/** The refusal of a key over its rate limit. */
 export function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
   const { limit, remaining } = state;
   return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });

@@ -20,7 +20,6 @@ type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unkn
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
 type Polled = { outcome: DescribedTask; refused: undefined } | { outcome: FailedPoll; refused: Refusal };
 
-/** The answer to an upstream poll, and how OBSERVE settled it. */
 interface Settled {
   polled: Polled;
   observation: Observed | undefined;
@@ -158,7 +157,6 @@ async function pollUpstream(
   return { outcome, refused };
 }
 
-/** Settles the task with OBSERVE, if the poll returned evidence about it. */
 async function settle(context: RequestContext, task: KnownTask, polled: Polled): Promise<Settled> {
   const { gateway, config, key } = context;
   const { refundFailed, pollIntervalMs } = config.tasks;

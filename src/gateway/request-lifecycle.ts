@@ -250,7 +250,6 @@ class Dispatcher {
     return refusal(fault, exchange.shownId);
   }
 
-  /** Looks up a key that is not in the authenticator's cache. */
   async #authenticate(
     exchange: Exchange,
     head: RequestHead,
@@ -277,7 +276,6 @@ class Dispatcher {
     return refused ? refusal(refused, exchange.shownId) : this.#serve(context, target);
   }
 
-  /** Calls the handler of a request whose key was found. */
   #handle(context: RequestContext, target: CustomerRoute): Answered {
     if (context.usage.restrictions === undefined || isAllowed(context)) return this.#serve(context, target);
     return this.#confirmRestrictions(context, target);

@@ -63,8 +63,8 @@ export async function accountUsage(
   requireOrder(from, to);
   const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { account } = accountNames(partition, accountId);
-  const [balance, createdAt] = await redis.hmget(account, "balance", "created_at");
-  if (balance === null) throw noAccount(accountId);
+  const [money, createdAt] = await redis.hmget(account, "money", "created_at");
+  if (money === null) throw noAccount(accountId);
   const place = { redis, partition, nowMs: await storeNowMs(redis) };
   const since = await sinceOf(place);
   if (archive) {

@@ -13,6 +13,7 @@ import {
 } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { moneyOf } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
@@ -161,7 +162,7 @@ async function fromRedis(place: Place, month: string) {
   const period = { fromMs: dayStartMs(first), toMs: dayStartMs(next) };
   const statement = createStatement(period);
   const { account } = accountNames(partition, accountId);
-  const [stored, last] = await redis.hmget(account, "balance", "last_entry");
+  const { balance: stored, last_entry: last } = moneyOf(await redis.hget(account, "money"));
   const newest = last ? await redis.xrange(partitionNames(partition).ledger, last, last) : [];
   // Where the last entry has left Redis, all have.
   if (!newest[0]) {

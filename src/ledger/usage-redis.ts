@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../records/names.ts";
+import { moneyOf } from "../records/packed-fields.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
@@ -103,7 +104,7 @@ async function beginningOf(redis: Redis, partition: number): Promise<number | un
 async function storedBalance(nodes: RedisNodes, reads: PartitionReads, accountId: string): Promise<number> {
   const { partition } = await placeOfAccount(nodes, accountId);
   const { account } = accountNames(partition, accountId);
-  return Number((await reads.at(partition, (redis) => redis.hget(account, "balance"))) ?? 0);
+  return Number(moneyOf(await reads.at(partition, (redis) => redis.hget(account, "money"))).balance ?? 0);
 }
 
 interface EndedTask {

@@ -55,8 +55,16 @@ export function digestOf(apiKey: string): string {
   return hash("sha256", apiKey);
 }
 
-/** Names of one partition. */
-export const partitionNames = (partition: number) => ({
+/** Names of one partition. Kept, since background work names all partitions several times a second. */
+export function partitionNames(partition: number): PartitionNames {
+  if (partition >= TAGS.length) return newPartitionNames(partition);
+  PARTITION_NAMES[partition] ??= newPartitionNames(partition);
+  return PARTITION_NAMES[partition];
+}
+
+const PARTITION_NAMES: PartitionNames[] = [];
+type PartitionNames = Readonly<ReturnType<typeof newPartitionNames>>;
+const newPartitionNames = (partition: number) => ({
   /** Holds by when they end, tasks by when the sweeper may poll them (sorted set; records/due-times.ts). */
   due: `${tag(partition)}:due`,
   done: `${tag(partition)}:done`,

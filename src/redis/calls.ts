@@ -266,7 +266,9 @@ export function createBatcher(options: {
         script,
         waiting.map(({ item }) => item),
       );
-      for (const [at, one] of waiting.entries()) settle(script, one, replies[at]!);
+      waiting.forEach((one, at) => {
+        settle(script, one, replies[at]!);
+      });
     } catch (error) {
       const parts = hasMoved(error) || isMoving(error) ? byPartition(batch) : [];
       if (parts.length > 1) for (const part of parts) void run(part, options.sendAgain);

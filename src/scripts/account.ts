@@ -1,6 +1,7 @@
 import { type Actor, actorText } from "../records/actor.ts";
 import { recordOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../records/names.ts";
+import { accountOf } from "../records/packed-fields.ts";
 import type { AccountRecord } from "../records/records.ts";
 import { fieldsAndValues } from "./change.ts";
 import type { Reply, Script } from "./script-definition.ts";
@@ -46,7 +47,7 @@ export function readAccountReply([outcome, , record]: Reply): AccountReply {
     case "created":
     case "changed":
     case "unchanged":
-      return { outcome, record: recordOf(record as string[]) };
+      return { outcome, record: accountOf(recordOf(record as string[])) };
     default:
       return { outcome: outcome as "exists" | "restricted" | "stale" | "missing" };
   }

@@ -1,7 +1,7 @@
 import { type Checkpoint, checkpointOf } from "../records/checkpoints.ts";
 import { recordOf, type StreamEntry } from "../records/ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
-import { unpacked } from "../records/packed-fields.ts";
+import { accountOf, unpacked } from "../records/packed-fields.ts";
 import type { AccountRecord, RequestRecord, UnpackedKey } from "../records/records.ts";
 import { ENTRIES_AT_ONCE, type LedgerPart, ledgerPart } from "./entries.ts";
 import type { Script } from "./script-definition.ts";
@@ -106,7 +106,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
     return {
       outcome: "seen",
       tail,
-      account: recordOf(account),
+      account: accountOf(recordOf(account)),
       references,
       reversed: Number(reversed),
       checkpoint: checkpointOf(checkpoint),

@@ -40,10 +40,8 @@ export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
 /** An admission that leaves less than this share of the window is near the limit. */
 const NEAR_LIMIT_SHARE = 0.2;
 
-/** 128 bits. */
 const UNMETERED_ID_DIGITS = 32;
 
-/** The connection as the calls of a hold use it. */
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
 /**
@@ -96,7 +94,6 @@ export function createHolds(
   return {
     ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
-    /** The clock of the primary of a partition, Unix ms. */
     nowMs: (partition: number): number => connection.of(partition).nowMs(),
     bind,
 

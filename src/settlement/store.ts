@@ -11,12 +11,10 @@ import { type ObservedTask, observe } from "../scripts/observe.ts";
 /** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
 const LOOKUPS = "look-ups";
 
-/** A task after OBSERVE. */
 export interface Observed extends KeyState {
   outcome: "observed" | "finished" | "already_finished" | "missing";
   status: string;
   data: string;
-  /** Credits that this call refunded. */
   refunded: number;
   /** The upstream gave the task's id to another request, too: its answer must not be passed on. */
   isDisputed?: true;
@@ -77,7 +75,6 @@ export function createStore(connection: Connection) {
       return run(inspect, { key, tiers, task: { taskId, cacheMs } });
     },
 
-    /** True when any account has a task of this id. */
     isTaskBound: createTaskIds(connection).isBound,
 
     /**

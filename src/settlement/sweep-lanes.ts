@@ -21,7 +21,6 @@ export const JITTER_SHARE = 0.1;
 
 interface Lane {
   queue: PacedQueue<OpenRequest>;
-  /** Waiting and under way. */
   pending: number;
   /** Polls in a row that the upstream did not answer. */
   failures: number;
@@ -195,14 +194,11 @@ export function createPacedQueue<Item>(options: {
   }
 
   return {
-    /** How many more may wait. */
     room: (): number => (stopped ? 0 : options.entriesMax - waiting.length),
-    /** Takes an item; only while there is room. */
     add(item: Item): void {
       waiting.push(item);
       advance();
     },
-    /** Starts nothing new for a while. */
     pause(ms: number): void {
       nextStartMs = Math.max(nextStartMs, performance.now() + ms);
       // A timer for the very end of the pause: later, all delayed items would start at once.
@@ -210,7 +206,6 @@ export function createPacedQueue<Item>(options: {
       timer = undefined;
       advance();
     },
-    /** Resolves once nothing waits and nothing is under way. */
     idle: (): Promise<void> =>
       new Promise((resolve) => {
         idleWaiters.push(resolve);

@@ -9,11 +9,6 @@ import { type Voided, voidHold } from "../scripts/void.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;
 
-/**
- * The sweeper's calls to the store.
- * @param leaseMs how long leased work is hidden from other sweepers
- * @throws GatewayError `store_unavailable`
- */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
   const tasks = createTaskIds(connection);
 
@@ -31,7 +26,6 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     lease: (list: DueList, partition: number, most: number): Promise<Leased> =>
       connection.of(partition).run(lease, { list, partition, most, leaseMs: leaseMs() }),
 
-    /** Voids a hold that is past its due time. */
     async voidDue(request: OpenRequest): Promise<Voided["outcome"]> {
       const { requestId, partition, accountId, creatorKeyId, idempotencyDigest } = request;
       const key = keyRef(creatorKeyId, accountId, partition);

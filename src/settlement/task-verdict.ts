@@ -14,7 +14,6 @@ export interface AgingTask {
   last?: LastKnown;
 }
 
-/** The state of a task; `data` is JSON. */
 export interface LastKnown {
   status: TaskStatus;
   data: string;

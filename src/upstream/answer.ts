@@ -10,7 +10,6 @@ export interface Answer {
   body: string;
 }
 
-/** The body as a JSON object; undefined if it is none. */
 export type Envelope = Readonly<Record<string, unknown>> | undefined;
 
 const EXCERPT_CHARS_MAX = 200;
@@ -96,7 +95,6 @@ function valuesOf(body: string): string {
 const REDACTED = "[redacted]";
 /** A shorter credential may be part of an unrelated word, as `task` is of `task_id`. */
 const SHORT = 8;
-/** Nearly all answers are shorter. */
 const PLAIN_CHARS_MAX = 4096;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
@@ -219,7 +217,6 @@ function escapeAt(text: string, at: number): number {
   return code < 0 ? (BACKSLASH << UNITS_BITS) | 1 : (code << UNITS_BITS) | 6;
 }
 
-/** Four hexadecimal digits as a number; -1 for anything else. */
 function hexAt(text: string, from: number): number {
   let value = 0;
   for (let at = from; at < from + 4; at++) {
@@ -231,7 +228,6 @@ function hexAt(text: string, from: number): number {
   return value;
 }
 
-/** A letter, a digit, `_` or `-`. */
 function isWordCode(code: number | undefined): boolean {
   if (code === undefined) return false;
   const letter = code | 0x20;

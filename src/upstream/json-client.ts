@@ -21,7 +21,6 @@ export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "id
 /** Kept for the log of an answer that did not come whole. */
 const RECEIVED_BYTES = 1024;
 
-/** How the upstream is connected to over TLS. PEM. */
 export interface UpstreamTls {
   /** Authorities for the upstream's certificate; undefined for Node's own. */
   tlsCa?: string | undefined;
@@ -37,7 +36,6 @@ export const tlsOptions = ({ tlsCa, tlsCert, tlsKey }: UpstreamTls) => ({
 });
 
 export interface JsonClientOptions extends GatewayIdentity, UpstreamTls {
-  /** Origin and optional base path, no trailing slash. */
   url: string;
   /** How the adapter sends the credential, if the settings do not say. */
   auth?: Adapter["auth"];
@@ -108,7 +106,8 @@ export function createJsonClient(options: JsonClientOptions) {
     /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
     send(request: JsonRequest): Promise<ExchangeResult> {
       const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
-      const headers = ownHeaders.concat(request.headers, carried?.headers ?? []);
+      const headers = [...ownHeaders, ...request.headers];
+      if (carried) headers.push(...carried.headers);
       return new Promise((resolve) => {
         const handler = new UpstreamRequest(request, { headersTimeoutMs, budgetMs }, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0020.
@@ -136,7 +135,6 @@ interface Shared {
   largeAnswerWork: SpacedWork;
 }
 
-/** ms; the headers' from the time at which it is sent. */
 interface Times {
   headersTimeoutMs: number;
   budgetMs: number;
@@ -175,7 +173,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.#deadline = setTimeout(readFirst, Math.min(times.headersTimeoutMs, times.budgetMs), this);
   }
 
-  /** Ends the request if its time is over; else sets the timer anew. */
   expire(): void {
     if (this.#settled || this.#isWhole) return;
     const { headersTimeoutMs, budgetMs } = this.#times;

@@ -25,7 +25,6 @@ export class LargeAnswers {
   #free = LARGE_ANSWERS_MAX;
   readonly #waiting = new Set<Reading>();
 
-  /** Takes a place for this answer, or pauses it until one is free. */
   enter(reading: Reading): void {
     if (this.#free > 0) {
       this.#free--;

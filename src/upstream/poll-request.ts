@@ -38,11 +38,9 @@ export interface PollSender {
   tag?: string | undefined;
 }
 
-/** The connections for polls of customers, or of the sweeper. */
 interface PollChannel {
   client: JsonClient;
   gate: FairGate;
-  /** The connections behind the gate, in words. */
   limit: string;
   totalTimeoutMs: number;
   statuses: StatusWords | undefined;

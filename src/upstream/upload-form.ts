@@ -10,14 +10,12 @@ const NOTHING = Buffer.alloc(0);
 const SPACE = 0x20;
 const TAB = 0x09;
 
-/** Takes the bytes of a file, one write after the other. */
 export interface FileSink {
   /** Owns the bytes from now on. @returns false if it is full until it has drained */
   write(bytes: Buffer): boolean;
   onDrain(listener: () => void): void;
 }
 
-/** Events of a form while it is parsed. */
 export interface FormEvents {
   /** The magic bytes of the file are valid. @returns where its bytes are written */
   image(type: ImageType): FileSink;
@@ -50,7 +48,6 @@ export class ImageForm {
   #preface: Buffer[] | undefined = [];
   /** The last bytes that busboy got before it found the file. */
   #before: Buffer = NOTHING;
-  /** A file that busboy has just found. */
   #found: FoundFile | undefined;
   #image: ImageReading | undefined;
   #withinFile = false;
@@ -220,7 +217,6 @@ function undeclared(preface: Buffer[], boundary: string): string | undefined {
   return /\r\ncontent-type:[ \t]*[^\s]/i.test(head) ? "text/plain" : undefined;
 }
 
-/** Takes the bytes of a file in order, at least one. */
 interface ImageReading {
   take(bytes: Buffer): void;
   end(): void;
@@ -327,7 +323,6 @@ export function invalidForm(path: string, message: string): Refusal {
   return refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path, message }] });
 }
 
-/** The form has one part, `file`. */
 function unknownField(name = ""): Refusal {
   const { path, message } = unknownName("", name, ["file"]);
   return invalidForm(path, `${message}; the form must have one part only, the image in field file`);

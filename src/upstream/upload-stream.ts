@@ -30,14 +30,11 @@ const { Agent, validateHeaderValue } = process.getBuiltinModule("node:http");
 // whatever its size (decision 0025), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
 
 export interface UploadOptions extends GatewayIdentity, UpstreamTls {
-  /** The upstream's base URL, with or without a path. */
   url: string;
-  /** The base URL for uploads, if it is another one. */
   uploadUrl?: string | undefined;
   /** How the upstream is spoken to; the interface's own shapes by default. */
   dialect?: AdapterChoice;
   observer?: { adapter?: AdapterObserver };
-  /** For a new connection, TLS included. */
   connectTimeoutMs: number;
   /** From the end of the form to the end of the answer. */
   headersTimeoutMs: number;
@@ -49,7 +46,6 @@ export interface UploadOptions extends GatewayIdentity, UpstreamTls {
   minBytesPerSecond: number;
   /** Connections to the upstream at most, one per upload. The gateway answers 503 to an upload for which there is none. */
   connections: number;
-  /** How long an idle connection is kept. */
   keepAliveTimeoutMs: number;
 }
 
@@ -67,7 +63,6 @@ export interface UploadTunnel {
     requestId: string,
     hooks: { beforeRead(): void; pieceRead?(): void; carried?: Carried | undefined },
   ): Promise<UploadOutcome>;
-  /** Closes the connections. Uploads in progress fail. */
   close(): void;
 }
 

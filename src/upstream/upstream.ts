@@ -245,7 +245,7 @@ async function sendGeneration(
     if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
   }
   try {
-    const headers = HEADERS.concat(["idempotency-key", requestId, "x-request-id", requestId], more);
+    const headers = [...HEADERS, "idempotency-key", requestId, "x-request-id", requestId, ...more];
     const request: JsonRequest = { method: "POST", path, headers, body, carried, gate, owner };
     // The wait for a connection does not count: a request must not be sent with too little time for its answer.
     const deadlineMs = performance.now() + totalTimeoutMs;

@@ -25,6 +25,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfMost, UnreadError } from "../../src/redis/partition-reads.ts";
 import { storedFacts } from "../../src/redis/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { addMoney } from "../support/account-money.ts";
 import { TIERS, times } from "../support/store.ts";
 import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
@@ -89,12 +90,12 @@ test("verify compares what it can read, finds what is wrong there, and calls the
   const [{ accountId }] = there as [IssuedKey];
   const partition = partitionOfKey({ accountId });
   const { account } = accountNames(partition, accountId);
-  await nodes.of(partition).hincrby(account, "balance", 1);
+  await addMoney(nodes.of(partition), account, "balance", 1);
   expect(await verifyLedger(nodes)).toMatchObject({
     violations: [{ invariant: "balance" }],
     unread: unread(),
   });
-  await nodes.of(partition).hincrby(account, "balance", -1);
+  await addMoney(nodes.of(partition), account, "balance", -1);
   // Of an account whose server answers everything is known.
   const ofOne = await verifyLedger(nodes, { accountIds: [accountId] });
   expect(ofOne).toMatchObject({ ok: true, accounts: 1 });

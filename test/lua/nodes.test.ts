@@ -26,6 +26,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { addMoney } from "../support/account-money.ts";
 import { TIERS, times } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
@@ -231,7 +232,7 @@ describe("the ledger of two servers", () => {
       const redis = two.nodes.of(partition);
       const { account } = accountNames(partition, key.accountId);
       // One more than its ledger makes, and a request that is in no list and has no slot.
-      await redis.hincrby(account, "balance", 1);
+      await addMoney(redis, account, "balance", 1);
       const lost = requestName(partition, "req_lost");
       await changeRequest(redis, lost, {
         state: "held",
@@ -241,7 +242,7 @@ describe("the ledger of two servers", () => {
       });
       const { violations } = await verifyLedger(two.nodes, { accountIds: [key.accountId] });
       expect(violations.map(({ invariant }) => invariant).sort()).toEqual(["balance", "due", "slots"]);
-      await redis.hincrby(account, "balance", -1);
+      await addMoney(redis, account, "balance", -1);
       await redis.del(lost);
     }
     expect((await verifyLedger(two.nodes)).violations).toEqual([]);

@@ -304,7 +304,7 @@ test.each([".", ".."])("no new account is called %s; one that there is goes on",
   await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
   await expect(issueKey(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
   const { account } = accountNames(partitionOf(accountId, 64), accountId);
-  await redis.client.hset(account, { balance: 0, created_at: 1 });
+  await redis.client.hset(account, { money: "0 0 0 0 -", created_at: 1 });
   expect(await issueKey(nodes, { accountId }, ANN)).toMatchObject({ accountId });
   expect(await patchAccount(nodes, accountId, { label: "x" }, ANN)).toMatchObject({ label: "x" });
   await redis.client.del(account);

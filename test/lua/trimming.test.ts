@@ -23,6 +23,7 @@ import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 import { checkpointText } from "../support/checkpoint-text.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
@@ -259,8 +260,8 @@ async function changeCheckpoint(change: (checkpoint: Checkpoint) => Partial<Chec
 async function post({ key }: Ledger, amount: number, fields: Record<string, string>): Promise<void> {
   const { redis } = connection;
   const account = key.names.account;
-  const balance = await redis.hincrby(account, "balance", amount);
-  const previous = (await redis.hget(account, "last_entry"))!;
+  const balance = await addMoney(redis, account, "balance", amount);
+  const previous = (await accountIn(redis, account)).last_entry!;
   const entry = { account_id: "acc", amount, balance_after: balance, endpoint: "", at: Date.now(), previous };
   const id = await redis.xadd(
     ledger,
@@ -269,8 +270,8 @@ async function post({ key }: Ledger, amount: number, fields: Record<string, stri
       .flat()
       .map(String),
   );
-  await redis.hset(account, "last_entry", id!);
-  if (fields.reference === undefined) await redis.hincrby(account, "total_used", -amount);
+  await changeMoney(redis, account, { last_entry: id! });
+  if (fields.reference === undefined) await addMoney(redis, account, "total_used", -amount);
 }
 
 const ofRequest = ({ requests: [failed, completed], key }: Ledger, isFailed: boolean) => {

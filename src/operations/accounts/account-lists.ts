@@ -3,7 +3,8 @@ import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/
 import { metadataDigest, metadataText } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
-import type { AccountRecord, AccountStatus } from "../../records/records.ts";
+import { accountOf } from "../../records/packed-fields.ts";
+import type { AccountFields, AccountStatus } from "../../records/records.ts";
 import { lowerCase } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
@@ -173,12 +174,12 @@ async function readAccounts(
   listed: readonly Listed[],
 ): Promise<(AccountObject | undefined)[]> {
   const places = listed.map(({ member, partition }) => ({ accountId: member.split(" ").at(-1)!, partition }));
-  const records = await reads.many<AccountRecord, (typeof places)[number]>(
+  const records = await reads.many<AccountFields, (typeof places)[number]>(
     places,
     (pipe, { accountId, partition }) => pipe.hgetall(accountNames(partition, accountId).account),
   );
   return records.map((record, at) =>
-    record?.balance === undefined ? undefined : accountObject(places[at]!.accountId, record),
+    record?.money === undefined ? undefined : accountObject(places[at]!.accountId, accountOf(record)),
   );
 }
 

@@ -2,6 +2,7 @@ import type { Transaction } from "../../domain/answers.ts";
 import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountOf } from "../../records/packed-fields.ts";
 import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { AccountRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -38,7 +39,7 @@ interface AccountView extends AccountRow {
 export async function readAccount(nodes: RedisNodes, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
   const { partition, redis } = await placeOfAccount(nodes, accountId);
-  const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
+  const record = accountOf(await redis.hgetall(accountNames(partition, accountId).account));
   if (record.balance === undefined) throw unknownAccount(accountId);
   const entries = await latestEntries(redis, partition, {
     accountId,

@@ -4,6 +4,7 @@ import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountOf } from "../../records/packed-fields.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -85,7 +86,7 @@ export async function createAccount(
 export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
   requireAccountId(accountId);
   const { partition, redis } = await placeOfAccount(nodes, accountId);
-  const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
+  const record = accountOf(await redis.hgetall(accountNames(partition, accountId).account));
   if (record.balance === undefined) throw noAccount(accountId);
   return accountObject(accountId, record);
 }

@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, REFERENCE_ACCOUNTS_MAX, referencePlace } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
+import { moneyOf } from "../../records/packed-fields.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -176,8 +177,8 @@ async function amongLatest(
   accountId: string,
   reference: string,
 ): Promise<LedgerEntry | undefined> {
-  const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
-  for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
+  const money = await redis.hget(accountNames(partition, accountId).account, "money");
+  for (let from = moneyOf(money).last_entry ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
     const size = slices === 0 ? 2 : SLICE;
     const call = { partition, accountId, from, lookedAtMax: size, answeredMax: size };
     const page = await scriptsOf(redis).run(history, call);

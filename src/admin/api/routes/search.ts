@@ -1,4 +1,4 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import { ACCOUNT_ID } from "../../../domain/operator-texts.ts";
 import type { Scope } from "../../../domain/scopes.ts";
 import { findAuditRecord } from "../../../operations/access/audit.ts";
@@ -17,7 +17,7 @@ import { OperatorError } from "../../../records/operator-error.ts";
 import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
-import { object } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { SearchResults } from "../view-schemas.ts";
@@ -35,7 +35,7 @@ export const searchRoutes = [
     summary: "Find what an id, a label, metadata or a reference names",
     description:
       "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their id; a refused request by the id that its customer quotes, for a day. Accounts by words of their label or of texts and numbers of their metadata, keys by words of their label, and grants, adjustments, reversals and refunds by words of their reference, as long as Redis knows it (at least 400 days): what is typed is the beginning of one of the first eight words (of a reference four), and may go on behind it. Case of A to Z and what stands between words do not matter. `complete` is false if there may be more: at most twenty are found by words, twenty accounts by a whole reference or the beginning of an id, or a server is away. The labels of tokens are not searched. A token for some accounts finds what belongs to them, among the first thousand that have the words.",
-    query: object({ q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) }),
+    query: t.object({ q: t.bounded(200, "What to look for.") }),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
     async operate(nodes, { query, grantee }, { lookUps }) {
       const q = query.q.trim();

@@ -26,7 +26,7 @@ import { count, shortCount } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { hrefHere, hrefTo, pageOf } from "../location.js";
 import { DAY_SECONDS, dateOf, Plot } from "../plots.js";
-import { filtered, paging, table } from "../table.js";
+import { filtered, NONE_SO_FAR, paging, table } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
@@ -74,7 +74,6 @@ async function accountsPage(query) {
   ];
 }
 
-const NONE_SO_FAR = "None among those looked at so far; go on to the next page.";
 const SPENDERS = "Of the 1,000 accounts that spent most in seven days";
 const ORDERS = {
   "": "All figures are credits. Days left are those that the balance lasts at the pace of seven days.",
