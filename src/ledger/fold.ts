@@ -57,7 +57,7 @@ export const reportInto =
     findings.violations.push({ invariant, account_id: accountId, ...request, message });
   };
 
-/** What the entries of an account add up to; `adjusted` is negative downwards. */
+/** Sums of the entries of an account; `adjusted` is negative downwards. */
 export const FOLD_NUMBERS = [
   ...(["entries", "balance", "recharged", "consumed", "refunded"] as const),
   ...(["adjusted", "reversed", "references", "referenced"] as const),
