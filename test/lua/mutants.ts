@@ -99,6 +99,12 @@ export const MUTANTS: readonly Mutant[] = [
     'count), last, "")',
   ),
   mutant("an admission forgets what else the account has", "admit", "+ 1), last, extras)", '+ 1), last, "")'),
+  mutant(
+    "a repeat is admitted again",
+    "admit",
+    'call("SETNX", request, record) == 0',
+    'call("SET", request, record) == 0',
+  ),
   mutant("an admission forgets the last entry", "admit", "+ 1), last, extras)", '+ 1), "-", extras)'),
   mutant("an admission forgets what was used", "admit", "used, int(requests + 1)", '"0", int(requests + 1)'),
   mutant(
@@ -224,7 +230,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a suspended account is admitted",
     "admit",
-    'if status then return reply("account_suspended", now, key, window, slots, status) end\n',
+    'if status then return refuse("account_suspended", status) end\n',
   ),
   mutant("only closed accounts are refused", "admit", "if status then", 'if status == "closed" then'),
   mutant(
@@ -247,8 +253,7 @@ export const MUTANTS: readonly Mutant[] = [
     "a cap is not looked at",
     "admit",
     "  if spent + price > tonumber(key.monthly_credits) then\n" +
-      '    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent),\n' +
-      "      details and int(price))\n  end\n",
+      '    return refuse("spend_capped", int(key.monthly_credits), int(spent), details and int(price))\n  end\n',
   ),
   mutant("nobody is told when a key ends", "include/reply", 'key.expires_at or "-", cap', '"-", cap'),
   mutant("nobody is told what a key has spent", "include/reply", 'spent and int(spent) or "-"', '"-"'),
@@ -401,7 +406,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "nobody knows what an account counted",
     "admit",
-    '  record = record .. " account_at=" .. shared_mark(shared)\n',
+    'if shared then record = record .. " account_at=" .. shared_mark(shared) end\n',
   ),
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
@@ -539,11 +544,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("not_after is not looked at", "admit", "now > not_after + 0", "false"),
   mutant("stale one ms early", "admit", "now > not_after + 0", "now >= not_after + 0"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
-  without(
-    "a revoked key is admitted",
-    "admit",
-    'if not key.usable then return reply("unknown_key", now) end\n',
-  ),
+  without("a revoked key is admitted", "admit", 'if not key.usable then return refuse("unknown_key") end\n'),
   mutant(
     "a repeat is judged by its key",
     "admit",
@@ -1978,7 +1979,12 @@ export const PRICE_MUTANTS: readonly Mutant[] = [
   mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
   mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
   mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
-  mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
+  mutant(
+    "a refusal does not say the price",
+    "admit",
+    "int(available), details and int(price)) end",
+    "int(available)) end",
+  ),
   mutant(
     "a repeat does not say the price",
     "admit",
@@ -2429,7 +2435,7 @@ export const RESTRICTION_MUTANTS: readonly Mutant[] = [
   without(
     "ADMIT does not ask for the restrictions",
     "admit",
-    'if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end\n',
+    'if (key.restrictions or "") ~= restrictions then return refuse("restricted") end\n',
   ),
   mutant(
     "restrictions that the key has no more are good",
