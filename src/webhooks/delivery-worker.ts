@@ -11,8 +11,6 @@ import type { SecretBox } from "./sealed-secrets.ts";
 import type { Sender, SendResult } from "./sender.ts";
 
 const LOOK_EVERY_MS = 500;
-/** Old deliveries are forgotten this often. */
-const CLEAN_EVERY_MS = 60_000;
 const CLEANED_AT_ONCE = 50;
 const CLEANINGS_MAX = 20;
 /** Bodies of one lease, so that no reply is large. */
@@ -56,7 +54,7 @@ export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => 
 class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #message: ReturnType<typeof createMessages>;
-  readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
+  readonly #due: () => Promise<Record<Lane | "clean", ReadonlySet<number>>>;
   readonly #underWay: Record<Lane | "overtime", Set<Promise<void>>> = {
     first: new Set(),
     retry: new Set(),
@@ -67,7 +65,6 @@ class DeliveryWorker {
   readonly #leasing = new Map<number, Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
   #current: Promise<void> = Promise.resolve();
-  #cleanedAtMs = performance.now();
   #unopenedSaidMs = Number.NEGATIVE_INFINITY;
   #stopped = false;
 
@@ -76,7 +73,7 @@ class DeliveryWorker {
     const { connection } = options;
     this.#message = createMessages(options.box);
     // A gateway that is idle does not ask for the time: its estimate of the store's clock is good enough to look.
-    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry"], connection.nowMs);
+    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry", "clean"], connection.nowMs);
   }
 
   start(): void {
@@ -88,7 +85,7 @@ class DeliveryWorker {
     }, LOOK_EVERY_MS);
   }
 
-  /** Takes on what is due now, as far as there are places. */
+  /** Takes on what is due now, as far as there are places, and forgets what is old. */
   async look(): Promise<void> {
     const due = await this.#due();
     const partitions = [...due.first.union(due.retry)];
@@ -96,7 +93,7 @@ class DeliveryWorker {
     const first = Math.floor(Math.random() * partitions.length);
     for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)])
       await this.#lease(partition);
-    if (performance.now() - this.#cleanedAtMs >= CLEAN_EVERY_MS) await this.clean();
+    for (const partition of due.clean) await this.#clean(partition);
   }
 
   /** Resolves once nothing is under way, for tests and tools. */
@@ -110,20 +107,15 @@ class DeliveryWorker {
   }
 
   /** Forgets what is older than it is kept, and what belonged to deleted endpoints. */
-  async clean(): Promise<void> {
+  async #clean(partition: number): Promise<void> {
     const { connection, settings, log } = this.#options;
-    this.#cleanedAtMs = performance.now();
-    const { partitions = 0 } = connection.known.facts ?? {};
-    for (let partition = 0; partition < partitions && !this.#stopped; partition++) {
-      if (!this.#isUsable(partition)) continue;
-      try {
-        for (let round = 0; round < CLEANINGS_MAX; round++) {
-          const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
-          if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
-        }
-      } catch (error) {
-        log.debug({ err: error, partition }, "old deliveries were not forgotten");
+    try {
+      for (let round = 0; round < CLEANINGS_MAX && !this.#stopped && this.#isUsable(partition); round++) {
+        const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
+        if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
       }
+    } catch (error) {
+      log.debug({ err: error, partition }, "old deliveries were not forgotten");
     }
   }
 
@@ -271,10 +263,11 @@ class DeliveryWorker {
 /** The lists of deliveries of all partitions. */
 function listsOfDeliveries(partitions: number) {
   return Array.from({ length: partitions }, (_, partition) => {
-    const { first, retry } = webhookNames(partition);
+    const { first, retry, clean } = webhookNames(partition);
     return [
       { list: "first" as const, name: first, partition },
       { list: "retry" as const, name: retry, partition },
+      { list: "clean" as const, name: clean, partition },
     ];
   }).flat();
 }

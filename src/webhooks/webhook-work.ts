@@ -107,7 +107,8 @@ function createQueueFigures(connection: Connection) {
     for (const primary of connection.primaries())
       await figuresOf(primary).then(
         (figures) => all.push(figures),
-        () => undefined,
+        // The latest figures of one that does not answer: an outage ends no alarm.
+        () => all.push(...[known.get(primary) ?? []].flat()),
       );
     const dues = all.flatMap(({ firstDueMs }) => firstDueMs ?? []);
     const sum = (field: "waiting" | "bytes" | "dropped"): number =>

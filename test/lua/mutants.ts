@@ -99,6 +99,12 @@ export const MUTANTS: readonly Mutant[] = [
     'count), last, "")',
   ),
   mutant("an admission forgets what else the account has", "admit", "+ 1), last, extras)", '+ 1), last, "")'),
+  mutant(
+    "a repeat is admitted again",
+    "admit",
+    'call("SETNX", request, record) == 0',
+    'call("SET", request, record) == 0',
+  ),
   mutant("an admission forgets the last entry", "admit", "+ 1), last, extras)", '+ 1), "-", extras)'),
   mutant("an admission forgets what was used", "admit", "used, int(requests + 1)", '"0", int(requests + 1)'),
   mutant(
@@ -224,7 +230,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a suspended account is admitted",
     "admit",
-    'if status then return reply("account_suspended", now, key, window, slots, status) end\n',
+    'if status then return refuse("account_suspended", status) end\n',
   ),
   mutant("only closed accounts are refused", "admit", "if status then", 'if status == "closed" then'),
   mutant(
@@ -247,8 +253,7 @@ export const MUTANTS: readonly Mutant[] = [
     "a cap is not looked at",
     "admit",
     "  if spent + price > tonumber(key.monthly_credits) then\n" +
-      '    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent),\n' +
-      "      details and int(price))\n  end\n",
+      '    return refuse("spend_capped", int(key.monthly_credits), int(spent), details and int(price))\n  end\n',
   ),
   mutant("nobody is told when a key ends", "include/reply", 'key.expires_at or "-", cap', '"-", cap'),
   mutant("nobody is told what a key has spent", "include/reply", 'spent and int(spent) or "-"', '"-"'),
@@ -401,7 +406,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "nobody knows what an account counted",
     "admit",
-    '  record = record .. " account_at=" .. shared_mark(shared)\n',
+    'if shared then record = record .. " account_at=" .. shared_mark(shared) end\n',
   ),
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
@@ -539,11 +544,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("not_after is not looked at", "admit", "now > not_after + 0", "false"),
   mutant("stale one ms early", "admit", "now > not_after + 0", "now >= not_after + 0"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
-  without(
-    "a revoked key is admitted",
-    "admit",
-    'if not key.usable then return reply("unknown_key", now) end\n',
-  ),
+  without("a revoked key is admitted", "admit", 'if not key.usable then return refuse("unknown_key") end\n'),
   mutant(
     "a repeat is judged by its key",
     "admit",
@@ -1978,7 +1979,12 @@ export const PRICE_MUTANTS: readonly Mutant[] = [
   mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
   mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
   mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
-  mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
+  mutant(
+    "a refusal does not say the price",
+    "admit",
+    "int(available), details and int(price)) end",
+    "int(available)) end",
+  ),
   mutant(
     "a repeat does not say the price",
     "admit",
@@ -2115,7 +2121,7 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("failed tasks count seconds", "rollup", 'elseif what == "completed"', "elseif true"),
   mutant("seconds are cut", "rollup", "/ 1000 + 0.5", "/ 1000"),
   mutant("seconds are less than none", "rollup", "math.max(0, ended_at - bound_at)", "(ended_at - bound_at)"),
-  mutant("there seems to be no more", "rollup", "if #entries == most or", "if"),
+  mutant("there seems to be no more", "rollup", "local has_more = #entries == most or", "local has_more ="),
   mutant(
     "a month begins a day late",
     "include/day",
@@ -2429,7 +2435,7 @@ export const RESTRICTION_MUTANTS: readonly Mutant[] = [
   without(
     "ADMIT does not ask for the restrictions",
     "admit",
-    'if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end\n',
+    'if (key.restrictions or "") ~= restrictions then return refuse("restricted") end\n',
   ),
   mutant(
     "restrictions that the key has no more are good",
@@ -2449,7 +2455,7 @@ export const RESTRICTION_MUTANTS: readonly Mutant[] = [
 /** Of the lists of accounts by balance and spending; test/lua/account-ranks.test.ts finds them. */
 export const RANK_MUTANTS: readonly Mutant[] = [
   without("a new account is not listed", "account", "  rank_new_account(account, account_id)\n"),
-  without("nothing is listed", "rollup", "write_ranks(ledger, now)\n"),
+  without("nothing is listed", "rollup", "write_ranks(ledger, now, tonumber(rolled[4]))\n"),
   mutant("a refund is spending", "include/ranks", "refunded = -1", "refunded = 1"),
   mutant("a purchase is spending", "include/ranks", "refunded = -1 }", "refunded = -1, purchased = 1 }"),
   without(
@@ -2469,6 +2475,67 @@ export const RANK_MUTANTS: readonly Mutant[] = [
   ),
   mutant("a page begins with its place", "ranked", "found == member) then first", "found == nil) then first"),
   mutant("a place among ties is their first", "ranked", "while first < last do", "while false do"),
+];
+
+/** Mistakes in the lists by seven days. */
+export const WEEK_MUTANTS: readonly Mutant[] = [
+  without("a day does not leave the week", "rollup", "  has_more = is_behind\n"),
+  mutant("a day leaves the week a day late", "include/ranks", "- WEEK_DAYS + 1", "- WEEK_DAYS"),
+  mutant("a day leaves the week a day early", "include/ranks", "- WEEK_DAYS + 1", "- WEEK_DAYS + 2"),
+  mutant(
+    "only the first accounts leave",
+    "include/ranks",
+    "return first, at + LEAVING_MAX, true",
+    "return first + 1, 0, first + 1 < begins",
+  ),
+  mutant(
+    "an account of each step is left out",
+    "include/ranks",
+    "return first, at + LEAVING_MAX, true",
+    "return first, at + LEAVING_MAX + 1, true",
+  ),
+  mutant(
+    "a step ends the walk",
+    "include/ranks",
+    "return first, at + LEAVING_MAX, true",
+    "return first, at + LEAVING_MAX, false",
+  ),
+  mutant(
+    "one day leaves per roll-up",
+    "include/ranks",
+    "return first + 1, 0, first + 1 < begins",
+    "return first + 1, 0, false",
+  ),
+  mutant(
+    "its place is not kept",
+    "rollup",
+    'call("HSET", rolled_name, "week", int(first), "week_at", int(at))',
+    "",
+  ),
+  mutant(
+    "what came late counts for ever",
+    "include/ranks",
+    "if day_starts[day] >= week_at then",
+    "if true then",
+  ),
+  mutant(
+    "days left stay at the pace of then",
+    "include/ranks",
+    "      rank_days_left(tag, account_id, tonumber(known[nth]) or 0, weeks[nth])\n",
+    "",
+  ),
+  mutant(
+    "grants leave the days as they were",
+    "include/ranks",
+    "if week then rank_days_left",
+    "if false then rank_days_left",
+  ),
+  mutant(
+    "accounts without spending have days left",
+    "include/ranks",
+    '    call("ZREM", tag .. ":days-left", account_id)\n',
+    "",
+  ),
 ];
 
 /** Mistakes in the deliveries of webhooks; the model knows none. */

@@ -1,4 +1,4 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import { ACCOUNT_ID } from "../../../domain/operator-texts.ts";
 import type { Scope } from "../../../domain/scopes.ts";
 import { findAuditRecord } from "../../../operations/access/audit.ts";
@@ -14,10 +14,11 @@ import { findKey } from "../../../operations/keys/keys.ts";
 import { findTask } from "../../../operations/tasks/operator-tasks.ts";
 import { partitionOf } from "../../../records/names.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
+import type { Placed } from "../../../records/words.ts";
 import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
-import { object } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { SearchResults } from "../view-schemas.ts";
@@ -35,7 +36,7 @@ export const searchRoutes = [
     summary: "Find what an id, a label, metadata or a reference names",
     description:
       "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their id; a refused request by the id that its customer quotes, for a day. Accounts by words of their label or of texts and numbers of their metadata, keys by words of their label, and grants, adjustments, reversals and refunds by words of their reference, as long as Redis knows it (at least 400 days): what is typed is the beginning of one of the first eight words (of a reference four), and may go on behind it. Case of A to Z and what stands between words do not matter. `complete` is false if there may be more: at most twenty are found by words, twenty accounts by a whole reference or the beginning of an id, or a server is away. The labels of tokens are not searched. A token for some accounts finds what belongs to them, among the first thousand that have the words.",
-    query: object({ q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) }),
+    query: t.object({ q: t.bounded(200, "What to look for.") }),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
     async operate(nodes, { query, grantee }, { lookUps }) {
       const q = query.q.trim();
@@ -84,11 +85,13 @@ async function find(
     ACCOUNT_ID.test(q) ? listAccounts(nodes, { prefix: q, limit: FOUND_MAX }, own) : NO_ACCOUNTS,
     searchWords(nodes, q, { limit: FOUND_MAX, own }),
   ]);
-  const byWords = worded.found.map(({ accountId, keyId, reference, label, metadata }) =>
-    reference === undefined
-      ? { ...found(keyId ? "key" : "account", keyId ?? accountId, accountId, label), metadata }
-      : found("reference", reference, accountId),
-  );
+  const byWords = worded.found
+    .toSorted(accountsFirst)
+    .map(({ accountId, keyId, reference, label, metadata }) =>
+      reference === undefined
+        ? { ...found(keyId ? "key" : "account", keyId ?? accountId, accountId, label), metadata }
+        : found("reference", reference, accountId),
+    );
   const all = [...named, ...referred.accountIds.map((accountId) => found("reference", q, accountId))];
   const known = new Set(all.map(placeOf));
   const byId = begun.accounts.map(({ accountId, label }) => found("account", accountId, accountId, label));
@@ -105,6 +108,9 @@ async function find(
   const isWhole = [referred, begun, worded].every(({ unread }) => unread === undefined);
   return { found: all, complete: isWhole && referred.complete && worded.complete && !begun.next };
 }
+
+const rank = ({ keyId, reference }: Placed): number => (reference !== undefined ? 2 : keyId ? 1 : 0);
+const accountsFirst = (one: Placed, other: Placed): number => rank(one) - rank(other);
 
 const found = (
   kind: Found["kind"],
