@@ -185,7 +185,7 @@ export function layoutRefusal(layout: string | undefined) {
 }
 
 /** @throws StoreError for a used store of another layout */
-export function requireServed(layout: string | undefined): void {
+function requireServed(layout: string | undefined): void {
   const refusal = layoutRefusal(layout);
   if (refusal) throw new StoreError(refusal.why, refusal.advice);
 }
