@@ -5,6 +5,7 @@ import {
   addEntry,
   emptyFold,
   type Findings,
+  FOLD_NUMBERS,
   type LedgerFold,
   type Report,
   reportInto,
@@ -157,7 +158,7 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
       if (checkpoint?.entry !== streamId) return;
       waiting.delete(accountId);
       const archived = fold.accounts.get(accountId)!;
-      const differs = COUNTED.filter((name) => archived[name] !== checkpoint[name]);
+      const differs = FOLD_NUMBERS.filter((name) => archived[name] !== checkpoint[name]);
       if (differs.length === 0) return;
       const what = differs
         .map((name) => `${name} ${archived[name]} by the archive, ${checkpoint[name]}`)
@@ -176,18 +177,6 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
     },
   };
 }
-
-const COUNTED = [
-  "entries",
-  "balance",
-  "recharged",
-  "consumed",
-  "refunded",
-  "adjusted",
-  "reversed",
-  "references",
-  "referenced",
-] as const;
 
 async function comparePage(
   run: Run,
