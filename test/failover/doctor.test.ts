@@ -99,7 +99,7 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
     });
     await withSetting(await others(), "replica-priority", "0", async () => {
       expect(wrong(await doctor(trio.redisUrl))).toEqual([
-        expect.stringMatching(/^failed priority: .*: Sentinel promotes none of the replicas$/),
+        expect.stringMatching(/^fail priority: .*: Sentinel promotes none of the replicas$/),
       ]);
     });
   });
@@ -107,7 +107,7 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
   test("says that a name is wrong once, and which Sentinels are away", async () => {
     await others();
     expect(wrong(await doctor(trio.redisUrl.replace(/[^/]*$/, "mymaster")))).toEqual([
-      expect.stringMatching(/^failed redis: .*it does not know this name, and watches tollgate/),
+      expect.stringMatching(/^fail redis: .*it does not know this name, and watches tollgate/),
     ]);
     const away = trio.sentinels[2]!;
     await away.kill();
@@ -159,7 +159,7 @@ describe("doctor looks at a cluster", () => {
     });
     const lines = wrong(await doctor(cluster.redisUrl));
     expect(lines).toContainEqual(
-      expect.stringMatching(/^failed cluster: \d+ of 16384 slots have no primary, .*\b5, /),
+      expect.stringMatching(/^fail cluster: \d+ of 16384 slots have no primary, .*\b5, /),
     );
     expect(lines).toContainEqual(
       expect.stringMatching(`^fail primary: 127.0.0.1:${primary.announced}: is unavailable: `),

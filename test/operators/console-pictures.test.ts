@@ -26,6 +26,8 @@ const KEPT = process.env.CONSOLE_PICTURES;
 /** With `CONSOLE_LOOK=DIRECTORY` all pictures are kept there, to be looked at. */
 const LOOK = process.env.CONSOLE_LOOK;
 
+const WEBHOOKS = { secretKey: WEBHOOK_SECRET_KEY, allowNetworks: ["127.0.0.0/8"], retriesMs: [] };
+
 describe.skipIf(!hasChromium)("pictures of the console", () => {
   let redis: TestRedis;
   let gateway: TestGateway;
@@ -41,13 +43,13 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
     gateway = await givenGateway({
       config: {
         admin: { token: TOKEN },
-        webhooks: { secretKey: WEBHOOK_SECRET_KEY, allowNetworks: ["127.0.0.0/8"], retriesMs: [] },
+        webhooks: WEBHOOKS,
       },
       redisUrl: redis.url,
     });
     // Another one beside it, with other settings.
     neighbour = await givenGateway({
-      config: { admin: { token: TOKEN }, tasks: { cacheMs: 1000 } },
+      config: { admin: { token: TOKEN }, webhooks: WEBHOOKS, tasks: { cacheMs: 1000 } },
       redisUrl: redis.url,
       generator: gateway.generator,
     });

@@ -128,7 +128,7 @@ const formsOf = ({ completed, open, cappedKeyId }: Stage): Record<string, Scene>
   rotate: { place: `key/acme/${cappedKeyId}`, act: pressThen("Rotate …") },
   replace: { place: `key/acme/${cappedKeyId}`, act: pressThen("It leaked: replace it now …") },
   "leaked-key": { place: "accounts", act: pressThen("A key has leaked …") },
-  undo: { place: "account/northwind/transactions?kind=purchase", act: pressFirst(/^Undo/) },
+  undo: { place: `account/${LARGE}/transactions?kind=purchase`, act: pressFirst(/^Undo/) },
   close: { place: "account/acme", act: pressThen("Close …") },
   activate: { place: "account/pixelworks", act: pressThen("Activate …") },
   "revoke-token": { place: "tokens", act: pressFirst(/^Revoke token/) },

@@ -126,7 +126,7 @@ function gatewaysTable(gateways) {
       {
         title: "Settings",
         of: (one) => one.config_hash,
-        as: (/** @type {string} */ hash) => (hashes.size === 1 ? "the same" : code(hash.slice(0, 12))),
+        as: (/** @type {string} */ hash) => (hashes.size === 1 ? "the same" : code(hash.slice(0, 8))),
       },
     ],
     gateways,
