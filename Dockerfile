@@ -28,12 +28,14 @@ COPY docs/operations ./docs/operations
 COPY lua ./lua
 COPY src ./src
 ARG REVISION=unknown
-RUN REVISION="$REVISION" node tools/bundle.ts
+RUN REVISION="$REVISION" node tools/bundle.ts --compile-cache
 
 FROM node:26-slim AS gateway
 # Probes and Prometheus come from outside the container. Never publish the admin port to the internet.
 # One malloc arena for each thread keeps 10 MiB that nobody uses; nearly all of a gateway's work is in one thread.
 ENV NODE_ENV=production ADMIN_HOST=0.0.0.0 MALLOC_ARENA_MAX=2
+# Made with the bundle, and only read here.
+ENV NODE_COMPILE_CACHE=/app/cache NODE_COMPILE_CACHE_PORTABLE=1
 WORKDIR /app
 # The gateway needs no package manager, and those of the base image bring a hundred packages of their own.
 RUN cd ../usr/local && rm -rf lib/node_modules bin/npm bin/npx bin/corepack bin/yarn bin/yarnpkg ../../opt/yarn-*
@@ -48,7 +50,7 @@ EXPOSE 8080 9090
 # Alive, not ready: a gateway that waits for Redis must not be killed for it. Change the admin port by ADMIN_PORT, which
 # is looked at here, and not in the config file.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.ADMIN_PORT || 9090}/livez`).then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "require('node:http').get(`http://127.0.0.1:${process.env.ADMIN_PORT || 9090}/livez`, r => process.exit(r.statusCode === 200 ? 0 : 1)).on('error', () => process.exit(1))"]
 ARG VERSION=1.0.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Tollgate" \

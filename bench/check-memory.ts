@@ -32,12 +32,13 @@ const MIB = 2 ** 20;
 const SEED = `
 local call = redis.call
 ${readScript("include/numbers")}
+${readScript("include/money")}
 ${readScript("include/ledger")}
 local tag, n = ARGV[1], tonumber(ARGV[2])
 for at = 3, #ARGV do
   local id = ARGV[at]
   local key_id, account, ledger = "key_" .. id, tag .. ":account:" .. id, tag .. ":ledger"
-  call("HSET", account, "total_requests", int(n - 1), "created_at", "1")
+  call("HSET", account, "money", "0 0 0 " .. int(n - 1) .. " -", "created_at", "1")
   post(account, ledger, "1", id, "recharge", 1000, 0, 0, "", "", "", "", { "reference", "all" })
   for number = 1, n - 1 do
     post(account, ledger, "1", id, "consume", -10, 0, 10, "${PATH}", "", "req_" .. id .. "_" .. int(number), key_id)

@@ -60,6 +60,11 @@ const TARGETS = {
   },
   footprint: { text: "Redis memory per account at most 8 KiB", unit: "KiB", atMost: 8 },
   sweeper: { text: "100,000 open tasks: the sweeper takes at most 5 % of a core", unit: "%", atMost: 5 },
+  delivery: {
+    text: "1,000 webhook messages a second: CPU of the gateway for each at most 150 us",
+    unit: "us",
+    atMost: 150,
+  },
   workers: {
     text: "two workers on two free cores serve at least 1.5 x what one does",
     unit: "x",

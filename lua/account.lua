@@ -23,6 +23,7 @@
 --@include lists
 --@include members
 --@include metadata
+--@include money
 --@include numbers
 --@include ranks
 --@include restricted
@@ -30,7 +31,7 @@
 --@include status
 --@unless_frozen account
 local creates = action == "account.create"
-local record = call("HMGET", account, "balance", "revision")
+local record = call("HMGET", account, "money", "revision")
 if creates and record[1] then return { "exists", now } end
 if not creates and not record[1] then return { "missing", now } end
 if not is_seen(revisions, record[2]) then return { "stale", now } end
@@ -40,17 +41,20 @@ if before and after.status and may_lift ~= "1" and lifts(before.status, after.st
 if after and RESTRICTION[after.status] then tell_restricted(account, now, account_id, after.status, record[2]) end
 note_changed(account, "account " .. account_id)
 unlist_account(account, account_id)
+local has_other_words = after and (after.label or after.metadata)
+if has_other_words then change_words_of_account("ZREM", account, account_id) end
 if creates then
-  call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
-    "created_at", int(now))
+  call("HSET", account, "money", NO_MONEY, "created_at", int(now))
   call("ZADD", accounts, 0, account_id)
   rank_new_account(account, account_id)
 end
 set_fields(account, after or {})
 list_account(account, account_id)
+if has_other_words then change_words_of_account("ZADD", account, account_id) end
 if after and after.metadata then index_metadata(account, account_id, before.metadata, after.metadata) end
 call("HINCRBY", account, "revision", creates and 0 or 1)
 mark_limited(account)
+mark_extras(account)
 before, after = before or {}, after or {}
 write_audit(account, now, actor, action, account_id, account_id, creates and {} or audited(before, after),
   audited(after, before))

@@ -19,20 +19,21 @@
 --@include audit
 --@include forgotten
 --@include ledger
+--@include money
 --@include numbers
 --@include references
 --@unless_frozen account
 local amount = tonumber(credits)
-local money = call("HMGET", account, "balance", "held", "total_used")
-if not money[1] then return { "unknown_account", "0" } end
-local available = tonumber(money[1]) - tonumber(money[2] or 0)
+local money = read_money(account)
+if not money then return { "unknown_account", "0" } end
+local available = money.available
 local stands_for = "adjustment " .. credits
 local earlier = call("HGET", references, reference)
 if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
 local forgotten = count_forgotten(checkpoint)
 if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
 if available + amount < 0 then return { "too_low", int(available) } end
-if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
+if money.balance + money.used + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 call("HSET", references, reference, stands_for)
 local entry = post(account, ledger, int(now), account_id, amount < 0 and "consume" or "recharge", amount, 0, 0, "",
   "", "", "", { "reason", reason, "reference", reference, "by", by_of(actor) })

@@ -31,6 +31,7 @@
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
 --@include limits
 --@include month
+--@include money
 --@include numbers
 --@include price
 --@include reply
@@ -40,39 +41,48 @@
 
 local key = read_key(key_name, now, tiers)
 if not key then return reply("unknown_key", now) end
-local money = call("HMGET", account, "balance", "held", "total_requests", "status", "limited",
-  "blocked_until", "price_multiplier")
-local price, details = price_at(price_text, money[7], now)
-local shared = money[5] and read_shared(account, money[5], now)
+local balance, held, used, requests, last, extras = money_words(call("HGET", account, "money"))
+local status, limited, blocked_until, multiplier
+if extras ~= "" then
+  status, limited, blocked_until, multiplier =
+    unpack(call("HMGET", account, "status", "limited", "blocked_until", "price_multiplier"))
+end
+local price, details = price_at(price_text, multiplier, now)
+local shared = limited and read_shared(account, limited, now)
 if shared then key.shared = shared end
 
--- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
-local earlier = read_state(request)
-local kept = earlier and details and { "", read_request(request).price } or {}
-if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
-if not key.usable then return reply("unknown_key", now) end
-if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end
-if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
-if now > not_after + 0 then return reply("stale", now, key, window, slots) end
+-- A request that was admitted before is admitted, whatever would refuse it now: its key may have been revoked between the two runs,
+-- and the request was made with a good key. The record is only read here: that of a new request is written by a command that fails on
+-- an earlier one.
+local function refuse(outcome, ...)
+  local earlier = read_state(request)
+  local kept = earlier and details and { "", read_request(request).price } or {}
+  if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots, unpack(kept)) end
+  if outcome == "unknown_key" then return reply(outcome, now) end
+  return reply(outcome, now, key, window, slots, ...)
+end
+if not key.usable then return refuse("unknown_key") end
+if (key.restrictions or "") ~= restrictions then return refuse("restricted") end
+if status then return refuse("account_suspended", status) end
+if now > not_after + 0 then return refuse("stale") end
 
 if idempotency then
   local first = call("HMGET", idempotency, "request_id", "fingerprint", "task_id", "response", "due_at", "unknown")
   if first[1] then
-    if first[2] ~= fingerprint then return reply("idempotency_mismatch", now, key, window, slots) end
-    if first[3] then return reply("replayed", now, key, window, slots, first[3], first[4]) end
-    return reply("idempotency_in_progress", now, key, window, slots, tonumber(first[5]),
-      first[6] or "")
+    if first[2] ~= fingerprint then return refuse("idempotency_mismatch") end
+    if first[3] then return refuse("replayed", first[3], first[4]) end
+    return refuse("idempotency_in_progress", tonumber(first[5]), first[6] or "")
   end
 end
 
-if money[6] and now < tonumber(money[6]) then
-  return reply("outcomes_unknown", now, key, window, slots, tonumber(money[6]) - now)
+if blocked_until and now < tonumber(blocked_until) then
+  return refuse("outcomes_unknown", tonumber(blocked_until) - now)
 end
 
 local live, length, oldest = read_window(window, key.clock)
 local active = call("SCARD", slots)
 local refusal, a, b, c, d = refusal_of(key, window, live, slots, active, account, shared, now)
-if refusal then return reply(refusal, now, key, window, slots, a, b, c, d) end
+if refusal then return refuse(refusal, a, b, c, d) end
 -- A key that replaces another goes on with what that one has spent, and both count together.
 local spending, spent = key_name, key.counted_spent
 if key.spends_in then
@@ -87,16 +97,21 @@ spent = is_new_month and 0 or (spent or 0) + 0
 if key.monthly_credits then
   key.spent = spent
   if spent + price > tonumber(key.monthly_credits) then
-    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent),
-      details and int(price))
+    return refuse("spend_capped", int(key.monthly_credits), int(spent), details and int(price))
   end
 end
-local held = (money[2] or 0) + 0
-local available = (money[1] or 0) - held
-if available < price then return reply("insufficient_credits", now, key, window, slots, int(available),
-  details and int(price)) end
+local available = balance - held
+if available < price then return refuse("insufficient_credits", int(available), details and int(price)) end
 
 local clock, due_at = int(key.clock), int(now + hold_ms)
+if details then subject = with_price(subject, price) end
+local record = request_text("held", subject, clock, due_at)
+if callback ~= "" then record = record .. " callback=" .. callback end
+if details then record = record .. " details=" .. encoded(details) end
+if shared then record = record .. " account_at=" .. shared_mark(shared) end
+if idempotency then record = record .. " idempotency=" .. digest end
+-- The first write, since it alone may not happen.
+if call("SETNX", request, record) == 0 then return refuse("admitted") end
 local spent_after = int(spent + price)
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
 call("HSET", key_name, "counters", count_request(key, key.spends_in and "0" or spent_after) .. " " .. key.limits)
@@ -105,26 +120,19 @@ if key.spends_in then change_counters(spending, SPENT_WORD, spent_after) end
 if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) end
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
-call("HSET", account, "held", int(held + price), "total_requests", int((money[3] or 0) + 1))
-if details then subject = with_price(subject, price) end
-local record = request_text("held", subject, clock, due_at)
-if callback ~= "" then record = record .. " callback=" .. callback end
-if details then record = record .. " details=" .. encoded(details) end
+write_money(account, balance, int(held + price), used, int(requests + 1), last, extras)
 call("ZADD", due, due_at, request_id)
 if shared then
   call("HSET", account, "counters", count_request(shared, "0"))
   add_to_window(shared.window, int(shared.clock), shared.live, shared.length)
   call("SADD", shared.slots, request_id)
-  record = record .. " account_at=" .. shared_mark(shared)
   shared.live, shared.oldest, shared.active = shared.live + 1, shared.oldest or shared.clock, shared.active + 1
 end
 if idempotency then
-  record = record .. " idempotency=" .. digest
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "due_at", due_at)
   -- It expires only once the hold has ended: BIND and VOID say when.
   call("PERSIST", idempotency)
 end
-call("SET", request, record)
 if key.monthly_credits then key.spent = spent + price end
 if details then key.noted = key.noted or "" end
 return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, key.noted, details and int(price))

@@ -30,6 +30,7 @@
 --@include ledger
 --@include limits
 --@include month
+--@include money
 --@include numbers
 --@include owner
 --@include request
@@ -48,7 +49,7 @@ if not state and admission ~= "" then
   local collected_until = call("HGET", account, "collected_until")
   if collected_until and tonumber(admission) <= tonumber(collected_until) then return { "forgotten", now } end
 end
--- What was fixed at admission counts; the arguments only for a request that the store has forgotten.
+-- Values fixed at admission count; the arguments only for a request that the store has forgotten.
 local record = text
 if earlier and earlier.price then
   account_id, key_id, endpoint, price_text = earlier.account_id, earlier.key_id or "", earlier.endpoint or "", earlier.price
@@ -89,11 +90,11 @@ local is_others = first and first[1] and first[1] ~= request_id
 local is_lost = state ~= "held" and earlier.first_void_id and earlier.first_void_id ~= (first and first[3])
 local outcome, spent, shared = "bound", nil, nil
 if state ~= "held" and not is_unmetered then
-  local money = call("HMGET", account, "balance", "held", "limited")
-  local covered = tonumber(money[1] or 0) - tonumber(money[2] or 0) >= price
+  local money, limited = read_money(account), call("HGET", account, "limited")
+  local covered = money and money.available >= price
   outcome = covered and not is_others and not is_lost and "late" or "uncollected"
   spent = read_spent(key_name)
-  shared = money[3] and read_shared(account, money[3], now)
+  shared = limited and read_shared(account, limited, now)
   if shared then read_shared_use(shared) end
 end
 
@@ -137,7 +138,7 @@ else
   if account_at then change_counts(account, account_at, 1) end
 end
 call("ZADD", due, task_score(now + poll_ms), request_id)
--- What the balance did not cover takes no Idempotency-Key: a repeat would be answered with a video for nothing.
+-- An uncovered charge takes no Idempotency-Key: a repeat would be answered with a video for nothing.
 if idempotency and (outcome ~= "uncollected" or is_lost and not is_others) then
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "task_id", task_id,
     "response", response, "due_at", int(now + poll_ms))

@@ -20,6 +20,7 @@
 --@include fields
 --@include revision
 --@include tiers
+--@include words
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revision")
 if not record[1] then return { "missing", now } end
@@ -29,7 +30,9 @@ local before, after = differing_fields(key, fields)
 if not before then return { "unchanged", now } end
 local key_id = string.match(key, ":key:(.*)$")
 note_changed(key, "key " .. key_id)
+change_words_of_text("ZREM", key, before.label, record[1] .. "@" .. key_id)
 set_fields(key, after)
+change_words_of_text("ZADD", key, after.label, record[1] .. "@" .. key_id)
 call("HDEL", key, "terms")
 if after.expires_at then list_expiry(key, key_id, after.expires_at ~= cjson.null and after.expires_at) end
 local revision = call("HINCRBY", key, "revision", 1)

@@ -14,6 +14,8 @@
 --@include deliveries
 --@include numbers
 --@unless_frozen clean
+-- Deliveries that get old within this time are forgotten in one call.
+local EVERY_MS = 60000
 local tag, most = string.match(clean, "^tg:{p%d+}"), tonumber(most_text)
 local endpoint_id = call("ZRANGEBYSCORE", clean, "-inf", int(now), "LIMIT", 0, 1)[1]
 if not endpoint_id then return { "idle", now } end
@@ -25,7 +27,7 @@ for _, event_id in ipairs(ids) do remove_delivery(tag, endpoint_id, event_id) en
 local oldest = first_score(deliveries)
 if oldest then
   local is_more = #ids == most
-  call("ZADD", clean, is_more and int(now) or int(math.max(now + 1000, oldest + keep_ms)), endpoint_id)
+  call("ZADD", clean, is_more and int(now) or int(math.max(now + EVERY_MS, oldest + keep_ms)), endpoint_id)
 else
   call("ZREM", clean, endpoint_id)
   for _, lane in ipairs({ "webhooks-first", "webhooks-retry" }) do call("ZREM", tag .. ":" .. lane, endpoint_id) end

@@ -12,13 +12,14 @@
 --@args now tiers entries_max
 --@include entry
 --@include limits
+--@include money
 --@include numbers
 --@include reply
 -- Up to `most` entries of an account, from its last one back, as XRANGE answers them, and the checkpoint of this name if
 -- the ledger has less of them.
 local function latest(ledger, last, most, checkpoint)
   local entries = {}
-  while last and last ~= "" and #entries < most do
+  while last ~= "" and last ~= "-" and #entries < most do
     local entry = call("XRANGE", ledger, last, last)[1]
     if not entry then
       entries[#entries + 1] = call("GET", checkpoint) or nil
@@ -32,16 +33,16 @@ end
 
 local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end
-local account = call("HMGET", account_name, "balance", "held", "total_used", "total_requests", "last_entry",
-  "status", "limited")
-local status = account[6] or ""
-local shared = account[7] and read_shared(account_name, account[7], now)
+local account = call("HMGET", account_name, "money", "status", "limited")
+local balance, held, used, requests, last = money_words(account[1])
+local status = account[2] or ""
+local shared = account[3] and read_shared(account_name, account[3], now)
 key.shared = shared
 if status == "closed" then return reply("account_suspended", now, key, window, slots, status) end
 local values = { status, period_limits(key, shared) }
 local function add(value) values[#values + 1] = value end
-add(int(tonumber(account[1] or 0) - tonumber(account[2] or 0)))
-add(account[3] or "0")
-add(tonumber(account[4] or 0))
-for _, entry in ipairs(latest(ledger, account[5], tonumber(entries_max), checkpoint)) do add(entry) end
+add(int(balance - held))
+add(used)
+add(tonumber(requests))
+for _, entry in ipairs(latest(ledger, last, tonumber(entries_max), checkpoint)) do add(entry) end
 return reply("known", now, key, window, slots, unpack(values))

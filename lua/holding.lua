@@ -12,6 +12,7 @@
 --@keys account due
 --@args now account_id holds_max slots_prefix requests_prefix
 --@include due
+--@include money
 --@include numbers
 --@include request
 local before_tasks = "(" .. int(TASKS_FROM)
@@ -24,4 +25,5 @@ for _, id in ipairs(call("ZRANGEBYSCORE", due, "-inf", before_tasks)) do
     credits = credits + tonumber(record.price or 0)
   end
 end
-return { "read", now, call("HGET", account, "held") or "0", int(credits) }
+local _, held = money_words(call("HGET", account, "money"))
+return { "read", now, held, int(credits) }

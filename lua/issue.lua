@@ -19,27 +19,27 @@
 --@include expiry
 --@include grant
 --@include ledger
+--@include money
 --@include numbers
 --@include ranks
 --@include references
 --@include tiers
+--@include words
 --@unless_frozen key
 local credits = tonumber(credits_text)
 
-local money = call("HMGET", account, "balance", "held", "total_used", "status")
-local balance = tonumber(money[1] or 0)
-local available = balance - tonumber(money[2] or 0)
+local money = read_money(account)
+local available = money and money.available or 0
 if call("EXISTS", key) == 1 then return { "known", int(available) } end
-if must_exist == "1" and not money[1] then return { "unknown_account", "0" } end
-if money[4] == "closed" then return { "closed", int(available) } end
+if must_exist == "1" and not money then return { "unknown_account", "0" } end
+if call("HGET", account, "status") == "closed" then return { "closed", int(available) } end
 if call("ZCARD", account_keys) >= tonumber(keys_max) then return { "too_many_keys", int(available) } end
-if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
+if money and money.balance + money.used + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 
 note_changed(key, "account " .. account_id)
 note_changed(key, "key " .. key_id)
-if not money[1] then
-  call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
-    "created_at", int(now))
+if not money then
+  call("HSET", account, "money", NO_MONEY, "created_at", int(now))
   rank_new_account(account, account_id)
 end
 call("ZADD", accounts, 0, account_id)
@@ -58,6 +58,7 @@ for at = 1, #fields, 2 do
     after[fields[at]] = fields[at + 1]
   end
 end
+change_words_of_text("ZADD", key, after.label, account_id .. "@" .. key_id)
 if after.expires_at then list_expiry(key, key_id, after.expires_at) end
 write_audit(key, now, actor, "key.create", account_id, key_id, {}, after)
 return { "issued", int(available + credits) }

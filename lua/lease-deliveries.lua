@@ -7,7 +7,7 @@
 --
 -- BOUND  1500  the deliveries and endpoints that are asked for
 -- `first` and `retry` are zsets: endpoint id (or queue of an origin) by when it has something to do (ms). `first_max` and `retry_max`
--- are how many are leased, `per_endpoint` how many of one endpoint may be under way. `keys` are the beginnings of secrets that the
+-- are how many are leased, `per_endpoint` how many of one endpoint may be under way; 1 if nothing is known of it. `keys` are the beginnings of secrets that the
 -- caller can open: what it cannot sign stays for others.
 -- RETURNS now, how many endpoints were left since the caller cannot open their secret, then for each delivery {endpoint id or queue,
 --   event id, lane, lease, tries, url, event, sealed secret, sealed secret before it}; empty where there is none
@@ -42,7 +42,8 @@ local function read_endpoint(queue_id)
   return {
     url = own[1],
     is_enabled = account_id or own[2] == "enabled",
-    is_slow = own[3],
+    is_slow = own[3] == "1",
+    is_known = own[3],
     secret = signs[4] or "",
     previous_secret = signs[6] and tonumber(signs[6]) > now and signs[5] or "",
   }
@@ -71,7 +72,7 @@ end
 local function lease_of(queue_id, endpoint, lane, room)
   local sending = name_in(tag, "sending", queue_id)
   call("ZREMRANGEBYSCORE", sending, "-inf", int(now))
-  local places = tonumber(per_endpoint) - call("ZCARD", sending)
+  local places = (endpoint.is_known and tonumber(per_endpoint) or 1) - call("ZCARD", sending)
   local leased = 0
   local queues = { "retries", endpoint.is_slow and "first-tries" or nil }
   if lane == "first" then queues = { not endpoint.is_slow and "first-tries" or nil } end

@@ -50,7 +50,7 @@ else
     record[3] = call("HGET", name_in(tag, "webhook", queue_id), "is_slow")
   end
   one.state, one.tries, one.at = "waiting", 0, int(now)
-  queue_delivery(tag, queue_id, event_id, now, record[3])
+  queue_delivery(tag, queue_id, event_id, now, record[3] == "1")
 end
 write_delivery(event, endpoint_id, one)
 write_audit(endpoint, now, actor, "webhook.redeliver", account_id, endpoint_id, {}, { event_id = event_id })

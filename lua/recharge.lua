@@ -21,20 +21,21 @@
 --@include forgotten
 --@include grant
 --@include ledger
+--@include money
 --@include numbers
 --@include references
 --@unless_frozen account
-local money = call("HMGET", account, "balance", "held", "total_used", "status")
-if not money[1] then return { "unknown_account", "0" } end
-local available = tonumber(money[1]) - tonumber(money[2] or 0)
+local money = read_money(account)
+if not money then return { "unknown_account", "0" } end
+local available = money.available
 local earlier = call("HGET", references, reference)
 local stands_for = grant_text(kind, amount_text)
 if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
 local forgotten = count_forgotten(checkpoint)
 if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
-if money[4] == "closed" then return { "closed", int(available) } end
+if call("HGET", account, "status") == "closed" then return { "closed", int(available) } end
 local amount = tonumber(amount_text)
-if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
+if money.balance + money.used + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 call("HSET", references, reference, stands_for)
 local entry = post(account, ledger, int(now), account_id, "recharge", amount, 0, 0, "", "", "", "",
   grant_fields(kind, details, reference, actor))

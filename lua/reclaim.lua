@@ -15,6 +15,7 @@
 --@include ended
 --@include events
 --@include ledger
+--@include money
 --@include numbers
 --@include refund
 --@include request
@@ -32,8 +33,8 @@ local price = tonumber(record.price)
 if is_refunded(account, request_id, nil) then return { "finished", now } end
 local spent = read_spent(key_name)
 if record.refunded then
-  local money = call("HMGET", account, "balance", "held")
-  if tonumber(money[1] or 0) - tonumber(money[2] or 0) < price then return { "uncovered", now } end
+  local money = read_money(account)
+  if not money or money.available < price then return { "uncovered", now } end
 end
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay: what can run
 -- twice comes before the charge. After that only the text of the task can fail, which the next poll mends.

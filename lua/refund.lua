@@ -24,14 +24,15 @@
 --@args now account_id request_id reference reason forgotten_before actor price endpoint task_id key_id admitted_at
 --@include audit
 --@include forgotten
+--@include money
 --@include numbers
 --@include references
 --@include refund
 --@include request
 --@unless_frozen account
-local money = call("HMGET", account, "balance", "held")
-if not money[1] then return { "unknown_account", "0" } end
-local available = tonumber(money[1]) - tonumber(money[2] or 0)
+local money = read_money(account)
+if not money then return { "unknown_account", "0" } end
+local available = money.available
 local stands_for = "refund " .. request_id
 local earlier = call("HGET", references, reference)
 if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end

@@ -26,7 +26,7 @@ local most = tonumber(most_text)
 local PLACES = { requests = 1, charged = 2, refunded = 3, completed = 4, failed = 5, purchased = 6, adjusted = 7, uncollected = 8,
   uncollected_credits = 9, seconds = 10, trials = 11, goodwill = 12, reversed = 13 }
 local PLACES_MAX = 13
--- What the credits of an entry count as that belongs to no request.
+-- The kind of an entry's credits that belong to no request.
 local COUNTED_AS = { purchase = "purchased", adjustment = "adjusted", trial = "trials", goodwill = "goodwill" }
 
 local rolled = call("HMGET", rolled_name, "entry", "entries", "skipped", "week", "week_at")

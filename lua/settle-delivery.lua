@@ -52,9 +52,8 @@ write_delivery(event, endpoint_id, one)
 if one.state ~= "waiting" then finish_delivery(tag, queue_id, event_id, now) end
 
 local is_slow = result ~= "delivered" or tonumber(took_ms) > tonumber(slow_ms)
-if is_slow ~= (record[3] ~= false) then
-  if is_slow then call("HSET", endpoint, "is_slow", "1") else call("HDEL", endpoint, "is_slow") end
-end
+local pace = is_slow and "1" or "0"
+if record[3] ~= pace then call("HSET", endpoint, "is_slow", pace) end
 local is_enabled = record[2] == "enabled" or not record[1]
 if result == "delivered" then
   if record[4] then call("HDEL", endpoint, "failing_since", "failures") end

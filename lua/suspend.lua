@@ -16,11 +16,12 @@
 --@include audit
 --@include changed
 --@include lists
+--@include money
 --@include restricted
 --@include revision
 --@include status
 --@unless_frozen account
-local record = call("HMGET", account, "balance", "revision", "status")
+local record = call("HMGET", account, "money", "revision", "status")
 if not record[1] then return { "missing", now } end
 if not is_seen(revisions, record[2]) then return { "stale", now } end
 if record[3] == status then return { "unchanged", now, call("HGETALL", account) } end
@@ -29,6 +30,7 @@ tell_restricted(account, now, account_id, status, record[2])
 note_changed(account, "account " .. account_id)
 unlist_account(account, account_id)
 call("HSET", account, "status", status)
+mark_extras(account)
 list_account(account, account_id)
 call("HINCRBY", account, "revision", 1)
 write_audit(account, now, actor, "account.patch", account_id, account_id, { status = record[3] or cjson.null },

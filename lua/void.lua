@@ -18,6 +18,7 @@
 --@args now tiers request_id reason tombstone_ms actor
 --@include audit
 --@include limits
+--@include money
 --@include numbers
 --@include reply
 --@include request
@@ -35,7 +36,7 @@ if shared then read_shared_use(shared) end
 local function forget_admission(admitted_at, account_at)
   call("LREM", window, 1, admitted_at)
   if account_at then call("LREM", shared.window, 1, account_at) end
-  call("HINCRBY", account, "total_requests", -1)
+  add_to_money(account, 0, -1)
 end
 
 local record = read_request(request)
@@ -72,7 +73,7 @@ local is_certain = reason == "refused" or reason == "unsent"
 local retention_ms = is_certain and int(math.min(REFUSED_KEPT_MS, tonumber(record.retention_ms))) or record.retention_ms
 call("ZADD", done, forget_at(now, retention_ms), request_id)
 if reason == "unsent" then forget_admission(record.admitted_at, account_at) end
-call("HINCRBY", account, "held", int(-tonumber(record.price)))
+add_to_money(account, -record.price, 0)
 local first_void_id, fingerprint
 if key then
   change_counts(key_name, record.admitted_at, -1)

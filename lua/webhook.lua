@@ -31,7 +31,7 @@
 local URL_BYTES_MAX = 400
 local tag = string.match(account, "^tg:{p%d+}")
 
--- What the audit keeps: no secrets, and of a long address the beginning.
+-- The audit keeps no secrets, and the beginning of a long address.
 local function audited_endpoint(changes)
   local kept = {}
   for field, value in pairs(changes) do
@@ -49,7 +49,7 @@ local function note(before, after)
 end
 
 if action == "webhook.create" then
-  local owner = call("HMGET", account, "balance", "status")
+  local owner = call("HMGET", account, "money", "status")
   if not owner[1] then return { "missing", now } end
   if owner[2] == "closed" then return { "closed", now } end
   if call("ZCARD", webhooks) >= tonumber(most_text) then return { "full", now } end

@@ -483,9 +483,9 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
     panels: [
       graph(
         "Event loop",
-        "99th percentile of how late timers come; a quiet process has about 0.01 s, which is the resolution.",
+        "99th percentile of how late timers come; a quiet process has 0.1 s, which is the resolution.",
         [[`nodejs_eventloop_lag_p99_seconds{${HERE}}`, "{{instance}}"]],
-        { unit: "s", w: 6, thresholds: upTo(0.1, 0.5) },
+        { unit: "s", w: 6, thresholds: upTo(0.2, 0.5) },
       ),
       graph("CPU", "Cores in use.", [[`rate(process_cpu_seconds_total{${HERE}}[${RATE}])`, "{{instance}}"]], {
         w: 6,

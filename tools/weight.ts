@@ -8,17 +8,19 @@ import { dirname, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
-// node tools/weight.ts [--idle SECONDS] TREE...: what each checkout weighs, one column each: its source, the files that one generation, one poll and
-// one grant enter, and an idle gateway's memory, commands and CPU. Each tree has its node_modules; redis-server is on the PATH.
+// node tools/weight.ts [--idle SECONDS] [--files] TREE...: what each checkout weighs, one column each: its source, the files that one
+// generation, one poll and one grant enter (--files lists them), and an idle gateway's memory, commands and CPU. Each tree has its
+// node_modules; redis-server is on the PATH.
 // Cost per request is `npm run bench`. DESIGN sections 8 and 11 have the budgets.
 
 const { values, positionals } = parseArgs({
-  options: { idle: { type: "string", default: "60" } },
+  options: { idle: { type: "string", default: "60" }, files: { type: "boolean", default: false } },
   allowPositionals: true,
 });
 const IDLE_SECONDS = Number(values.idle);
-/** Requests of each kind; what one request enters, all of them do. */
-const REQUESTS = 200;
+/** Requests of each kind and round. What one request enters, all of them do in each round; work beside them does not. */
+const REQUESTS = 20;
+const ROUNDS = 20;
 const ADMIN_TOKEN = "weight-admin-token-0123456789abcdef";
 const BODY = JSON.stringify({ prompt: "a lighthouse at dusk" });
 
@@ -157,6 +159,16 @@ async function untilReady(tree: string, adminUrl: string): Promise<void> {
   throw new Error(`${tree}: the gateway is not ready after a minute`);
 }
 
+/** The first round over all partitions is over: it would count as entered by the requests beside it. */
+async function untilQuiet({ commands }: Started): Promise<void> {
+  for (let before = await commands(), tries = 0; tries < 60; tries++) {
+    await pause(1000);
+    const now = await commands();
+    if (now - before < 100) return;
+    before = now;
+  }
+}
+
 async function end(child: ChildProcess): Promise<void> {
   child.kill("SIGKILL");
   if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
@@ -204,6 +216,7 @@ async function weighRequests(tree: string, upstreamUrl: string): Promise<Row[]> 
       await reply.text();
     };
     const taskId = await generate();
+    await untilQuiet(gateway);
     const rows = [
       await enteredBy(gateway, tree, "generation", generate),
       await enteredBy(gateway, tree, "poll", poll(taskId)),
@@ -225,13 +238,17 @@ async function enteredBy(
 ): Promise<Row> {
   await send();
   await gateway.entered(1);
-  for (let sent = 0; sent < REQUESTS; sent++) await send();
-  const files = await gateway.entered(REQUESTS);
+  let files: string[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    for (let sent = 0; sent < REQUESTS; sent++) await send();
+    const entered = new Set(await gateway.entered(REQUESTS));
+    files = round === 0 ? [...entered] : files.filter((url) => entered.has(url));
+  }
   const lines = files.reduce(
     (sum, url) => sum + readFileSync(new URL(url), "utf8").trimEnd().split("\n").length,
     0,
   );
-  if (process.env.WEIGHT_FILES) {
+  if (values.files) {
     console.error(`${name}:\n${files.map((url) => `  ${url.slice(`file://${tree}/`.length)}`).join("\n")}`);
   }
   return [`files and lines that a ${name} enters`, `${files.length}, ${lines}`];

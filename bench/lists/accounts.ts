@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
 import { type AccountQuery, listAccounts } from "../../src/operations/accounts/account-lists.ts";
 import { ACCOUNT_SORTS, isDescending } from "../../src/operations/accounts/account-ranks.ts";
-import { lowerCase } from "../../src/operations/accounts/sorted-lists.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
 import { metadataDigest } from "../../src/records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
+import { lowerCase } from "../../src/records/words.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { LIMIT, type ListPage, PARTITIONS } from "./measure.ts";
 
@@ -18,7 +18,7 @@ const DAY_MS = 86_400_000;
 const BUILD = `
 for at = 1, #ARGV, 5 do
   local id, label, status, balance, digest = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  redis.call("HSET", KEYS[1] .. id, "balance", balance, "held", "0", "total_used", "10", "total_requests", "1",
+  redis.call("HSET", KEYS[1] .. id, "money", balance .. " 0 10 1 - +",
     "created_at", "1790000000000", "revision", "0", "label", label, "status", status)
   redis.call("ZADD", KEYS[2], 0, id)
   redis.call("ZADD", KEYS[3], 0, string.lower(label) .. " " .. id)

@@ -2,14 +2,14 @@ import type { Redis } from "ioredis";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
-import { pageStatements } from "../../src/ledger/statement-pages.ts";
+import { pageStatements } from "../../src/ledger/statements.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
 import { listKeys } from "../../src/operations/accounts/account-lists.ts";
 import { pageRefusalsOfKey } from "../../src/operations/accounts/refusal-log.ts";
 import { pageTimeline } from "../../src/operations/accounts/timeline.ts";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
-import { pageAllTransactions } from "../../src/operations/credits/all-transactions.ts";
-import { pageTransactions } from "../../src/operations/credits/transactions.ts";
+
+import { pageAllTransactions, pageTransactions } from "../../src/operations/credits/transactions.ts";
 import { listTasks } from "../../src/operations/tasks/task-lists.ts";
 import { listDeliveries } from "../../src/operations/webhooks/deliveries.ts";
 import {
@@ -42,7 +42,8 @@ const SECOND_MS = 1000;
 const CHARGE = `
 local tag, account, key, endpoint = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local name = tag .. ":account:" .. account
-local last = redis.call("HGET", name, "last_entry") or ""
+local last = string.match(redis.call("HGET", name, "money"), "^%S+ %S+ %S+ %S+ (%S+)")
+if last == "-" then last = "" end
 for n = tonumber(ARGV[5]), tonumber(ARGV[6]) do
   local at = string.format("%d", ARGV[7] + n * 1000)
   local id = "request-" .. n
@@ -55,7 +56,7 @@ for n = tonumber(ARGV[5]), tonumber(ARGV[6]) do
     .. " task_id=task-" .. n .. " bound_at=" .. at .. (state == "bound " and "" or " status=completed finished_at=" .. at))
   redis.call("ZADD", state == "bound " and tag .. ":due" or tag .. ":done", state == "bound " and string.format("%d", 1e15 + at) or at, id)
 end
-redis.call("HSET", name, "last_entry", last)`;
+redis.call("HSET", name, "money", "100000 0 100000 100000 " .. last .. " +")`;
 
 const AUDIT = `
 for n = 1, tonumber(ARGV[1]) do

@@ -12,6 +12,7 @@ import { refusal } from "./refusal.ts";
 import { memory, stall } from "./steady.ts";
 import { sweeper } from "./sweeper.ts";
 import { uploads } from "./uploads.ts";
+import { webhooks } from "./webhooks.ts";
 import { workers } from "./workers.ts";
 
 /** In the order in which they are run and shown. */
@@ -27,6 +28,7 @@ export const SCENARIOS: Record<string, Scenario> = {
   growth,
   footprint,
   sweeper,
+  webhooks,
   workers,
   primaries,
   uploads,

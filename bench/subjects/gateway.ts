@@ -17,6 +17,9 @@ export interface GatewayOptions {
   server?: string;
   tasks?: string;
   store?: string;
+  /** Further sections, each a line of YAML. */
+  sections?: string;
+  env?: NodeJS.ProcessEnv;
   cores?: string;
   nodeArgs?: readonly string[];
   /** What is run, if not `src/main.ts` of the tree. */
@@ -43,6 +46,8 @@ export async function startGateway(
     server = "",
     tasks = "",
     store = "",
+    sections = "",
+    env = {},
     cores,
     nodeArgs = [],
     main = join(tree.root, "src/main.ts"),
@@ -61,13 +66,14 @@ export async function startGateway(
     `server: { ${settings.join(", ")} }
 admin: { port: ${await freePort()} }
 store: { ${[store.includes("command_timeout") ? "" : "command_timeout: 5s", `journal: ${home}/journal`, store].filter(Boolean).join(", ")} }
-${tasks && `tasks: { ${tasks} }\n`}`,
+${tasks && `tasks: { ${tasks} }\n`}${sections}`,
   );
   const child = await startPinned(process.execPath, [...nodeArgs, main], {
     folder: world.folder,
     name: "gateway",
     ...(cores === undefined ? {} : { cores }),
     env: {
+      ...env,
       NODE_ENV: "production",
       TOLLGATE_CONFIG: join(home, "tollgate.yaml"),
       REDIS_URL: world.redisUrl,

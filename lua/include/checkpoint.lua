@@ -33,7 +33,7 @@ local function checkpoint_line(id, at, kind, amount, what)
   return { head = head, what = (string.gsub(what, "%s+$", "")) }
 end
 
--- What an entry was for: the endpoint of a charge, reason and task id of a refund, `=` and the reason of an adjustment, `-` and
+-- The purpose of an entry: the endpoint of a charge, reason and task id of a refund, `=` and the reason of an adjustment, `-` and
 -- the reason of a reversal, or `+` and the kind of a grant that is no purchase.
 local function tail_line(id, entry)
   local kind, what = kind_of(entry), ""

@@ -1,5 +1,5 @@
 --@include entry
--- Whether an id of a stream comes after another one.
+-- True if an id of a stream comes after another one.
 local function is_later(id, other)
   local ms, sequence = string.match(id, "^(%d+)-(%d+)$")
   local other_ms, other_sequence = string.match(other, "^(%d+)-(%d+)$")

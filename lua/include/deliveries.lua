@@ -3,13 +3,13 @@
 -- waits in `first-tries` or `retries` of its endpoint by when it is due; while it is sent, that is when its lease ends. An endpoint
 -- is in `webhooks-first` and `webhooks-retry` of its partition by when it has something to do for. Decision 0074.
 -- An endpoint whose latest try failed or took seconds (`is_slow`) sends first tries from the budget of retries, too: it takes no
--- place of endpoints that answer.
+-- place of endpoints that answer. One whose first try has not ended is unknown, and has one delivery under way.
 -- Messages to addresses that requests name are deliveries of the pseudo endpoint `callback@<account id>`. Each origin has a queue
 -- `callback@<account id>@<hash>`, which waits and is paced as an endpoint. The field `url` of the event is its queue and the address.
 
 -- The deliveries of an endpoint that are kept once they have ended.
 local FINISHED_MAX = 1000
--- What an event takes beside its data, about.
+-- About the size of an event beside its data, bytes.
 local EVENT_BYTES = 500
 -- Origins of an account that have queues of their own. While all of these have something waiting, further ones share one queue.
 local ORIGINS_MAX = 16

@@ -20,7 +20,7 @@ local function endpoints_for(webhooks, kind)
   return wanted
 end
 
--- Whether an event of so many bytes has no room, even after some deliveries of this endpoint that have ended are forgotten.
+-- True if an event of so many bytes has no room, even after some ended deliveries of this endpoint are deleted.
 local function is_crowded(tag, account_id, endpoint_id, bytes)
   local totals, finished = tag .. ":webhook-totals", name_in(tag, "finished-deliveries", endpoint_id)
   for _ = 1, 3 do
@@ -72,7 +72,7 @@ local function add_event(account, now, account_id, webhooks, kind, subject, data
       write_delivery(event, endpoint_id, new_delivery(now))
       call("ZADD", name_in(tag, "deliveries", endpoint_id), int(now), id)
       call("ZADD", tag .. ":webhooks-clean", "NX", int(now), endpoint_id)
-      queue_delivery(tag, queue_id, id, now, call("HGET", name_in(tag, "webhook", queue_id), "is_slow"))
+      queue_delivery(tag, queue_id, id, now, call("HGET", name_in(tag, "webhook", queue_id), "is_slow") == "1")
     end
   end
   return is_kept and id or nil

@@ -1,5 +1,5 @@
 --@include audit
--- What the reference of a grant stands for: its credits, behind its kind if it is no purchase. `standsFor` in
+-- The meaning of a grant's reference: its credits, behind its kind if it is no purchase. `standsFor` in
 -- src/records/ledger-entries.ts says the same. `kind` is trial or goodwill, or empty for a purchase.
 local function grant_text(kind, credits)
   return kind == "" and credits or kind .. " " .. credits

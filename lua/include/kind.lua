@@ -1,4 +1,4 @@
--- What a ledger entry is to an accountant; `kindOf` in src/records/ledger-entries.ts and the view `tollgate.ledger_entries` of the
+-- The accounting kind of a ledger entry; `kindOf` in src/records/ledger-entries.ts and the view `tollgate.ledger_entries` of the
 -- archive say the same. `entry` is a table of its fields.
 local function kind_of(entry)
   -- Said by entries of kinds that nothing else tells apart: trial, goodwill, reversal.

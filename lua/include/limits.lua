@@ -5,7 +5,7 @@
 -- The limits of keys, and of accounts over all their keys: how they are read, refuse, and count. A new limit of a UTC period changes
 -- this file alone of the scripts. Plain code on purpose: a table of limits that ADMIT loops over costs Redis a tenth more.
 
--- What requests count of a key, or of all keys of an account that has limits over them: one text in the field `counters` of its
+-- Counters of a key, or of all keys of an account that has limits over them: one text in the field `counters` of its
 -- record (decision 0071). Its words: the clock (ms), the credits spent in the month (0 for an account), the UTC day, the requests
 -- of that day, and of a key the limits that its latest admission was held to. src/records/packed-fields.ts reads and writes it, too.
 local NO_COUNTERS = "0 0 -1 0"
@@ -28,7 +28,7 @@ local function change_counters(name, ...)
   call("HSET", name, "counters", table.concat(words, " "))
 end
 
--- What operators fix of a key is also one text in the field `terms` of its record, which is the same for many keys, so that the items
+-- The limits and restrictions of a key are also one text in the field `terms` of its record, which is the same for many keys, so that the items
 -- of a call read it once (decision 0071). The first ADMIT after a change makes it; whoever changes one of these fields removes it.
 local TERM_FIELDS = { "tier", "rate_limit", "max_concurrent", "daily_limit", "monthly_credits", "expires_at", "revoked_at",
   "restrictions", "spends_in" }
@@ -70,7 +70,7 @@ end
 
 -- Texts become numbers by `+ 0` where it counts: `tonumber` converts them twice.
 
--- What many keys have in common, by the text of their terms: the limits resolved, as numbers and as one text.
+-- Parsed terms, shared by the keys that have the same text: the limits resolved, as numbers and as one text.
 local COMMON = {}
 local function common_terms(text, tiers)
   local terms = COMMON[text]
@@ -151,7 +151,7 @@ local function read_shared_use(shared)
   shared.active = call("SCARD", shared.slots)
 end
 
--- What a request says of its admission to an account with limits: `limited` and the account's clock (ms).
+-- A request's record of its admission to an account with limits: `limited` and the account's clock (ms).
 local function shared_mark(shared)
   return shared.limited .. "@" .. int(shared.clock)
 end
@@ -162,7 +162,7 @@ local function shared_stamp(shared, mark)
   return shared and limited == shared.limited and clock or nil
 end
 
--- What ADMIT answers if a limit refuses the request: the outcome, and what follows the numbers of the headers; else nothing. `live` of
+-- ADMIT's answer if a limit refuses the request: the outcome, and what follows the numbers of the headers; else nothing. `live` of
 -- `window` and `active` of `slots` are the key's; what an account has used is read here.
 local function refusal_of(key, window, live, slots, active, account, shared, now)
   if live >= key.rate_limit and refuses(key, "r") then

@@ -1,3 +1,5 @@
+--@include metadata
+--@include words
 -- Lists of a partition in which operators find accounts: `labels` (zset: the label in lower case, a space, account id) and
 -- `inactive` (zset: status, a space, account id), all scores 0. A script that changes the label or the status of an account
 -- calls `unlist_account` before it and `list_account` after it: both go by the record. Lower case is that of ASCII.
@@ -19,5 +21,14 @@ end
 local function list_account(account, account_id)
   for _, list in ipairs(listed_as(account, account_id)) do
     if list[2] then call("ZADD", list[1], 0, list[2]) end
+  end
+end
+
+-- The words of label and metadata: a script that changes these calls it with ZREM before and with ZADD after that.
+local function change_words_of_account(command, account, account_id)
+  local record = call("HMGET", account, "label", "metadata")
+  change_words_of_text(command, account, record[1], account_id)
+  for _, value in ipairs(metadata_values(record[2])) do
+    if not value.is_flag then change_words_of_text(command, account, value.text, account_id) end
   end
 end

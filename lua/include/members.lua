@@ -1,5 +1,5 @@
 --@include text
--- What the audit keeps of a change of metadata: the members that differ. Long ones are cut.
+-- A change of metadata in the audit: the members that differ. Long ones are cut.
 local METADATA_BYTES_MAX = 400
 local MEMBER_BYTES_MAX = 100
 

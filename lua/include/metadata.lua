@@ -5,15 +5,26 @@
 -- src/records/metadata-index.ts makes the same digests.
 local NAME = '^"[%w_.-]+"$'
 
-local function metadata_places(metadata, account_id)
-  local places = {}
-  if type(metadata) ~= "string" then return places end
+-- Texts, numbers and booleans of metadata. Of any other type than a text it has none.
+local function metadata_values(metadata)
+  local values = {}
+  if type(metadata) ~= "string" then return values end
   for name, value in pairs((members_of(metadata))) do
     local first = string.sub(value, 1, 1)
-    if string.find(name, NAME) and not string.find("{[n", first, 1, true) then
+    if not string.find("{[n", first, 1, true) then
       local is_read, text = true, value
       if first == '"' then is_read, text = pcall(function() return cjson.decode("[" .. value .. "]")[1] end) end
-      if is_read then places[#places + 1] = string.sub(redis.sha1hex(name .. text), 1, 8) .. " " .. account_id end
+      if is_read then values[#values + 1] = { name = name, text = text, is_flag = first == "t" or first == "f" } end
+    end
+  end
+  return values
+end
+
+local function metadata_places(metadata, account_id)
+  local places = {}
+  for _, value in ipairs(metadata_values(metadata)) do
+    if string.find(value.name, NAME) then
+      places[#places + 1] = string.sub(redis.sha1hex(value.name .. value.text), 1, 8) .. " " .. account_id
     end
   end
   return places

@@ -10,7 +10,7 @@ local WEEK_DAYS = 7
 local DAYS_LEFT_MAX = 1e15
 -- Accounts whose week is summed up again in one call.
 local LEAVING_MAX = 100
--- What an entry adds to what its account has spent, by the number of usage in which it counts.
+-- An entry's part in its account's spend, by the number of usage in which it counts.
 local SPENDING = { charged = 1, refunded = -1 }
 
 -- Balances by account, amounts by day and account, and when the day begins (ms).

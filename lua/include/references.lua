@@ -1,8 +1,9 @@
+--@include words
 -- An index of references, by which operators find accounts, and repeats the entry of the first call:
 -- `reference-index:<first two characters>` (hash: the next twelve to "account id@entry"), of the SHA-1 of the reference. That a place
 -- names an account proves nothing: other references may share it. At most twenty accounts are kept at one: what more have in
 -- common is no name for any. The entries of those beyond them have fields of their own: the place, a space, the account id.
--- src/operations/credits/reference-index.ts reads it.
+-- src/operations/credits/references.ts reads it.
 local INDEXED_MAX = 20
 
 -- `name` is any name of the partition.
@@ -11,7 +12,7 @@ local function index_place(name, reference)
   return string.match(name, "^tg:{p%d+}") .. ":reference-index:" .. string.sub(digest, 1, 2), string.sub(digest, 3, 14)
 end
 
--- What is at a place of all accounts but one, as a list; then whether that one is there.
+-- The accounts at a place except one, as a list; then true if that one is there.
 local function indexed_besides(hash, field, account_id)
   local others, is_there = {}, false
   for text in string.gmatch(call("HGET", hash, field) or "", "%S+") do
@@ -22,6 +23,7 @@ end
 
 -- Lists an account under a reference, with the id of its entry. Where there is no room for it, the entry is kept all the same.
 local function index_reference(name, reference, account_id, entry)
+  change_words_of_reference("ZADD", name, reference, account_id)
   local hash, field = index_place(name, reference)
   local others, is_there = indexed_besides(hash, field, account_id)
   if is_there then return end
@@ -34,6 +36,7 @@ local function index_reference(name, reference, account_id, entry)
 end
 
 local function unindex_reference(name, reference, account_id)
+  change_words_of_reference("ZREM", name, reference, account_id)
   local hash, field = index_place(name, reference)
   call("HDEL", hash, field .. " " .. account_id)
   local others = indexed_besides(hash, field, account_id)

@@ -11,7 +11,7 @@
 -- gets none. Credits from `tollgate credits grant` are no refund: RECHARGE posts them under a reference, and the task stays as
 -- it is. In the ledger both are entries of type `recharge`; a refund has the reason `refund`.
 
--- Whether a request was refunded. `recorded` is `refunded` of its record.
+-- True if a request was refunded. `recorded` is `refunded` of its record.
 local function is_refunded(account, request_id, recorded)
   local refunds = string.gsub(account, ":account:", ":refunds:", 1)
   return recorded or call("HEXISTS", refunds, request_id) == 1, refunds

@@ -40,7 +40,7 @@ local function read_state(name)
   return text and string.match(text, "^%S+")
 end
 
--- What the charge says of the price (JSON), nil for nothing.
+-- The price's details in the charge (JSON); nil for none.
 local function read_details(text)
   local at = string.find(text, " details=", 1, true)
   return at and decoded(string.match(text, "^%S*", at + 9))

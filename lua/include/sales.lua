@@ -1,7 +1,7 @@
 --@include clock
 --@include day
 --@include numbers
--- What was sold and given in a UTC month: the hash `sold:<month>` of a partition has, by kind, currency and package, the grants,
+-- Grants of a UTC month: the hash `sold:<month>` of a partition has, by kind, currency and package, the grants,
 -- their credits, and what was paid for them in ten-thousandths of the currency. Only ROLLUP writes it, so a charge costs nothing more.
 local SOLD_FIELDS_MAX = 600
 -- A sum of more digits stays as it is: the next one might exceed an integer of Redis, and ROLLUP must not fail.

@@ -1,3 +1,4 @@
+--@include money
 --@include numbers
 -- Requests of an account whose outcome is unknown, by when their hold is due (`tg:{pNN}:unknown:<account id>`). UNCLEAR lists them; VOID
 -- and BIND, which end the hold, remove them. An account with `limit` of them makes no further request until `blocked_until`, when
@@ -11,10 +12,12 @@ local function block_account(account, unknown, limit)
   local count = call("ZCARD", unknown)
   if count < limit then
     call("HDEL", account, "blocked_until", "unknown_limit")
+    mark_extras(account)
     return count, 0
   end
   local blocked_until = tonumber(call("ZRANGE", unknown, count - limit, count - limit, "WITHSCORES")[2])
   call("HSET", account, "blocked_until", int(blocked_until), "unknown_limit", int(limit))
+  mark_extras(account)
   return count, blocked_until
 end
 

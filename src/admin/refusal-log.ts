@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { dropOldest } from "../domain/bounded.ts";
-import { visible } from "../domain/visible-text.ts";
+import { visible } from "../domain/operator-texts.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 

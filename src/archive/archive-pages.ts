@@ -1,14 +1,23 @@
 import { randomInt } from "node:crypto";
 import type { ChainableCommander, Redis } from "ioredis";
 import { type AuditRecord, auditRecord } from "../operations/access/audit.ts";
-import { compareIds } from "../records/entry-ids.ts";
-import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "../records/ledger-entries.ts";
+import {
+  compareIds,
+  LEDGER_START,
+  type LedgerEntry,
+  ledgerEntry,
+  type StreamEntry,
+} from "../records/ledger-entries.ts";
 import { archiveNames, partitionNames } from "../records/names.ts";
 import { answersOf } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
-import { type ChangedRecord, readChangedRecords } from "./changed-records.ts";
-import { type EndedRequest, readEndedRequests } from "./ended-requests.ts";
+import {
+  type ChangedRecord,
+  type EndedRequest,
+  readChangedRecords,
+  readEndedRequests,
+} from "./changed-records.ts";
 
 export interface ArchivedState {
   /** Newest entry that counts; undefined for none. */

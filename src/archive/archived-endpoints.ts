@@ -7,7 +7,7 @@ import { many, manyByNode } from "../redis/pipelines.ts";
 /** Where the settings of an archived account have its webhook endpoints: JSON, records by id. */
 export const ENDPOINTS_SETTING = "webhook_endpoints";
 
-/** What a restored endpoint goes on with; its deliveries are gone, and so is what came of them. */
+/** The record of a restored endpoint; its deliveries and their outcomes are not archived. */
 const ARCHIVED_FIELDS: readonly (keyof EndpointRecord)[] = [
   ...(["account_id", "url", "events", "label", "status", "disabled_reason"] as const),
   ...(["secret", "previous_secret", "previous_until", "created_at", "revision"] as const),

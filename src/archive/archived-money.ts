@@ -1,7 +1,7 @@
 import { CLOCK_SLACK_MS, type FindArchivedCharges } from "../ledger/corrections.ts";
-import type { FindArchivedEntry } from "../operations/credits/named-entries.ts";
 import type { ReadArchived } from "../operations/credits/references.ts";
 import type { FindArchivedCharge } from "../operations/credits/refunds.ts";
+import type { FindArchivedEntry } from "../operations/credits/transactions.ts";
 import { RECLAIM } from "../records/ledger-entries.ts";
 import { partitionOf } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";

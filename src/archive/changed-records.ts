@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
-import { accountNames, keyNames, partitionNames } from "../records/names.ts";
-import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
+import type { AccountFields, KeyFields, RequestRecord } from "../records/records.ts";
+import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { membersOf } from "../redis/sorted-set-pages.ts";
@@ -9,7 +10,7 @@ import { ENDPOINTS_SETTING, endpointsToArchive } from "./archived-endpoints.ts";
 
 /** An account or key; a lost one has no fields. `changes`: number of changes noted before the read. */
 export type ChangedRecord = { what: string; changes: string } & (
-  | { kind: "account"; accountId: string; record: AccountRecord }
+  | { kind: "account"; accountId: string; record: AccountFields }
   | { kind: "key"; keyId: string; record: KeyFields }
 );
 
@@ -75,7 +76,7 @@ export async function readChangedRecords(
   const accountIds = places.filter(({ isAccount }) => isAccount).map(({ id }) => id);
   const endpoints = await endpointsToArchive(redis, partition, accountIds);
   const endpointsOf = new Map(accountIds.map((id, at) => [id, endpoints[at]]));
-  const accountRecord = (id: string, record: Readonly<Record<string, string>>): AccountRecord => {
+  const accountRecord = (id: string, record: Readonly<Record<string, string>>): AccountFields => {
     const own = endpointsOf.get(id);
     const withEndpoints: Readonly<Record<string, string>> = {
       ...record,
@@ -88,4 +89,31 @@ export async function readChangedRecords(
       ? { what, changes, kind: "account", accountId: id, record: accountRecord(id, records[at]!) }
       : { what, changes, kind: "key", keyId: id, record: records[at]! },
   );
+}
+
+export interface EndedRequest {
+  requestId: string;
+  record: RequestRecord;
+}
+
+/** Their BIND may still come; they are copied once they may be collected. */
+const UNKNOWN_OUTCOMES: ReadonlySet<string | undefined> = new Set(["due", "released"]);
+
+export async function readEndedRequests(
+  redis: Redis,
+  { partition, generation }: { partition: number; generation: string },
+  ids: readonly string[],
+  isDue: boolean,
+): Promise<EndedRequest[]> {
+  const records = await many<string | null, string>(redis, ids, (pipe, id) =>
+    pipe.get(requestName(partition, id)),
+  );
+  return records.flatMap((stored, at) => {
+    const record = requestOf(stored);
+    const { state, reason } = record;
+    if (state !== "finished" && state !== "void") return [];
+    if (record.archived === `${generation}/${state}`) return [];
+    if (state === "void" && !isDue && UNKNOWN_OUTCOMES.has(reason)) return [];
+    return [{ requestId: ids[at]!, record }];
+  });
 }

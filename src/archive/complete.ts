@@ -1,6 +1,5 @@
 import { readCheckpoint, readCut } from "../records/checkpoints.ts";
-import { compareIds } from "../records/entry-ids.ts";
-import { LEDGER_START, type LedgerEntry, ledgerEntry } from "../records/ledger-entries.ts";
+import { compareIds, LEDGER_START, type LedgerEntry, ledgerEntry } from "../records/ledger-entries.ts";
 import { partitionNames } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";

@@ -3,7 +3,7 @@ import type { Connection } from "../redis/connection.ts";
 import { jittered } from "../redis/jitter.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { endTurns, takeTurns, usablePrimaries } from "./archive-source.ts";
+import { endTurns, takeTurns, usablePrimaries } from "./archive-record.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
 import type { ArchiveTables } from "./tables.ts";
 import { createTrimming } from "./trimming.ts";

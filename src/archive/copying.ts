@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../domain/errors.ts";
-import { compareIds } from "../records/entry-ids.ts";
-import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
+import { compareIds, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { archived } from "../scripts/archived.ts";
@@ -15,8 +14,17 @@ import {
   isSameEntry,
   readPages,
 } from "./archive-pages.ts";
-import { announceBatches, beginCopying, readArchiveRecords, renewGeneration } from "./archive-record.ts";
-import { cutOf, entriesOf, isConfirmed, oldestUncopied, usablePrimaries } from "./archive-source.ts";
+import {
+  announceBatches,
+  beginCopying,
+  cutOf,
+  entriesOf,
+  isConfirmed,
+  oldestUncopied,
+  readArchiveRecords,
+  renewGeneration,
+  usablePrimaries,
+} from "./archive-record.ts";
 import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
 
 const BATCH = 500;

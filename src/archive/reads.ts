@@ -1,16 +1,19 @@
-import type { ArchivedStatements } from "../ledger/account-statements.ts";
 import type { ArchivedUsage } from "../ledger/account-usage.ts";
 import type { ArchivedSales } from "../ledger/sales.ts";
+import type { ArchivedStatements } from "../ledger/statements.ts";
 import type { ArchivedSpenders } from "../operations/accounts/top-accounts.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
-import type { ArchivedTransactions } from "../operations/credits/all-transactions.ts";
+import type { ArchivedTransactions } from "../operations/credits/transactions.ts";
 import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { createArchivedTransactions } from "./all-transactions.ts";
 import { connectArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
-import { createArchivedHistory, createArchivedRequests } from "./archived-history.ts";
+import {
+  createArchivedHistory,
+  createArchivedRequests,
+  createArchivedTransactions,
+} from "./archived-history.ts";
 import {
   archivedSales,
   archivedSpenders,

@@ -1,9 +1,7 @@
 import type { ChainableCommander } from "ioredis";
-import { lowerCase } from "../operations/accounts/sorted-lists.ts";
-import { placeText, readPlace } from "../operations/credits/reference-index.ts";
+import { placeText, readPlace } from "../operations/credits/references.ts";
 import { dueFrom } from "../records/due-times.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
+import { detailsOf, kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
 import { metadataDigests } from "../records/metadata-index.ts";
 import {
   accountNames,
@@ -20,8 +18,10 @@ import {
   taskName,
 } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { AccountRecord, KeyFields } from "../records/records.ts";
+import { moneyOf } from "../records/packed-fields.ts";
+import type { AccountFields, KeyFields } from "../records/records.ts";
 import { requestText } from "../records/requests.ts";
+import { lowerCase, placesOfAccount, placesOfKey, placesOfReference } from "../records/words.ts";
 import { LAYOUT, RESTORING } from "../redis/layout.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
@@ -37,7 +37,7 @@ interface RestoredStore {
 interface RestoredAccount {
   partition: number;
   accountId: string;
-  record: AccountRecord & Readonly<Record<string, string>>;
+  record: AccountFields & Readonly<Record<string, string>>;
 }
 
 export interface RestoredKey {
@@ -89,6 +89,7 @@ export async function restoreEntries(nodes: RedisNodes, entries: readonly Ledger
 /** Notes what these entries' references stand for, and lists their accounts under them. */
 export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await indexReferences(nodes, entries);
+  await listWords(nodes, entries, ({ accountId, reference }) => placesOfReference(accountId, reference));
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
     pipe.hset(accountNames(entry.partition, entry.accountId).references, entry.reference, standsFor(entry)),
   );
@@ -140,9 +141,24 @@ export async function restoreAccounts(
     pipe.zadd(partitionNames(partition).accounts, 0, accountId),
   );
   await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
-    pipe.zadd(partitionNames(partition).byBalance, record.balance ?? "0", accountId),
+    pipe.zadd(partitionNames(partition).byBalance, moneyOf(record.money).balance ?? "0", accountId),
   );
   await listAccounts(nodes, accounts);
+  await listWords(nodes, accounts, ({ accountId, record: { label, metadata = "{}" } }) =>
+    placesOfAccount(accountId, label, JSON.parse(metadata)),
+  );
+}
+
+/** As lua/include/words.lua. */
+async function listWords<Item extends { partition: number }>(
+  nodes: RedisNodes,
+  items: readonly Item[],
+  placesOf: (item: Item) => string[],
+): Promise<void> {
+  const listed = items.flatMap((item) => placesOf(item).map((place) => ({ ...item, place })));
+  await manyByNode(listed, ofPartition(nodes), (pipe, { partition, place }) =>
+    pipe.zadd(partitionNames(partition).words, 0, place),
+  );
 }
 
 /** As lua/include/lists.lua and lua/include/metadata.lua. */
@@ -167,6 +183,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
   await manyByNode(keys, ofPartition(nodes), (pipe, { partition, keyId, record }) =>
     pipe.hset(keyNames(partition, keyId).key, record),
   );
+  await listWords(nodes, keys, (key) => placesOfKey(account(key), key.keyId, key.record.label));
   await countTiers(nodes, keys);
   await listExpiries(nodes, keys);
   await manyByNode(keys, ofPartition(nodes), (pipe, key) =>

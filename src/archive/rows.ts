@@ -1,12 +1,10 @@
 import { byLimit, LIMITS, type LimitName, TIER_LIMITS } from "../domain/limits.ts";
 import { MOMENT_MS_MAX } from "../domain/moments.ts";
 import type { AuditRecord } from "../operations/access/audit.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { isStoredKind, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
+import { detailsOf, isStoredKind, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../records/records.ts";
 import type { ArchivePage } from "./archive-pages.ts";
-import type { ChangedRecord } from "./changed-records.ts";
-import type { EndedRequest } from "./ended-requests.ts";
+import type { ChangedRecord, EndedRequest } from "./changed-records.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 export interface KeyRow {
@@ -48,7 +46,7 @@ export interface EntryRow extends Record<TextColumn, string | null> {
   type: string;
   amount: string;
   balance_after: string;
-  /** What it is to an accountant. */
+  /** The accounting kind. */
   kind: string;
   at: Date;
 }
@@ -140,7 +138,7 @@ const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
   ["partition", "int", ({ partition }) => partition],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
   ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
-  ["gone", "boolean", ({ record }) => record.balance === undefined],
+  ["gone", "boolean", ({ record }) => record.money === undefined],
 ];
 
 const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [

@@ -1,11 +1,10 @@
 import type { Config } from "../config/config.ts";
 import { hiddenInWords } from "../config/environment.ts";
 import { processLimits } from "../config/process-bounds.ts";
-import { createOperatorSession } from "../operations/access/operator-session.ts";
-import { operatorWords } from "../operations/access/operator-words.ts";
+import { createOperatorSession, operatorWords } from "../operations/access/operator-session.ts";
 import { archiveChecks } from "./archive-check.ts";
 import { type Check, type CheckName, failed } from "./check.ts";
-import { certificatesCheck, configCheck } from "./machine-checks.ts";
+import { certificatesCheck, configCheck, descriptorsCheck, proxiesCheck } from "./machine-checks.ts";
 import {
   exchangesCheck,
   journalFigures,
@@ -14,14 +13,12 @@ import {
   type OwnFigures,
   readyCheck,
 } from "./own-checks.ts";
-import { descriptorsCheck, proxiesCheck } from "./running-checks.ts";
 import { storeChecks } from "./store-checks.ts";
 import { upstreamCheck } from "./upstream-check.ts";
 
 /** Of one command. */
 const STORE_TIMEOUT_MS = 2000;
 
-/** What is looked at. */
 interface CheckedGateway {
   config: Config;
   /** Settings of the file that a variable replaces. */
@@ -54,7 +51,7 @@ export async function gatewayChecks(gateway: CheckedGateway): Promise<Check[]> {
   ];
 }
 
-/** On connections of its own, closed at the end: a gateway looks once a minute. */
+/** On connections of its own, closed at the end: a gateway looks seldom. */
 async function ownStore(config: Config): ReturnType<typeof storeChecks> {
   const { redisUrl, tlsCa } = config.store;
   const session = createOperatorSession({

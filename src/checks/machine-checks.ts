@@ -14,6 +14,7 @@ import {
 import path from "node:path";
 import { type CertificateValidity, certificateValidities } from "../config/certificates.ts";
 import type { Config } from "../config/config.ts";
+import { dayText } from "../domain/moments.ts";
 import { FILE_BYTES_MAX } from "../durability/outbox/journal-lines.ts";
 import { diskReason } from "../durability/outbox/journal-state.ts";
 import { readRegularFile } from "../durability/process-files.ts";
@@ -181,7 +182,7 @@ export function certificatesCheck(config: Config, nowMs: number): Check {
     return good(CERTIFICATES, `valid; first ${expires(first, nowMs)}`);
   const found = [
     ...due.map((one) => expires(one, nowMs)),
-    ...future.map(({ setting, fromMs }) => `${setting} is not valid before ${dayOf(fromMs)}`),
+    ...future.map(({ setting, fromMs }) => `${setting} is not valid before ${dayText(fromMs)}`),
   ].join("\n");
   const advice =
     "renew it, and put the new file at the same place: a running gateway takes it without a restart (store.tls_ca needs one)";
@@ -191,8 +192,33 @@ export function certificatesCheck(config: Config, nowMs: number): Check {
 
 function expires({ setting, expiryMs }: CertificateValidity, nowMs: number): string {
   const days = Math.floor((expiryMs - nowMs) / DAY_MS);
-  if (expiryMs <= nowMs) return `${setting} has expired on ${dayOf(expiryMs)}`;
-  return `${setting} expires on ${dayOf(expiryMs)}, in ${days} days`;
+  if (expiryMs <= nowMs) return `${setting} has expired on ${dayText(expiryMs)}`;
+  return `${setting} expires on ${dayText(expiryMs)}, in ${days} days`;
 }
 
-const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+/** Above it, a gateway has room for thousands of clients beside its connections to Redis and the upstream. */
+const OPEN_FILES_WANTED = 4096;
+
+/** @param limit of files and sockets @param whose the process in words */
+export function descriptorsCheck(limit: number, whose: string): Check {
+  const found = `${whose} may open ${limit} files and sockets`;
+  if (limit >= OPEN_FILES_WANTED) return good("descriptors", found);
+  return warning(
+    "descriptors",
+    `${found}, so it takes few clients at a time`,
+    "raise the limit to 16384 or more: LimitNOFILE of a systemd unit, ulimits of a container, ulimit -n of a shell",
+  );
+}
+
+/** @param count valid keys that came with an X-Forwarded-For from an address that is not trusted; undefined if no gateway says */
+export function proxiesCheck(count: number | undefined): Check {
+  const name = "proxies";
+  if (count === undefined)
+    return good(name, "no gateway answers at the admin port, so nothing is known of proxies");
+  if (count === 0) return good(name, "no X-Forwarded-For came from an address that is not trusted");
+  return warning(
+    name,
+    `${count} good keys came with an X-Forwarded-For from an address that is not in server.trust_proxy`,
+    "put the load balancer's address or range into server.trust_proxy; the gateway's log names it (peer)",
+  );
+}

@@ -1,6 +1,6 @@
 import { type Check, checksOf, failed, good, warning } from "./check.ts";
 
-/** What a gateway counts of its dependencies, over all its processes. */
+/** A gateway's counts of its dependencies, over all its processes. */
 export interface OwnFigures {
   journal: { usable: boolean; waiting: number; of_other_stores: number };
   /** `checkedAtMs`: Unix ms, 0 before the first check. */

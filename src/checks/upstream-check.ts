@@ -1,4 +1,3 @@
-import { request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import type { Config } from "../config/config.ts";
 import { parseObject } from "../domain/json.ts";
@@ -13,6 +12,9 @@ import {
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import { createUpstream } from "../upstream/upstream.ts";
 import { type Check, checksOf } from "./check.ts";
+
+/** Not imported: decision 0040. */
+const { request: requestHttp } = process.getBuiltinModule("node:http");
 
 const { good, warning, failed } = checksOf("upstream");
 

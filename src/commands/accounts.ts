@@ -1,6 +1,4 @@
-import { Command, InvalidArgumentError } from "commander";
-import type { Static } from "typebox";
-import type { ListedAccount } from "../admin/api/account-schemas.ts";
+import { InvalidArgumentError } from "commander";
 import {
   changeOfAccount,
   creationOfAccount,
@@ -8,23 +6,13 @@ import {
   readingOfAccount,
 } from "../admin/api/routes/accounts.ts";
 import { topOfAccounts } from "../admin/api/routes/usage.ts";
-import type { TopAccounts } from "../admin/api/schemas.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
-import { limitOptions, operationCommand, pageOutput } from "./operation-command.ts";
+import { limitOptions, listed, operationCommand, paging } from "./operation-command.ts";
+import { group } from "./options.ts";
 
-const LIMIT_MAX = 100;
 const ACCOUNT = { "<account>": "account id" };
 
-export const accountsCommand = (): Command =>
-  new Command("accounts")
-    .description("accounts: create, show and change them")
-    .addCommand(createCommand())
-    .addCommand(listCommand())
-    .addCommand(topCommand())
-    .addCommand(showCommand())
-    .addCommand(setCommand());
-
-const createCommand = (): Command =>
+export const accountsCommand = group("accounts", "accounts: create, show and change them", [
   operationCommand(creationOfAccount, {
     name: "create",
     about: "make an account before its first key",
@@ -34,9 +22,7 @@ const createCommand = (): Command =>
       "--metadata <json>": "a JSON object that is kept with it",
       ...limitOptions(TIER_LIMITS, { after: ", of all its keys together" }),
     },
-  });
-
-const listCommand = (): Command =>
+  }),
   operationCommand(listOfAccounts, {
     name: "list",
     about: "accounts with their credits, by id; with --label by label, with --sort in that order",
@@ -50,31 +36,17 @@ const listCommand = (): Command =>
       },
       "--sort <order>": "by balance, or -balance or -spent_today: the largest first",
       "--balance-below <n>": "those with a lower balance",
-      "--limit <n>": { about: "at most so many", default: LIMIT_MAX },
-      "--after <cursor>": "where an earlier list ended",
+      ...paging(100),
     },
-    show: (_, __, answer) => pageOutput("accounts", answer(), COLUMNS, ["LABEL"]),
-  });
-
-function member(text: string, before: unknown): Record<string, string> {
-  const at = text.indexOf("=");
-  if (at > 0)
-    return { ...(before as Record<string, string> | undefined), [text.slice(0, at)]: text.slice(at + 1) };
-  throw new InvalidArgumentError("It must be a name and a value such as plan=pro.");
-}
-
-const COLUMNS = {
-  ACCOUNT: (row: Static<typeof ListedAccount>) => row.account_id,
-  LABEL: (row: Static<typeof ListedAccount>) => row.label ?? "",
-  STATUS: (row: Static<typeof ListedAccount>) => row.status,
-  BALANCE: (row: Static<typeof ListedAccount>) => row.balance,
-  HELD: (row: Static<typeof ListedAccount>) => row.held,
-  USED: (row: Static<typeof ListedAccount>) => row.total_used,
-  TODAY: (row: Static<typeof ListedAccount>) => row.spent_today,
-  "7 DAYS": (row: Static<typeof ListedAccount>) => row.spent_7d,
-};
-
-const topCommand = (): Command =>
+    show: listed(
+      "accounts",
+      {
+        ...{ ACCOUNT: "account_id", LABEL: "label", STATUS: "status", BALANCE: "balance", HELD: "held" },
+        ...{ USED: "total_used", TODAY: "spent_today", "7 DAYS": "spent_7d" },
+      },
+      ["LABEL"],
+    ),
+  }),
   operationCommand(topOfAccounts, {
     name: "top",
     about: "the accounts that spent most, or were refused most; today without --from",
@@ -84,30 +56,19 @@ const topCommand = (): Command =>
       "--to <day>": "the last UTC day, itself included",
       "--limit <n>": { about: "at most so many", default: 20 },
     },
-    show({ complete }, _, answer) {
-      const output = pageOutput("accounts", answer(), TOP_COLUMNS, ["LABEL"]);
+    show(top, call, answer) {
+      const { complete } = top;
+      const columns = { ACCOUNT: "account_id", LABEL: "label", CREDITS: "credits", REFUSALS: "refusals" };
+      const output = listed("accounts", columns, ["LABEL"])(top, call, answer);
       const text = complete ? output.text : `${output.text}\nAnother account may belong to this list.`;
       return { ...output, json: { ...output.json, complete }, text };
     },
-  });
-
-type Top = Static<typeof TopAccounts>["data"][number];
-
-const TOP_COLUMNS = {
-  ACCOUNT: (row: Top) => row.account_id,
-  LABEL: (row: Top) => row.label ?? "",
-  CREDITS: (row: Top) => row.credits ?? "",
-  REFUSALS: (row: Top) => row.refusals ?? "",
-};
-
-const showCommand = (): Command =>
+  }),
   operationCommand(readingOfAccount, {
     name: "show",
     about: "one account: label, status, limits and balance",
     arguments: ACCOUNT,
-  });
-
-const setCommand = (): Command =>
+  }),
   operationCommand(changeOfAccount, {
     name: "set",
     about: "change an account, from its next request on",
@@ -120,4 +81,12 @@ const setCommand = (): Command =>
       ...limitOptions(TIER_LIMITS, { word: "none", after: ", of all its keys together" }),
       "--price-multiplier <n|none>": "its requests cost the list price times this, such as 0.8, rounded up",
     },
-  });
+  }),
+]);
+
+function member(text: string, before: unknown): Record<string, string> {
+  const at = text.indexOf("=");
+  if (at > 0)
+    return { ...(before as Record<string, string> | undefined), [text.slice(0, at)]: text.slice(at + 1) };
+  throw new InvalidArgumentError("It must be a name and a value such as plan=pro.");
+}

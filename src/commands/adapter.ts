@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { Command } from "commander";
 import { loadAdapterModule, ModuleMistake } from "../config/adapter-module.ts";
 import { readOptions } from "../config/adapters.ts";
 import { readFailure } from "../config/yaml-file.ts";
@@ -12,19 +11,18 @@ import type { Adapter, AdapterResponse, AnswerRow, PolledTask } from "../upstrea
 import { type CheckedRequest, checkForm, checkRequest, Dialect } from "../upstream/dialect.ts";
 import { readPoll, readResult } from "../upstream/poll-answer.ts";
 import { createRequest, readGeneration } from "../upstream/upstream.ts";
-import { command } from "./options.ts";
+import { command, group } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
 
-export function adapterCommand(): Command {
-  return new Command("adapter").description("adapters of your own, for the upstream").addCommand(
+export const adapterCommand = group("adapter", "adapters of your own, for the upstream", [
+  () =>
     command("test", "run an adapter's table of answers, and show what it would send")
       .argument("<file>", "the module, .ts, .js or .mjs")
       .option("--options <json>", "options as in upstream.options; the defaults when left out")
       .action((file: string, flags: { json?: boolean; options?: string }) =>
         print(tested(file, flags.options), flags),
       ),
-  );
-}
+]);
 
 interface Finding {
   what: string;

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import type { Command } from "commander";
 import { detachArchive } from "../archive/archive-record.ts";
 import { migrate } from "../archive/migrations.ts";
 import { type Restored, restoreStore } from "../archive/restore.ts";
@@ -6,20 +6,18 @@ import { type ArchiveVerification, verifyArchive } from "../archive/verify-archi
 import type { RedisNodes } from "../redis/nodes.ts";
 import { withArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
-import { command } from "./options.ts";
+import { command, group } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { withAnyLayout, withRedisToWrite } from "./redis.ts";
 import { iso, paint, table } from "./terminal.ts";
 
-export function archiveCommand(): Command {
-  return new Command("archive")
-    .description("the archive in PostgreSQL at ARCHIVE_URL")
-    .addCommand(migrateCommand())
-    .addCommand(verifyCommand())
-    .addCommand(restoreCommand())
-    .addCommand(detachCommand());
-}
+export const archiveCommand = group("archive", "the archive in PostgreSQL at ARCHIVE_URL", [
+  migrateCommand,
+  verifyCommand,
+  restoreCommand,
+  detachCommand,
+]);
 
 function migrateCommand(): Command {
   return command(

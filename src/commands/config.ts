@@ -1,49 +1,53 @@
-import { Command } from "commander";
-import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
-import { type Difference, differences, type Written } from "../config/differences.ts";
-import { type EffectiveSetting, effectiveSettings } from "../config/effective.ts";
-import { hiddenInWords, variable } from "../config/environment.ts";
+import {
+  type Config,
+  configPath,
+  defaultConfig,
+  type Loaded,
+  readConfig,
+  requireLoaded,
+} from "../config/config.ts";
+import { type Difference, differences, settingLeaves, type Written } from "../config/differences.ts";
+import { hiddenInWords, SECRET_VARIABLES, variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
 import { isSingleTable, listInForce, writtenPrices } from "../config/price-lists.ts";
 import { type ConfigProblem, printed } from "../config/problems.ts";
-import { redactSettings } from "../config/redact.ts";
+import { redactSetting, redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
-import { gapsInWords, type TierCounts } from "../operations/keys/tier-counts.ts";
+import { hostsIn } from "../domain/redis-address.ts";
+import { gapsInWords, readTierCounts, type TierCounts } from "../operations/keys/tier-counts.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import { command } from "./options.ts";
+import { onOwnNodes } from "../redis/open-nodes.ts";
+import { storeReason } from "../redis/reasons.ts";
+import { command, group } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
-import { tiersInUse } from "./tiers-in-use.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
+const TIERS_TIMEOUT_MS = 2000;
 const UNKNOWN_COUNTS =
   "whether keys use other tiers is not known: the gateway has no counts of keys by tier yet";
 
-export function configCommand(): Command {
-  const file = ["[file]", "left out: TOLLGATE_CONFIG, else config/tollgate.yaml"] as const;
-  return new Command("config")
-    .description("the configuration")
-    .addCommand(
-      command("check", "say everything that is wrong with a config file")
-        .argument(...file)
-        .action(async (name: string | undefined, flags: { json?: boolean }) =>
-          print(await checked(name), flags),
-        ),
-    )
-    .addCommand(
-      command("print", "the settings in force after file, environment and defaults, and where each is from")
-        .argument(...file)
-        .action((name: string | undefined, flags: { json?: boolean }) => print(effective(name), flags)),
-    )
-    .addCommand(
-      command("diff", "what a running gateway would change, and what it must be restarted for")
-        .argument(...file)
-        .option("--admin <url>", "the gateway's admin port; left out: as configured on this machine")
-        .option("--defaults", "compare with the defaults instead")
-        .action(async (name: string | undefined, flags: DiffFlags) => print(await diff(name, flags), flags)),
-    );
-}
+const FILE = ["[file]", "left out: TOLLGATE_CONFIG, else config/tollgate.yaml"] as const;
+
+export const configCommand = group("config", "the configuration", [
+  () =>
+    command("check", "say everything that is wrong with a config file")
+      .argument(...FILE)
+      .action(async (name: string | undefined, flags: { json?: boolean }) =>
+        print(await checked(name), flags),
+      ),
+  () =>
+    command("print", "the settings in force after file, environment and defaults, and where each is from")
+      .argument(...FILE)
+      .action((name: string | undefined, flags: { json?: boolean }) => print(effective(name), flags)),
+  () =>
+    command("diff", "what a running gateway would change, and what it must be restarted for")
+      .argument(...FILE)
+      .option("--admin <url>", "the gateway's admin port; left out: as configured on this machine")
+      .option("--defaults", "compare with the defaults instead")
+      .action(async (name: string | undefined, flags: DiffFlags) => print(await diff(name, flags), flags)),
+]);
 
 async function checked(file: string | undefined): Promise<CommandOutput> {
   const { config, hidden, problems: broken } = checkConfig(file);
@@ -68,6 +72,24 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
     text: lines.join("\n"),
     ok,
   };
+}
+
+/** Reads only, and gives up within seconds. @param file as an operator would type it */
+async function tiersInUse(
+  { tiers, store }: Config,
+  file: string,
+): Promise<{ problems: ConfigProblem[]; notChecked?: string }> {
+  const place = hostsIn(store.redisUrl);
+  try {
+    const counts = await onOwnNodes(store, TIERS_TIMEOUT_MS, readTierCounts);
+    const { keys: keysByTier } = counts;
+    const problems = tierProblems(missingTiers(keysByTier, tiers), { keysByTier, tiers, file });
+    const gaps = gapsInWords(counts);
+    return gaps === undefined ? { problems } : { problems, notChecked: gaps };
+  } catch (error) {
+    const notChecked = `whether keys use other tiers is not known: Redis at ${place} cannot be asked (${storeReason(error).why})`;
+    return { problems: [], notChecked };
+  }
 }
 
 /** As a gateway that starts in this environment has them. @throws ConfigError with all problems of the file */
@@ -279,4 +301,39 @@ async function running(admin: string): Promise<Base> {
       `no gateway answers at ${admin}/config (${why}); name its admin port with --admin URL, or compare with --defaults`,
     );
   }
+}
+
+/** Where the value of a setting is from. */
+type Origin =
+  | { from: "environment"; variable: string }
+  | { from: "file"; line: number | undefined }
+  | { from: "default" };
+
+type EffectiveSetting = { setting: string; value: unknown } & Origin;
+
+interface Effective {
+  settings: EffectiveSetting[];
+  /** By variable. */
+  secrets: Record<string, "set" | "unset">;
+}
+
+/** All settings in force, without secrets, and where each is from. */
+function effectiveSettings(loaded: Loaded): Effective {
+  const { origins, linesInFile, source } = loaded;
+  const originOf = (setting: string): Origin => {
+    const variable = origins.get(setting);
+    if (variable !== undefined) return { from: "environment", variable };
+    if (linesInFile.has(setting)) return { from: "file", line: linesInFile.get(setting) };
+    return { from: "default" };
+  };
+  return {
+    settings: [...settingLeaves(redactSettings(loaded.settings))].map(([setting, value]) => ({
+      setting,
+      value: redactSetting(setting, value),
+      ...originOf(setting),
+    })),
+    secrets: Object.fromEntries(
+      SECRET_VARIABLES.map((name) => [name, variable(source.env, name) === undefined ? "unset" : "set"]),
+    ),
+  };
 }

@@ -1,22 +1,19 @@
-import { Command, InvalidArgumentError } from "commander";
-import type { Static } from "typebox";
-import type { TransactionOfAll } from "../admin/api/money-schemas.ts";
+import { type Command, InvalidArgumentError } from "commander";
+import { correctionOfCharges } from "../admin/api/routes/corrections.ts";
 import { adjustmentOfCredits, grantOfCredits, reversalOfGrant } from "../admin/api/routes/credits.ts";
 import { transactionsOfAll } from "../admin/api/routes/transactions.ts";
 import { keyShown } from "../admin/api/shown.ts";
-import { CREDITS_MAX } from "../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../domain/money.ts";
 import { readAccount } from "../operations/accounts/accounts.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
-import { eachKey, oldestKeys } from "../operations/keys/walk-keys.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
+import { eachKey, oldestKeys } from "../operations/keys/keys.ts";
+import { detailsOf, kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
-import { correctCommand } from "./corrections.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { requireConfig } from "./local-config.ts";
-import { flat, operationCommand, pageOutput } from "./operation-command.ts";
-import { command } from "./options.ts";
+import { flat, listed, operationCommand, timeIn } from "./operation-command.ts";
+import { command, group } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis } from "./redis.ts";
 import { listing, moment, table } from "./terminal.ts";
@@ -24,115 +21,134 @@ import { listing, moment, table } from "./terminal.ts";
 /** `tollgate keys list --account` shows all. */
 const KEYS_SHOWN_MAX = 1000;
 
-export function creditsCommand(): Command {
-  return new Command("credits")
-    .description("credits of accounts: grant, adjust, take back and show them")
-    .addCommand(grantCommand())
-    .addCommand(adjustCommand())
-    .addCommand(reverseCommand())
-    .addCommand(correctCommand())
-    .addCommand(transactionsCommand())
-    .addCommand(showCommand());
-}
-
 const ACCOUNT = { "<account>": "account id" };
 
-const grantCommand = (): Command =>
-  operationCommand(grantOfCredits, {
-    name: "grant",
-    about: "credit an account; the same reference credits once",
-    arguments: { ...ACCOUNT, "[credits]": "how many; left out with --package" },
-    options: {
-      "--reference <text>": "what this pays for, such as an order number; counts once",
-      "--package <name>": "a package of the config, instead of credits",
-      "--kind <kind>": "what it is to an accountant; purchase when left out",
-      "--amount-paid <amount>":
-        "of a purchase: what the customer paid, such as 9.90; the package's price when left out",
-      "--currency <code>": "of that amount, such as USD",
-      "--metadata <json>": "an object of your own, kept with it",
-    },
-    show({ outcome, amount, balance }, { params: { account }, body }) {
-      const { reference, kind = "purchase" } = body as { reference: string; kind?: string };
-      const text =
-        outcome === "recharged"
-          ? `${amount} credits granted to ${account}; it can spend ${balance}.`
-          : `The reference ${reference} has credited ${account} before; nothing is changed. It can spend ${balance}.`;
-      return { json: { outcome, account_id: account, kind, amount, reference, balance }, text };
-    },
-  });
-
-const adjustCommand = (): Command =>
-  operationCommand(adjustmentOfCredits, {
-    name: "adjust",
-    about: "correct a balance by hand, up or down; never below what is held",
-    arguments: {
-      ...ACCOUNT,
-      "<amount>": { about: "how many credits, such as 50; take credits with -50", parse: signed },
-    },
-    options: {
-      "--reason <text>": "why; customers see it beside the transaction",
-      "--reference <text>": "what stands for it, such as a ticket; counts once",
-    },
-    show({ outcome, balance, entry }, { params: { account }, body }) {
-      const { amount, reason, reference } = body as { amount: number; reason: string; reference: string };
-      const text =
-        outcome === "adjusted"
-          ? `${Math.abs(amount)} credits ${amount < 0 ? "taken from" : "added to"} ${account}; it can spend ${balance}.`
-          : `The reference ${reference} has adjusted ${account} before; nothing is changed. It can spend ${balance}.`;
-      const json = { outcome, account_id: account, amount, reason, reference, balance };
-      return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
-    },
-  });
-
-const reverseCommand = (): Command =>
-  operationCommand(reversalOfGrant, {
-    name: "reverse",
-    about: "take back what is left of a grant; never what is held",
-    arguments: { ...ACCOUNT, "<of>": "the reference of the grant", "[amount]": "at most so many credits" },
-    options: {
-      "--reason <text>": "why; customers see it beside the transaction",
-      "--reference <text>": "what stands for it, such as a ticket; counts once",
-    },
-    show({ outcome, balance, entry }, { params: { account }, body }) {
-      const { of, reason, reference } = body as { of: string; reason: string; reference: string };
-      const reversed = entry && -entry.amount;
-      const requested = entry && detailsOf(entry).requested;
-      const text =
-        outcome === "reversed"
-          ? `${reversed} credits of the grant ${of} taken back from ${account}, of ${requested} asked for; it can spend ${balance}.`
-          : `The reference ${reference} has reversed this before; nothing is changed. ${account} can spend ${balance}.`;
-      const json = { outcome, account_id: account, of, requested, reversed, reason, reference, balance };
-      return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
-    },
-  });
-
-const transactionsCommand = (): Command =>
-  operationCommand(transactionsOfAll, {
-    name: "transactions",
-    about:
-      "transactions of all accounts, the latest first, from the archive if there is one, else from Redis",
-    options: {
-      "--type <name>": "as customers see it",
-      "--kind <name>": "of this kind only",
-      "--from <time>": "from this day or time on",
-      "--to <time>": "up to the end of this day, or before this time",
-      "--limit <n>": { about: "at most so many", default: 50 },
-      "--after <cursor>": "where an earlier list ended",
-    },
-    show: (_, __, answer) =>
-      pageOutput("transactions", answer(), TRANSACTION_COLUMNS, ["REFERENCE", "REASON"]),
-  });
-
-type Row = Static<typeof TransactionOfAll>;
-
-const TRANSACTION_COLUMNS = {
-  TIME: (row: Row) => moment(Date.parse(row.created_at)),
-  ACCOUNT: (row: Row) => row.account_id,
-  KIND: (row: Row) => row.kind,
-  CREDITS: (row: Row) => row.amount,
-  REFERENCE: (row: Row) => row.reference ?? row.task_id ?? "",
-  REASON: (row: Row) => row.reason ?? "",
-};
+export const creditsCommand = group(
+  "credits",
+  "credits of accounts: grant, adjust, take back and show them",
+  [
+    operationCommand(grantOfCredits, {
+      name: "grant",
+      about: "credit an account; the same reference credits once",
+      arguments: { ...ACCOUNT, "[credits]": "how many; left out with --package" },
+      options: {
+        "--reference <text>": "what this pays for, such as an order number; counts once",
+        "--package <name>": "a package of the config, instead of credits",
+        "--kind <kind>": "what it is to an accountant; purchase when left out",
+        "--amount-paid <amount>":
+          "of a purchase: what the customer paid, such as 9.90; the package's price when left out",
+        "--currency <code>": "of that amount, such as USD",
+        "--metadata <json>": "an object of your own, kept with it",
+      },
+      show({ outcome, amount, balance }, { params: { account }, body }) {
+        const { reference, kind = "purchase" } = body as { reference: string; kind?: string };
+        const text =
+          outcome === "recharged"
+            ? `${amount} credits granted to ${account}; it can spend ${balance}.`
+            : `The reference ${reference} has credited ${account} before; nothing is changed. It can spend ${balance}.`;
+        return { json: { outcome, account_id: account, kind, amount, reference, balance }, text };
+      },
+    }),
+    operationCommand(adjustmentOfCredits, {
+      name: "adjust",
+      about: "correct a balance by hand, up or down; never below what is held",
+      arguments: {
+        ...ACCOUNT,
+        "<amount>": { about: "how many credits, such as 50; take credits with -50", parse: signed },
+      },
+      options: {
+        "--reason <text>": "why; customers see it beside the transaction",
+        "--reference <text>": "what stands for it, such as a ticket; counts once",
+      },
+      show({ outcome, balance, entry }, { params: { account }, body }) {
+        const { amount, reason, reference } = body as { amount: number; reason: string; reference: string };
+        const text =
+          outcome === "adjusted"
+            ? `${Math.abs(amount)} credits ${amount < 0 ? "taken from" : "added to"} ${account}; it can spend ${balance}.`
+            : `The reference ${reference} has adjusted ${account} before; nothing is changed. It can spend ${balance}.`;
+        const json = { outcome, account_id: account, amount, reason, reference, balance };
+        return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
+      },
+    }),
+    operationCommand(reversalOfGrant, {
+      name: "reverse",
+      about: "take back what is left of a grant; never what is held",
+      arguments: { ...ACCOUNT, "<of>": "the reference of the grant", "[amount]": "at most so many credits" },
+      options: {
+        "--reason <text>": "why; customers see it beside the transaction",
+        "--reference <text>": "what stands for it, such as a ticket; counts once",
+      },
+      show({ outcome, balance, entry }, { params: { account }, body }) {
+        const { of, reason, reference } = body as { of: string; reason: string; reference: string };
+        const reversed = entry && -entry.amount;
+        const requested = entry && detailsOf(entry).requested;
+        const text =
+          outcome === "reversed"
+            ? `${reversed} credits of the grant ${of} taken back from ${account}, of ${requested} asked for; it can spend ${balance}.`
+            : `The reference ${reference} has reversed this before; nothing is changed. ${account} can spend ${balance}.`;
+        const json = { outcome, account_id: account, of, requested, reversed, reason, reference, balance };
+        return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
+      },
+    }),
+    operationCommand(correctionOfCharges, {
+      name: "correct",
+      about: "give back what a wrong price charged too much, to all accounts, once per charge",
+      options: {
+        "--from <time>": "when the wrong price began, such as 2026-11-01T10:00:00Z",
+        "--to <time>": "when it ended, itself not included",
+        "--prices <list>": {
+          about: "endpoint:charged:correct, with commas between, such as gen2/text-to-video:20:10",
+          parse: pricesOf,
+        },
+        "--price-list <file>": "only charges by this price file, as transactions name it",
+        "--reference <text>": "your own name of the correction; counts once per charge",
+        "--reason <text>": "why; customers see it beside the transaction",
+        "--dry-run": "change nothing, and list the charges",
+        "--after <cursor>": "where an earlier call ended",
+      },
+      show({ shown, next, ...numbers }, { body }) {
+        const { dry_run: isDryRun = false } = body as { dry_run?: boolean };
+        const rows = shown.map(({ entry, credits }) => [
+          ...[entry.accountId, entry.requestId, entry.endpoint, -entry.amount, credits],
+        ]);
+        const { charges, corrected, repeated, refunded, running, credits } = numbers;
+        const did = isDryRun
+          ? `${charges} charges were wrong: ${credits} credits would be given back. Nothing is changed.`
+          : `${corrected} of ${charges} charges corrected: ${credits} credits given back.`;
+        const others = `Before: ${repeated}; refunded or without anything left: ${refunded}; tasks that still run: ${running}.`;
+        const text = [
+          table(["ACCOUNT", "REQUEST", "ENDPOINT", "CHARGED", "GIVES BACK"], rows, { gives: ["ENDPOINT"] }),
+          `${did} ${others}`,
+          ...(running > 0 ? ["Repeat the command when those have ended, with the same reference."] : []),
+        ].join("\n");
+        return { text, more: next };
+      },
+    }),
+    operationCommand(transactionsOfAll, {
+      name: "transactions",
+      about:
+        "transactions of all accounts, the latest first, from the archive if there is one, else from Redis",
+      options: {
+        "--type <name>": "as customers see it",
+        "--kind <name>": "of this kind only",
+        "--from <time>": "from this day or time on",
+        "--to <time>": "up to the end of this day, or before this time",
+        "--limit <n>": { about: "at most so many", default: 50 },
+        "--after <cursor>": "where an earlier list ended",
+      },
+      show: listed(
+        "transactions",
+        {
+          ...{ TIME: timeIn("created_at"), ACCOUNT: "account_id", KIND: "kind", CREDITS: "amount" },
+          REFERENCE: ({ reference, task_id }) => reference ?? task_id ?? "",
+          REASON: "reason",
+        },
+        ["REFERENCE", "REASON"],
+      ),
+    }),
+    showCommand,
+  ],
+);
 
 function signed(text: string): number {
   const value = /^[+-]?\d{1,16}$/.test(text) ? Number(text) : 0;
@@ -201,4 +217,19 @@ function purposeOf(entry: LedgerEntry): string | undefined {
   if (kindOf(entry) === "charge") return endpoint || taskId || undefined;
   const words = [taskId, note || reason].filter((word) => word !== "").join(", ");
   return [words, reference && `(${reference})`].filter((word) => word !== "").join(" ") || undefined;
+}
+
+interface Price {
+  endpoint: string;
+  charged: number;
+  correct: number;
+}
+
+function pricesOf(text: string): Price[] {
+  return text.split(",").map((part) => {
+    const [, endpoint = "", charged, correct] = /^\s*([^:\s]+):(\d{1,13}):(\d{1,13})\s*$/.exec(part) ?? [];
+    if (endpoint === "")
+      throw new InvalidArgumentError("It must be endpoint:charged:correct, with commas between.");
+    return { endpoint, charged: Number(charged), correct: Number(correct) };
+  });
 }

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
-import type { Written } from "../operations/access/confirmed-writes.ts";
+import type { Written } from "../operations/access/operator-session.ts";
 import { issueKey, KnownKeyError, requireNewKeysTier } from "../operations/keys/issue-key.ts";
 import { readKey } from "../operations/keys/keys.ts";
 import { inCommandWords, OperatorError } from "../records/operator-error.ts";

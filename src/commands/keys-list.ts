@@ -1,8 +1,15 @@
 import { type Command, Option } from "commander";
 import { keyShown } from "../admin/api/shown.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
-import { findKey, KEY_STATUSES, type KeyRecord, type KeyStatus } from "../operations/keys/keys.ts";
-import { eachKey, type KeyPage, oldestKeys } from "../operations/keys/walk-keys.ts";
+import {
+  eachKey,
+  findKey,
+  KEY_STATUSES,
+  type KeyPage,
+  type KeyRecord,
+  type KeyStatus,
+  oldestKeys,
+} from "../operations/keys/keys.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { statusText } from "./keys-shown.ts";

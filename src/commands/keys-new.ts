@@ -1,8 +1,8 @@
 import { type Command, Option } from "commander";
 import type { Config } from "../config/config.ts";
-import { CREDITS_MAX } from "../domain/credit-packages.ts";
 import { byLimit, CAPS, LIMITS, TIER_LIMITS } from "../domain/limits.ts";
-import type { Written } from "../operations/access/confirmed-writes.ts";
+import { CREDITS_MAX } from "../domain/money.ts";
+import type { Written } from "../operations/access/operator-session.ts";
 import { checkedRestrictions } from "../operations/access/operator-values.ts";
 import type { KeyOptions } from "../operations/keys/issue-key.ts";
 import { GRANT_KINDS, type GrantKind } from "../records/ledger-entries.ts";

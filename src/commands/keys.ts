@@ -1,6 +1,4 @@
-import { Command, InvalidArgumentError } from "commander";
-import type { Static } from "typebox";
-import type { KeyRefusal } from "../admin/api/account-schemas.ts";
+import { type Command, InvalidArgumentError } from "commander";
 import {
   changeOfKey,
   readingOfKey,
@@ -19,44 +17,30 @@ import { listCommand } from "./keys-list.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
 import { refusalsJson, refusalsText } from "./keys-shown.ts";
 import { requireConfig } from "./local-config.ts";
-import { flat, limitOptions, operationCommand, pageOutput, workCommand } from "./operation-command.ts";
-import { actorOf } from "./options.ts";
+import {
+  flat,
+  limitOptions,
+  listed,
+  operationCommand,
+  PERIOD,
+  paging,
+  timeIn,
+  workCommand,
+} from "./operation-command.ts";
+import { actorOf, group } from "./options.ts";
 import { print } from "./output.ts";
-import { fromNow, iso, listing, moment, paint, widthOf, wrapped } from "./terminal.ts";
+import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;
 const LINE_CHARS = 100;
 const ONCE = "Keep the key now: it is not shown again.";
 
-export const keysCommand = (): Command =>
-  new Command("keys")
-    .description("API keys: make, show, change and end them")
-    .addCommand(createCommand())
-    .addCommand(importCommand())
-    .addCommand(listCommand())
-    .addCommand(showCommand())
-    .addCommand(refusalsCommand())
-    .addCommand(revokeCommand())
-    .addCommand(rotateCommand())
-    .addCommand(setCommand());
-
-const createCommand = (): Command =>
-  newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
-    const config = requireConfig();
-    requireNewKeysTier(() => config.tiers, flags.tier);
-    const { result, confirmed } = await withKeyStore(config, (nodes) =>
-      issueKey(nodes, keyOptions(flags), actorOf(flags)),
-    );
-    const { key, keyId, accountId } = result;
-    const json = { key, key_id: keyId, account_id: accountId };
-    const text = `${listing(json)}\n${paint("yellow", ONCE)}`;
-    const ifUnconfirmed = `Keep the key, and run \`tollgate keys import\` with it, --account ${accountId} and the same options when they are back: it makes no second key.`;
-    print({ json, text, confirmed, ifUnconfirmed }, flags);
-  });
-
 const KEY = { "<key-id>": "the key's id, or the key itself" };
 
-const showCommand = (): Command =>
+export const keysCommand = group("keys", "API keys: make, show, change and end them", [
+  createCommand,
+  importCommand,
+  listCommand,
   workCommand(
     readingOfKey,
     async (operate, nodes) => {
@@ -74,9 +58,26 @@ const showCommand = (): Command =>
         return { json: { ...fields, ...refusalsJson(refusals) }, text };
       },
     },
-  );
-
-const revokeCommand = (): Command =>
+  ),
+  operationCommand(refusalsOfKeyRoute, {
+    name: "refusals",
+    about: "when and why a key was refused: the last 1,000 of the last day, latest first",
+    arguments: KEY,
+    options: {
+      "--outcome <name>": "of this kind only, such as rate_limited",
+      "--request-id <id>": "of this request only, by the gateway's or the client's id",
+      ...PERIOD,
+      ...paging(100),
+    },
+    show: listed(
+      "refusals",
+      {
+        ...{ TIME: timeIn("at"), OUTCOME: "outcome", LIMIT: "limit", USED: "used" },
+        ...{ "RETRY AFTER": "retry_after", REQUEST: "request_id", "CLIENT'S ID": "client_request_id" },
+      },
+      ["CLIENT'S ID"],
+    ),
+  }),
   operationCommand(revocationOfKey, {
     name: "revoke",
     about: "end a key at once and for good",
@@ -85,9 +86,7 @@ const revokeCommand = (): Command =>
       json: { outcome, ...flat(keyShown(key, requireConfig().tiers)) },
       text: `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`,
     }),
-  });
-
-const rotateCommand = (): Command =>
+  }),
   operationCommand(rotationOfKey, {
     name: "rotate",
     about: "make a new key like this one, and end this one",
@@ -112,42 +111,7 @@ const rotateCommand = (): Command =>
       const ifUnconfirmed = `Keep the new key, and repeat this when they are back: if the answer is that ${old} was rotated before, the new key is valid; else use the key that is printed then.`;
       return { json: { ...json, old_expires_at: endsAt }, text, ifUnconfirmed };
     },
-  });
-
-function overlap(text: string): string {
-  if ((durationMs(text) ?? Number.POSITIVE_INFINITY) <= OVERLAP_MAX_MS) return text;
-  throw new InvalidArgumentError("It must be a duration such as 30m, 24h or 7d, at most 366d.");
-}
-
-const refusalsCommand = (): Command =>
-  operationCommand(refusalsOfKeyRoute, {
-    name: "refusals",
-    about: "when and why a key was refused: the last 1,000 of the last day, latest first",
-    arguments: KEY,
-    options: {
-      "--outcome <name>": "of this kind only, such as rate_limited",
-      "--request-id <id>": "of this request only, by the gateway's or the client's id",
-      "--from <time>": "from this day or time on",
-      "--to <time>": "up to the end of this day, or before this time",
-      "--limit <n>": { about: "at most so many", default: 100 },
-      "--after <cursor>": "where an earlier list ended",
-    },
-    show: (_, __, answer) => pageOutput("refusals", answer(), REFUSAL_COLUMNS, ["CLIENT'S ID"]),
-  });
-
-type Refusal = Static<typeof KeyRefusal>;
-
-const REFUSAL_COLUMNS = {
-  TIME: (row: Refusal) => moment(Date.parse(row.at)),
-  OUTCOME: (row: Refusal) => row.outcome,
-  LIMIT: (row: Refusal) => row.limit ?? "",
-  USED: (row: Refusal) => row.used ?? "",
-  "RETRY AFTER": (row: Refusal) => row.retry_after ?? "",
-  REQUEST: (row: Refusal) => row.request_id,
-  "CLIENT'S ID": (row: Refusal) => row.client_request_id ?? "",
-};
-
-const setCommand = (): Command =>
+  }),
   operationCommand(changeOfKey, {
     name: "set",
     about: "change what a key may do, from its next request on",
@@ -161,4 +125,25 @@ const setCommand = (): Command =>
       "--label <text>": "a name for it; empty takes it away",
       "--expires <iso|never>": "when it ends",
     },
+  }),
+]);
+
+function createCommand(): Command {
+  return newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
+    const config = requireConfig();
+    requireNewKeysTier(() => config.tiers, flags.tier);
+    const { result, confirmed } = await withKeyStore(config, (nodes) =>
+      issueKey(nodes, keyOptions(flags), actorOf(flags)),
+    );
+    const { key, keyId, accountId } = result;
+    const json = { key, key_id: keyId, account_id: accountId };
+    const text = `${listing(json)}\n${paint("yellow", ONCE)}`;
+    const ifUnconfirmed = `Keep the key, and run \`tollgate keys import\` with it, --account ${accountId} and the same options when they are back: it makes no second key.`;
+    print({ json, text, confirmed, ifUnconfirmed }, flags);
   });
+}
+
+function overlap(text: string): string {
+  if ((durationMs(text) ?? Number.POSITIVE_INFINITY) <= OVERLAP_MAX_MS) return text;
+  throw new InvalidArgumentError("It must be a duration such as 30m, 24h or 7d, at most 366d.");
+}

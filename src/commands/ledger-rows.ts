@@ -1,7 +1,6 @@
 import { csvLine } from "../domain/csv.ts";
-import { visible } from "../domain/visible-text.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { kindOf, type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
+import { visible } from "../domain/operator-texts.ts";
+import { detailsOf, kindOf, type LedgerEntry, transactionId } from "../records/ledger-entries.ts";
 import { iso } from "./terminal.ts";
 
 const COLUMNS = [

@@ -1,21 +1,19 @@
-import { Command } from "commander";
+import type { Command } from "commander";
 import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
 import { verifyLedger } from "../ledger/verify.ts";
 import type { Verification } from "../ledger/verify-run.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";
-import { command } from "./options.ts";
+import { command, group } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { ownConfig, withRedis } from "./redis.ts";
 import { paint, table } from "./terminal.ts";
 
-export function ledgerCommand(): Command {
-  return new Command("ledger")
-    .description("the ledger: verify and export it")
-    .addCommand(verifyCommand())
-    .addCommand(exportCommand());
-}
+export const ledgerCommand = group("ledger", "the ledger: verify and export it", [
+  verifyCommand,
+  exportCommand,
+]);
 
 function verifyCommand(): Command {
   return command("verify", "compare balances, holds, slots and the ledger, while traffic goes on")

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
@@ -12,10 +12,10 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { optionalArchiveUrl } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
-import { type ActorFlags, actorOf, changing, command, futureMs, whole } from "./options.ts";
+import { type ActorFlags, actorOf, changing, command, futureMs, type MakeCommand, whole } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
-import { iso, listing, table } from "./terminal.ts";
+import { iso, listing, moment, table } from "./terminal.ts";
 
 /** @param before what an earlier use of the same option made */
 type Parse = (text: string, before?: unknown) => unknown;
@@ -52,44 +52,46 @@ const FIELDS: Readonly<Record<string, string>> = {
 export const operationCommand = <Result>(
   operation: Operation<Result>,
   spec: OperationCommand<Result>,
-): Command => workCommand(operation, (operate) => operate(), spec);
+): MakeCommand => workCommand(operation, (operate) => operate(), spec);
 
-export function workCommand<Result, Done>(
-  operation: Operation<Result>,
-  work: Work<Result, Done>,
-  spec: OperationCommand<Done>,
-): Command {
-  const { method, path, body, query } = operation;
-  const schema = body ?? query;
-  const made = (method === "GET" ? command : changing)(spec.name, spec.about);
-  const words = Object.entries(spec.arguments ?? {}).map(([form, given]) => {
-    const { about, parse = parserOf(schema, form) } = parameterOf(given);
-    if (parse) made.argument(form, about, parse);
-    else made.argument(form, about);
-    return form;
-  });
-  const fields = Object.entries(spec.options ?? {}).map(([form, given]) => {
-    const option = optionOf(schema, form, parameterOf(given));
-    made.addOption(option);
-    return { form, attribute: option.attributeName() };
-  });
-  return made.action(async (...given: unknown[]) => {
-    const flags = given[words.length] as Flags;
-    const params: Record<string, string> = {};
-    const values: Record<string, unknown> = { ...spec.always };
-    for (const [at, form] of words.entries()) {
-      if (path.includes(`{${nameOf(form)}}`)) params[nameOf(form)] = given[at] as string;
-      else put(values, fieldOf(schema, form).path, given[at]);
-    }
-    for (const { form, attribute } of fields) put(values, fieldOf(schema, form).path, flags[attribute]);
-    if (method === "PATCH" && Object.keys(values).length === 0) {
-      const examples = fields.slice(0, 2).map(({ form }) => `--${nameOf(form)}`);
-      throw new OperatorError(`nothing to change; give an option such as ${examples.join(" or ")}`);
-    }
-    const call = callOf(params, body ? { body: values } : { query: values }, flags);
-    await runOperation(operation, work, spec, call, flags);
-  });
-}
+export const workCommand =
+  <Result, Done>(
+    operation: Operation<Result>,
+    work: Work<Result, Done>,
+    spec: OperationCommand<Done>,
+  ): MakeCommand =>
+  () => {
+    const { method, path, body, query } = operation;
+    const schema = body ?? query;
+    const made = (method === "GET" ? command : changing)(spec.name, spec.about);
+    const words = Object.entries(spec.arguments ?? {}).map(([form, given]) => {
+      const { about, parse = parserOf(schema, form) } = parameterOf(given);
+      if (parse) made.argument(form, about, parse);
+      else made.argument(form, about);
+      return form;
+    });
+    const fields = Object.entries(spec.options ?? {}).map(([form, given]) => {
+      const option = optionOf(schema, form, parameterOf(given));
+      made.addOption(option);
+      return { form, attribute: option.attributeName() };
+    });
+    return made.action(async (...given: unknown[]) => {
+      const flags = given[words.length] as Flags;
+      const params: Record<string, string> = {};
+      const values: Record<string, unknown> = { ...spec.always };
+      for (const [at, form] of words.entries()) {
+        if (path.includes(`{${nameOf(form)}}`)) params[nameOf(form)] = given[at] as string;
+        else put(values, fieldOf(schema, form).path, given[at]);
+      }
+      for (const { form, attribute } of fields) put(values, fieldOf(schema, form).path, flags[attribute]);
+      if (method === "PATCH" && Object.keys(values).length === 0) {
+        const examples = fields.slice(0, 2).map(({ form }) => `--${nameOf(form)}`);
+        throw new OperatorError(`nothing to change; give an option such as ${examples.join(" or ")}`);
+      }
+      const call = callOf(params, body ? { body: values } : { query: values }, flags);
+      await runOperation(operation, work, spec, call, flags);
+    });
+  };
 
 function optionOf(schema: TObject, form: string, given: Exclude<Parameter, string>): Option {
   const { schema: ofField, isRequired } = fieldOf(schema, form);
@@ -165,7 +167,7 @@ function typeParser(schema: JsonSchema, types: readonly unknown[]): Parse | unde
   if (types.includes("integer")) return whole(schema.minimum ?? 0, schema.maximum ?? Number.MAX_SAFE_INTEGER);
   if (types.includes("number")) return decimal;
   if (types.includes("object")) return jsonObject;
-  if (types.includes("array")) return (text) => listed(text, schema.items?.enum);
+  if (types.includes("array")) return (text) => wordsOf(text, schema.items?.enum);
   return schema.format === "date-time" ? (text) => iso(futureMs(text)) : undefined;
 }
 
@@ -182,7 +184,7 @@ function jsonObject(text: string): unknown {
   }
 }
 
-function listed(text: string, known: readonly string[] | undefined): string[] {
+function wordsOf(text: string, known: readonly string[] | undefined): string[] {
   const words = text.split(",").map((word) => word.trim());
   const unknown = known && words.find((word) => !known.includes(word));
   if (unknown === undefined) return words;
@@ -268,26 +270,40 @@ export function flat(object: object): Record<string, unknown> {
   return Object.fromEntries(fields.filter(([, value]) => value !== null));
 }
 
-/** @param columns cells by their headings @param gives headings of columns that give way on a narrow terminal */
-export function pageOutput<Row extends object>(
-  name: string,
-  answer: object,
-  columns: Readonly<Record<string, (row: Row) => unknown>>,
-  gives: readonly string[],
-): CommandOutput {
-  const {
-    data,
-    next_cursor: next,
-    unread,
-  } = answer as { data: Row[]; next_cursor: string | null; unread?: Unread };
-  const rows = data.map((row) => Object.values(columns).map((cell) => cell(row)));
-  return {
-    json: { [name]: data.map(flat), next: next ?? undefined },
-    text: table(Object.keys(columns), rows, { gives }),
-    more: next ?? undefined,
-    unread,
+type Row = Readonly<Record<string, unknown>>;
+
+/** Shows a page. @param columns fields or cells by their headings @param gives headings of columns that give way on a narrow terminal */
+export const listed =
+  (
+    name: string,
+    columns: Readonly<Record<string, string | ((row: Row) => unknown)>>,
+    gives: readonly string[],
+  ) =>
+  (_done: unknown, _call: unknown, answer: () => object): CommandOutput => {
+    const page = answer() as { data: Row[]; next_cursor: string | null; unread?: Unread };
+    const next = page.next_cursor ?? undefined;
+    const rows = page.data.map((row) =>
+      Object.values(columns).map((cell) => (typeof cell === "string" ? (row[cell] ?? "") : cell(row))),
+    );
+    return {
+      json: { [name]: page.data.map(flat), next },
+      text: table(Object.keys(columns), rows, { gives }),
+      more: next,
+      unread: page.unread,
+    };
   };
-}
+
+export const timeIn = (field: string) => (row: Row) => moment(Date.parse(String(row[field])));
+
+/** Options of lists. */
+export const PERIOD = {
+  "--from <time>": "from this day or time on",
+  "--to <time>": "up to the end of this day, or before this time",
+};
+export const paging = (limit: number, parse?: Parse): Readonly<Record<string, Parameter>> => ({
+  "--limit <n>": { about: "at most so many", default: limit, ...(parse && { parse }) },
+  "--after <cursor>": "where an earlier list ended",
+});
 
 /** @param more.word what takes a limit away, beside a number */
 export const limitOptions = (

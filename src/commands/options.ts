@@ -9,6 +9,17 @@ export function command(name: string, description: string): Command {
     .option("--json", "print one JSON object and nothing else");
 }
 
+/** Makes a command anew: Commander keeps in it what it has parsed. */
+export type MakeCommand = () => Command;
+
+export const group =
+  (name: string, description: string, below: readonly MakeCommand[]): MakeCommand =>
+  () => {
+    const made = new Command(name).description(description);
+    for (const make of below) made.addCommand(make());
+    return made;
+  };
+
 export interface ActorFlags {
   as?: string;
 }

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import path from "node:path";
-import { visible } from "../domain/visible-text.ts";
+import { visible } from "../domain/operator-texts.ts";
 import { type Unread, unreadInWords } from "../redis/partition-reads.ts";
 import { hasColours, plain } from "./terminal.ts";
 

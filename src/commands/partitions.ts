@@ -1,4 +1,4 @@
-import { Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import {
   freezePartitions,
   listPartitions,
@@ -6,20 +6,16 @@ import {
   thawPartitions,
 } from "../operations/store/freezing.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
-import { command } from "./options.ts";
+import { command, group } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, moment, table } from "./terminal.ts";
 
-export function partitionsCommand(): Command {
-  return new Command("partitions")
-    .description(
-      "the partitions of a store: where they are, and freezing them while a Redis Cluster moves their slots",
-    )
-    .addCommand(listCommand())
-    .addCommand(freezeCommand())
-    .addCommand(thawCommand());
-}
+export const partitionsCommand = group(
+  "partitions",
+  "the partitions of a store: where they are, and freezing them while a Redis Cluster moves their slots",
+  [listCommand, freezeCommand, thawCommand],
+);
 
 function listCommand(): Command {
   return command("list", "where each partition is, and which are frozen since when")

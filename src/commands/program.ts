@@ -1,6 +1,6 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
-import { visibleLines } from "../domain/visible-text.ts";
+import { visibleLines } from "../domain/operator-texts.ts";
 import { inCommandWords } from "../records/operator-error.ts";
 import { REVISION, VERSION } from "../telemetry/version.ts";
 import { accountsCommand } from "./accounts.ts";

@@ -1,9 +1,12 @@
 import { readConfig } from "../config/config.ts";
 import { parseRedisAddress } from "../domain/redis-address.ts";
 import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
-import type { Written } from "../operations/access/confirmed-writes.ts";
-import { createOperatorSession, type OperatorSession } from "../operations/access/operator-session.ts";
-import { operatorWords } from "../operations/access/operator-words.ts";
+import {
+  createOperatorSession,
+  type OperatorSession,
+  operatorWords,
+  type Written,
+} from "../operations/access/operator-session.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { partitionsOf, storedFacts } from "../redis/store-facts.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";

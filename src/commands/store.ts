@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import type { Command } from "commander";
 import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
 import type { ListedEntry } from "../durability/losses/missing-entries.ts";
 import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
@@ -6,7 +6,7 @@ import { acceptReplaced, acceptStore, type LossList, listLoss } from "../operati
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { storedFacts } from "../redis/store-facts.ts";
 import { requireConfig } from "./local-config.ts";
-import { command, whole } from "./options.ts";
+import { command, group, whole } from "./options.ts";
 import { print } from "./output.ts";
 import { withAnyLayout, withConfirmedRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
@@ -20,12 +20,10 @@ interface Flags {
   json?: boolean;
 }
 
-export function storeCommand(): Command {
-  return new Command("store")
-    .description("a Redis that came back empty or older than what it confirmed")
-    .addCommand(showCommand())
-    .addCommand(acceptCommand());
-}
+export const storeCommand = group("store", "a Redis that came back empty or older than what it confirmed", [
+  showCommand,
+  acceptCommand,
+]);
 
 const withLimit = (name: string, description: string): Command =>
   command(name, description).option(

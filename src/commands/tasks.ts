@@ -1,20 +1,13 @@
-import { Command } from "commander";
 import { readingOfTask, refundOfTask, releaseOfTask } from "../admin/api/routes/tasks.ts";
 import { type FoundRequest, findTask, type ReleaseResult } from "../operations/tasks/operator-tasks.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { operationCommand, workCommand } from "./operation-command.ts";
+import { group } from "./options.ts";
 import { iso, listing } from "./terminal.ts";
-
-export const tasksCommand = (): Command =>
-  new Command("tasks")
-    .description("generation requests and their tasks")
-    .addCommand(showCommand())
-    .addCommand(releaseCommand())
-    .addCommand(refundCommand());
 
 const TASK = { "<task>": "task id or request id" };
 
-const showCommand = (): Command =>
+export const tasksCommand = group("tasks", "generation requests and their tasks", [
   operationCommand(readingOfTask, {
     name: "show",
     about: "where a request stands",
@@ -23,9 +16,7 @@ const showCommand = (): Command =>
       const json = { ...shown(found), refunded: found.record.refunded !== undefined };
       return { json, text: listing(json) };
     },
-  });
-
-const releaseCommand = (): Command =>
+  }),
   workCommand(
     releaseOfTask,
     async (operate, nodes, { params }) => ({
@@ -41,9 +32,7 @@ const releaseCommand = (): Command =>
         text: inWords(release, view.requestId),
       }),
     },
-  );
-
-const refundCommand = (): Command =>
+  ),
   operationCommand(refundOfTask, {
     name: "refund",
     about: "give back what a finished task cost, once",
@@ -61,7 +50,8 @@ const refundCommand = (): Command =>
       const json = { outcome, account_id: accountId, request_id: requestId, balance };
       return { json: { ...json, transaction: entry && ledgerRow(entry) }, text };
     },
-  });
+  }),
+]);
 
 function inWords(release: ReleaseResult, requestId: string): string {
   switch (release.outcome) {

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters, styleText } from "node:util";
 import { Help } from "commander";
-import { visible } from "../domain/visible-text.ts";
+import { visible } from "../domain/operator-texts.ts";
 
 const COLUMN_CHARS_MIN = 8;
 

@@ -1,21 +1,14 @@
-import { Command } from "commander";
 import { creationOfToken, listOfTokens, revocationOfToken } from "../admin/api/routes/tokens.ts";
 import { tokenShown } from "../admin/api/shown.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { listTokens, type TokenRecord } from "../operations/access/tokens.ts";
 import { flat, operationCommand, workCommand } from "./operation-command.ts";
+import { group } from "./options.ts";
 import { listing, paint } from "./terminal.ts";
 
 const PAGE = 100;
 
-export const tokensCommand = (): Command =>
-  new Command("tokens")
-    .description("tokens of the management API: make, list and end them")
-    .addCommand(createCommand())
-    .addCommand(listCommand())
-    .addCommand(revokeCommand());
-
-const createCommand = (): Command =>
+export const tokensCommand = group("tokens", "tokens of the management API: make, list and end them", [
   operationCommand(creationOfToken, {
     name: "create",
     about: "make a token; it is shown once",
@@ -32,9 +25,7 @@ const createCommand = (): Command =>
         text: `${listing(json)}\n${paint("yellow", "Keep the token now: it is not shown again.")}`,
       };
     },
-  });
-
-const listCommand = (): Command =>
+  }),
   workCommand(
     listOfTokens,
     async (_, nodes) => {
@@ -57,12 +48,11 @@ const listCommand = (): Command =>
         return { json: { tokens: rows }, text };
       },
     },
-  );
-
-const revokeCommand = (): Command =>
+  ),
   operationCommand(revocationOfToken, {
     name: "revoke",
     about: "end a token, with all that were made with it, at once and for good",
     arguments: { "<token-id>": "the token's id, tok_..." },
     show: ({ tokenId }) => ({ text: `Token ${tokenId} is revoked.` }),
-  });
+  }),
+]);

@@ -1,5 +1,5 @@
 import { isObject } from "../domain/json.ts";
-import { PriceTableSchema } from "./prices.ts";
+import { PriceTableSchema } from "./price-lists.ts";
 import { ConfigSchema, NEEDS_RESTART } from "./schema.ts";
 
 /** The YAML language server supports draft 07 completely. */

@@ -1,12 +1,13 @@
 import { existsSync } from "node:fs";
 import path from "node:path";
-import { GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
+import { type TSchema, Type } from "typebox";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { isObject } from "../domain/json.ts";
 import { momentMs } from "../domain/moments.ts";
 import { type PriceList, type PriceTable, priceListAt } from "../domain/prices.ts";
-import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem } from "./problems.ts";
-import { type FileReader, placed, type YamlFile } from "./yaml-file.ts";
+import { validate } from "./validate.ts";
+import { type FileReader, placed, readYaml, type YamlFile } from "./yaml-file.ts";
 
 interface ReadLists {
   /** Oldest first; undefined if there are problems. */
@@ -30,7 +31,7 @@ export function readPriceLists(
     const file = typeof named === "string" ? resolved(named) : defaultFile;
     return tableOf(file, { from: undefined, keys: ["prices"] }, yaml, read);
   }
-  // What is no list has its problem from the schema.
+  // The schema reports values that are no list.
   const given = named.filter((one) => isObject(one) && typeof one.file === "string") as {
     from?: string;
     file: string;
@@ -100,3 +101,45 @@ export const isSingleTable = (prices: WrittenPrices): prices is PriceTable =>
 /** The list in force by this machine's clock: for what is shown. Charges follow the clock of Redis. */
 export const listInForce = ({ priceLists }: { priceLists: readonly PriceList[] }): PriceList =>
   priceListAt(priceLists, Date.now());
+
+const strict = { additionalProperties: false };
+
+const credits = Type.Integer({
+  minimum: 1,
+  maximum: 1_000_000_000,
+  description: "Whole credits.",
+  "x-expects": "a whole number of credits",
+});
+
+const byQuality = Type.Object({ standard: credits, high: credits }, strict);
+
+const byDurationAndQuality = Type.Object(
+  { by_duration_and_quality: Type.Object({ "10": byQuality, "15": byQuality }, strict) },
+  strict,
+);
+
+const byFrames = Type.Object(
+  { by_n_frames: Type.Object({ "10": credits, "15": credits, "25": credits }, strict) },
+  strict,
+);
+
+export const PriceTableSchema = Type.Object(
+  {
+    "gen2/text-to-video": credits,
+    "gen2/image-to-video": credits,
+    "gen2-pro/text-to-video": Type.Union([credits, byDurationAndQuality]),
+    "gen2-pro/image-to-video": Type.Union([credits, byDurationAndQuality]),
+    "gen2/watermark-remove": credits,
+    "gen2-pro/storyboard": Type.Union([credits, byFrames]),
+  } satisfies Record<GenerationEndpoint, TSchema>,
+  { ...strict, description: "Credits per request, by the path below /api/v1/." },
+);
+
+/** @throws ConfigError */
+export function loadPrices(file: string, read?: FileReader): PriceTable {
+  const yaml = readYaml(file, "give each endpoint its price", read);
+  const checked = validate(PriceTableSchema, yaml.data ?? {});
+  const problems = [...yaml.problems, ...checked.problems.map((rule) => placed(rule, yaml))];
+  if (checked.value === undefined || problems.length > 0) throw new ConfigError(problems);
+  return checked.value;
+}

@@ -1,14 +1,14 @@
 import type { GenerationEndpoint } from "../domain/endpoints.ts";
 import type { Problem } from "../domain/errors.ts";
 import { validateGeneration } from "../domain/generation-body.ts";
-import { multipliedPrice } from "../domain/price-multiplier.ts";
+import { multipliedPrice } from "../domain/money.ts";
 import { type PriceList, priceListAt, priceOf } from "../domain/prices.ts";
 import { Dialect } from "../upstream/dialect.ts";
 import { createRequest } from "../upstream/upstream.ts";
 import type { Config } from "./runtime-config.ts";
 
 interface Quote {
-  /** What a generation costs: the list price times the multiplier, rounded up. */
+  /** The price of a generation: the list price times the multiplier, rounded up. */
   price: number;
   listPrice: number;
   list: PriceList;

@@ -1,18 +1,83 @@
 import { type Static, Type } from "typebox";
-import { accountsSchema } from "./sections/accounts.ts";
-import { archiveSchema } from "./sections/archive.ts";
+import { GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
+import { momentMs } from "../domain/moments.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
 import { packagesSchema } from "./sections/packages.ts";
-import { pricesSchema } from "./sections/prices.ts";
-import { confirmedPricesSchema, reloadSchema } from "./sections/reload.ts";
-import { storeSchema } from "./sections/store.ts";
+import { archiveSchema, storeSchema } from "./sections/store.ts";
 import { tasksSchema } from "./sections/tasks.ts";
 import { logSchema, tracingSchema } from "./sections/telemetry.ts";
-import { tiersSchema } from "./sections/tiers.ts";
+import { accountsSchema, tiersSchema } from "./sections/tiers.ts";
 import { upstreamSchema } from "./sections/upstream.ts";
 import { webhooksSchema } from "./sections/webhooks.ts";
 import { originRule } from "./setting-rules.ts";
-import { section, text } from "./setting-types.ts";
+import { ruled, section, text } from "./setting-types.ts";
+
+const priceFile = Type.String({
+  minLength: 1,
+  description: "Price file, relative to the config file.",
+});
+
+const ZONED = /T.*(?:Z|[+-]\d\d:?\d\d)$/;
+
+const timeRule = (text: string): string | undefined =>
+  ZONED.test(text) && momentMs(text) !== undefined
+    ? undefined
+    : "must be a time with its zone, such as 2026-12-01T00:00:00Z";
+
+const priceList = Type.Object(
+  {
+    from: Type.Optional(
+      ruled(
+        Type.String({
+          description: "From when on it is in force, itself included; only the first may be left out.",
+        }),
+        timeRule,
+      ),
+    ),
+    file: priceFile,
+  },
+  { additionalProperties: false },
+);
+
+const pricesSchema = Type.Union(
+  [
+    priceFile,
+    Type.Array(priceList, { minItems: 1, maxItems: 100, description: "Price files that begin at a time." }),
+  ],
+  {
+    description:
+      "Price file, relative to the config file; or a list of { from, file }, each in force from its time on, by the clock of Redis. " +
+      "If it is left out, the reference set that ships with Tollgate.",
+  },
+);
+
+const reloadSchema = Type.Enum(["auto", "signal"], {
+  default: "auto",
+  description:
+    "When a running gateway reads changed files: auto, as soon as they have changed; signal, at SIGHUP only.",
+});
+
+/** Confirmed one by one, so that an old entry confirms nothing else. */
+const confirmedPricesSchema = Type.Object(
+  {},
+  {
+    description:
+      "Prices that may change more than tenfold at a reload, each with its new value; a storyboard's 10 frames are " +
+      "gen2-pro/storyboard.by_n_frames.10.",
+    default: {},
+    additionalProperties: false,
+    patternProperties: {
+      [`^(${GENERATION_ENDPOINTS.join("|")})(\\.by_[a-z_]+\\.\\d+(\\.[a-z]+)?)?$`]: Type.Integer({
+        minimum: 1,
+        maximum: 1_000_000_000,
+        description: "The new price, in whole credits.",
+        "x-expects": "a whole number of credits",
+      }),
+    },
+    "x-keys":
+      "is no price: write an endpoint such as gen2/text-to-video, or one of its prices as `config diff` names it",
+  },
+);
 
 /** The only source of types, defaults, rules and JSON Schema. */
 export const ConfigSchema = section("Tollgate's configuration.", {

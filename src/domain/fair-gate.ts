@@ -122,11 +122,11 @@ export class FairGate {
   /** Returns places. The next owner's oldest gets one. */
   leave(owner: string, places = 1): void {
     this.vacate(owner, places);
+    if (this.#oldestFirst.size === 0) return;
     const [oldest] = this.#oldestFirst;
-    if (oldest === undefined) return;
     // After a stall of the process, this may run before the timer does.
     const { waitMaxMs = Number.POSITIVE_INFINITY } = this.#options;
-    if (performance.now() - oldest.sinceMs >= waitMaxMs) this.#expire();
+    if (performance.now() - oldest!.sinceMs >= waitMaxMs) this.#expire();
     this.#admitWaiting();
   }
 

@@ -8,7 +8,7 @@ import {
 import { shown } from "./problems.ts";
 import { nearest } from "./suggest.ts";
 
-// What a key may be used for and from where. A key without restrictions has all endpoints, from any address.
+// Restrictions of a key by endpoint and address. A key without restrictions has all endpoints, from any address.
 
 /** Undefined or null: none of this kind. */
 export interface KeyRestrictions {
@@ -118,7 +118,7 @@ export function readRestrictions(text: string | undefined): KeyRestrictions {
   };
 }
 
-/** What a stored text allows, ready to be asked. */
+/** A stored text of restrictions, parsed. */
 export interface Allowance {
   /** @param route the path of a generation endpoint, or another path, which is always allowed */
   route(route: string): boolean;

@@ -1,5 +1,5 @@
-import { CREDITS_MAX } from "./credit-packages.ts";
 import type { ErrorName } from "./errors.ts";
+import { CREDITS_MAX } from "./money.ts";
 
 /** Where a limit may stand: in a tier, with a key, and over all keys of an account; or with a key only. */
 const EVERYWHERE = ["tier", "key", "account"] as const;

@@ -9,6 +9,9 @@ export function momentMs(text: string): number | undefined {
   return Number.isNaN(atMs) ? undefined : atMs;
 }
 
+/** The UTC day, such as 2026-10-31. */
+export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, DAY_CHARS);
+
 /** To `Date`, 31 February is 3 March. */
 export function isDay(text: string): boolean {
   const atMs = text.length === DAY_CHARS ? Date.parse(text) : Number.NaN;
@@ -20,7 +23,7 @@ export const isMomentMs = (atMs: number): boolean =>
 
 const DATE = /^(\d{4})-(\d\d)(?:-(\d\d))?(?!\d)/;
 
-/** What a date lacks in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
+/** Why a date is not in the calendar, such as `2026-02 has no day 30`; undefined if it is there, or is no date at all. */
 export function calendarProblem(text: string): string | undefined {
   const [, year, month, day] = DATE.exec(text) ?? [];
   if (month === undefined) return undefined;
@@ -35,3 +38,9 @@ const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 
 /** A UTC month such as 2026-10. */
 export const isMonth = (text: string): boolean => MONTH.test(text);
+
+/** Months since January 1970; lua/include/month.lua has the same. */
+export function monthOf(ms: number): number {
+  const date = new Date(ms);
+  return (date.getUTCFullYear() - 1970) * 12 + date.getUTCMonth();
+}

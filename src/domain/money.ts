@@ -59,3 +59,44 @@ function decimal(units: bigint, digits: number): string {
   const text = String(units).padStart(digits + 1, "0");
   return digits === 0 ? text : `${text.slice(0, -digits)}.${text.slice(-digits)}`;
 }
+
+const MULTIPLIER = /^(\d{1,2})(?:\.(\d{1,2}))?$/;
+const HUNDREDTHS_MAX = 1000;
+
+export const MULTIPLIER_RULE = "price_multiplier must be a number from 0.01 to 10 with two decimals at most";
+
+/** As it is stored, such as `0.8`; undefined for what is no multiplier. */
+export function multiplierText(value: number): string | undefined {
+  const text = String(value);
+  const hundredths = hundredthsOf(text);
+  return hundredths !== undefined && hundredths >= 1 && hundredths <= HUNDREDTHS_MAX ? text : undefined;
+}
+
+function hundredthsOf(text: string): number | undefined {
+  const [, whole, part = ""] = MULTIPLIER.exec(text) ?? [];
+  return whole === undefined ? undefined : Number(whole) * 100 + Number(part.padEnd(2, "0"));
+}
+
+/** Rounded up to a whole credit, in integers; lua/include/price.lua does the same. @param multiplier as it is stored */
+export function multipliedPrice(price: number, multiplier: string): number {
+  const hundredths = BigInt(hundredthsOf(multiplier) ?? 100);
+  return Number((BigInt(price) * hundredths + 99n) / 100n);
+}
+
+/** Scripts also limit the balance to 2^53 - 1, the last exact integer of a double. */
+export const CREDITS_MAX = 1_000_000_000_000;
+
+export interface CreditPackage {
+  credits: number;
+  /** A decimal with all digits of the currency; undefined where none is set. */
+  price?: string | undefined;
+  currency?: string | undefined;
+}
+
+/** Default packages. Spec section 2.7. */
+export const CREDIT_PACKAGES: Readonly<Record<string, CreditPackage>> = {
+  basic: { credits: 100, price: "9.90", currency: "USD" },
+  standard: { credits: 200, price: "14.90", currency: "USD" },
+  premium: { credits: 500, price: "39.90", currency: "USD" },
+  enterprise: { credits: 1000, price: "69.90", currency: "USD" },
+};

@@ -58,8 +58,8 @@ export function pricesAround(
   body: PricedBody,
   atMs: number,
 ): { price: number; prices?: string } {
+  if (lists.length === 1) return { price: priceOf(lists[0]!.table, endpoint, body) };
   const price = priceOf(priceListAt(lists, atMs).table, endpoint, body);
-  if (lists.length === 1) return { price };
   const before = priceListAt(lists, atMs - CLOCK_SLACK_MS);
   const around = lists.filter(
     ({ fromMs }) =>

@@ -1,45 +1,27 @@
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import type { Admission, Generation } from "../scripts/admit.ts";
+import type { Admission } from "../scripts/admit.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
-import { type CachedRefusal, limitUnaffordable, recordAffordable, rememberGoodKey } from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
-
-// What a customer is told whose generation is not admitted.
+import { rateLimited, recordAffordable, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
 const CLEARED_WAIT_MAX_SECONDS = 3600;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
-/** Refuses what ADMIT would refuse, without calling the store: a key over its rate limit, or one without enough credits. */
-export function refuseFromMemory(
-  context: RequestContext,
-  { idempotency, price }: Generation,
-): Refusal | undefined {
-  const { gateway, config, exchange, key } = context;
-  // A repeat of a request that was admitted is replayed, whatever the window holds.
-  const cached = idempotency ? undefined : gateway.overLimit.get(key.keyId);
-  if (!cached) return limitUnaffordable(context, price);
-  exchange.state = cached.state;
-  gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
-  return rateLimited(cached);
-}
-
 /**
- * Records what ADMIT answered about the key.
+ * Records what ADMIT refused.
  * @param price by the price list
  * @param calledAtMs when the store was called, by the clock of the over-limit cache
- * @returns the refusal to answer, unless the request is admitted or replayed
+ * @returns the refusal to answer
  */
 export function refuseAdmission(
   context: RequestContext,
-  admission: Admission,
+  admission: Exclude<Admission, { outcome: "admitted" | "replayed" }>,
   price: number,
   calledAtMs: number,
-): Refusal | undefined {
-  const { gateway, exchange, key } = context;
-  exchange.state = admission.state;
+): Refusal {
+  const { gateway, key } = context;
   if (admission.outcome === "unknown_key") return evictInvalidKey(context);
   rememberGoodKey(
     context,
@@ -54,14 +36,8 @@ export function refuseAdmission(
         refuse("store_unavailable", { retryAfterSeconds: 1, detail })
       );
     }
-    case "admitted":
-      recordAffordable(context, price, true);
-      if (admission.shadow) exchange.shadow = admission.shadow;
-      return undefined;
     case "account_suspended":
       return refuseBarred(admission.status);
-    case "replayed":
-      return undefined;
     case "rate_limited": {
       const { state, tier, limitOf, retryAfterMs: waitMs } = admission;
       gateway.overLimit.put(key.keyId, { state, tier, limitOf, calledAtMs, waitMs });
@@ -115,11 +91,6 @@ const BEING_CLEARED_UP =
 const clearedUp = (waitMs: number) => ({
   retryAfterSeconds: Math.min(CLEARED_WAIT_MAX_SECONDS, retrySeconds(waitMs)),
 });
-
-function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
-  const { limit, remaining } = state;
-  return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
-}
 
 type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
 

@@ -23,7 +23,6 @@ const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-?8"?[ \t]*
 /** Longer values are refused without matching, which bounds the time that the pattern takes. */
 const TYPE_CHARS_MAX = 100;
 
-/** Refuses a JSON body from its headers alone. */
 export function jsonHeadFault(head: RequestHead): Refusal | undefined {
   if (head.contentEncoding) {
     return refuse("unsupported_media_type", {
@@ -80,7 +79,6 @@ export function readJson(
   return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner, parseBytes);
 }
 
-/** As `readJson`, for a body of any form. */
 export async function readBytes(
   req: IncomingMessage,
   contentLength: number | undefined,
@@ -145,7 +143,6 @@ class Pieces {
   #held = Buffer.alloc(0);
   #length = 0;
   #count = 0;
-  /** Bytes taken from the budget. */
   #counted = 0;
 
   constructor(bytesMax: number, owner: BodyOwner) {
@@ -176,7 +173,6 @@ class Pieces {
     return this.#held.subarray(0, this.#length);
   }
 
-  /** Returns its bytes to the budget. */
   release(): void {
     this.#owner.budget.give(this.#owner.keyId, this.#counted);
   }
@@ -192,7 +188,6 @@ class Pieces {
     return undefined;
   }
 
-  /** Raises the bytes taken from the budget to `bytes`. */
   #take(bytes: number): Refusal | undefined {
     if (bytes <= this.#counted) return undefined;
     const bound = this.#owner.budget.take(this.#owner.keyId, bytes - this.#counted);

@@ -1,19 +1,15 @@
-import type { Config } from "../config/config.ts";
-import { memoizeByConfigPart } from "../config/memoize.ts";
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { type Config, memoizeByConfigPart } from "../config/config.ts";
 import { dropOldest } from "../domain/bounded.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { parseObject } from "../domain/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
+import { deriveKey } from "../records/derived-keys.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { CallbackTasks } from "../settlement/callback-tasks.ts";
-import type { CALLBACK_REFUSALS } from "../telemetry/metrics/callbacks.ts";
+import type { CALLBACK_REFUSALS } from "../telemetry/metrics/webhooks.ts";
 import { readBytes } from "./body.ts";
-import {
-  type CallbackAddresses,
-  type CallbackTarget,
-  createCallbackAddresses,
-} from "./callback-addresses.ts";
 import { continueReading, type Exchange, type Gateway } from "./http-exchange.ts";
 import type { RequestHead } from "./protocol.ts";
 
@@ -25,24 +21,21 @@ const EVERY_MS = 2000;
 /** Unknown tokens from one client address in a minute; then they are refused as too many. */
 const FORGED_PER_MINUTE = 100;
 const MINUTE_MS = 60_000;
-/** Requests and addresses that are remembered. */
 const REMEMBERED_MAX = 20_000;
 
-/** What the rooms behind this one know of customers' addresses. */
+/** Customers' addresses as the webhooks room knows them. */
 interface CallbackGuard {
   /** @returns the address as it is called, or why it must not be, in words that follow its name */
   check(text: string, policy: Config["webhooks"]): { ok: true; url: string } | { ok: false; reason: string };
-  /** Whether the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
+  /** True if the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
   hasOrigin(key: KeyRef, origin: string): Promise<boolean>;
 }
 
 /** The relay of `callBackUrl` on the public port. Decision 0076. */
 export interface Callbacks {
-  /** Of a configuration that relays. */
   addresses(config: Config): CallbackAddresses;
   guard: CallbackGuard;
   tasks: Pick<CallbackTasks, "settle">;
-  /** Bounds of this process. */
   limits: CallbackLimits;
 }
 
@@ -192,3 +185,46 @@ function take(
   count.left--;
   return 0;
 }
+
+/** The path of a callback; its last part is the token. */
+export const CALLBACKS = "/callbacks/";
+
+interface CallbackTarget {
+  partition: number;
+  requestId: string;
+}
+
+type CallbackAddresses = ReturnType<typeof createCallbackAddresses>;
+
+const PURPOSE = "callback addresses";
+const MAC_CHARS = 32;
+const TOKEN = /^(\d{1,4})\.([\w-]{1,64})\.([\w-]{32})$/;
+
+/**
+ * The addresses that the upstream gets in place of a customer's `callBackUrl`. A token names a request and proves by a MAC that a
+ * gateway made it, so an unknown one is refused without a look at Redis. Decision 0076.
+ * @param secrets WEBHOOK_SECRET_KEY, then the previous one, whose tokens are still valid
+ */
+export function createCallbackAddresses(secrets: readonly [string, ...string[]]) {
+  const keys = secrets.map((secret) => deriveKey(secret, PURPOSE));
+
+  return {
+    tokenOf({ partition, requestId }: CallbackTarget): string {
+      const named = `${partition}.${requestId}`;
+      return `${named}.${macOf(keys[0]!, named)}`;
+    },
+    /** @returns undefined for a token that no gateway of these secrets has made */
+    read(token: string): CallbackTarget | undefined {
+      const [, partition, requestId, mac] = TOKEN.exec(token) ?? [];
+      if (partition === undefined || requestId === undefined || mac === undefined) return undefined;
+      const given = Buffer.from(mac);
+      const isOurs = keys.some((key) =>
+        timingSafeEqual(Buffer.from(macOf(key, `${partition}.${requestId}`)), given),
+      );
+      return isOurs ? { partition: Number(partition), requestId } : undefined;
+    },
+  };
+}
+
+const macOf = (key: Buffer, named: string): string =>
+  createHmac("sha256", key).update(named).digest("base64url").slice(0, MAC_CHARS);

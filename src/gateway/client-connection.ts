@@ -3,7 +3,6 @@ import type { Socket } from "node:net";
 import type { LimitedConnection } from "./connection-limits.ts";
 import type { Exchange } from "./http-exchange.ts";
 
-/** A request whose head has been read. */
 export interface ReceivedRequest {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
@@ -36,7 +35,6 @@ export class ClientConnection implements LimitedConnection {
   isEnding = false;
   /** It exceeds a connection limit: its first request is refused. */
   isRefused = false;
-  /** A request has been started on it. */
   isUsed = false;
   lastActive: number;
   #endPause: (() => void) | undefined;
@@ -57,7 +55,6 @@ export class ClientConnection implements LimitedConnection {
     return this.pendingRequests.every(({ req }) => !req.complete);
   }
 
-  /** The TLS handshake is complete: requests arrive on another socket. */
   secured(socket: Socket): void {
     this.socket = socket;
     if (this.#endPause) this.#endPause = pauseReading(socket);

@@ -12,7 +12,6 @@ const REFUSED_MS = 1000;
 /** How long a client may take to read its response from a connection that is not read any more. */
 const READ_RESPONSE_MS = 1000;
 
-/** Limits of one process; they may change while it runs. */
 export interface ClientLimits {
   maxConnections: number;
   maxConnectionsPerAddress: number;
@@ -22,7 +21,6 @@ export interface ClientLimits {
   maxUnreadBytes: number;
 }
 
-/** The bound for which a connection was refused or ended. */
 type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
 
 interface ClientConnectionsOptions {
@@ -92,7 +90,6 @@ export class ClientConnections {
     }
   }
 
-  /** The TLS handshake of a connection is complete: its requests arrive on another socket. */
   secured(accepted: Socket, socket: Socket): void {
     const connection = this.#connections.get(accepted);
     if (!connection) {
@@ -309,7 +306,6 @@ class PipelinedRequests {
     connection.pauseReading();
   }
 
-  /** Starts waiting requests as far as there is room. */
   startNext(connection: ClientConnection): void {
     const { pendingRequests, waitingRequests } = connection;
     while (waitingRequests.length > 0 && pendingRequests.length - waitingRequests.length < STARTED_MAX) {

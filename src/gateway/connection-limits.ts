@@ -2,7 +2,6 @@ export type ConnectionLimits<Connection extends LimitedConnection> = ReturnType<
   typeof createConnectionLimits<Connection>
 >;
 
-/** What the limits need to know of a connection. */
 export interface LimitedConnection {
   /** An IPv4 address, or the /64 of an IPv6 address. */
   readonly address: string;
@@ -10,13 +9,11 @@ export interface LimitedConnection {
   readonly trusted: boolean;
   /** Grows with each request: the connection with the lowest value has been idle the longest. */
   lastActive: number;
-  /** It has no pending responses. */
   isIdle(): boolean;
   /** No complete request on it is pending, so none was admitted. */
   isSending(): boolean;
 }
 
-/** The limit that a new connection reached. */
 export type ConnectionBound = "connections" | "connections_per_address";
 
 type ConnectionAdmission<Connection> =

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http";
-import { type AddressThrottle, createAddressThrottle } from "./address-throttle.ts";
 import type { ClientConnection } from "./client-connection.ts";
 
 /**
@@ -36,7 +35,6 @@ export class ConnectionReads {
     });
   }
 
-  /** How often addresses were throttled. */
   get pauses(): number {
     return this.#throttle.pauses();
   }
@@ -51,18 +49,15 @@ export class ConnectionReads {
     if (oldest && own.size > UNREAD_MAX) this.#exceeded(oldest);
   }
 
-  /** The connection has sent its first request, or is closed. */
   usedOrClosed(connection: ClientConnection): void {
     const own = this.#openedThrottled.get(connection.address);
     if (own?.delete(connection) && own.size === 0) this.#openedThrottled.delete(connection.address);
   }
 
-  /** A request has come before the response to the one before it. */
   pipelined({ payer }: ClientConnection): void {
     this.#throttle.pipelined(payer);
   }
 
-  /** A chunk of a body was read. */
   bodyRead({ payer }: ClientConnection, bytes: number): void {
     this.#throttle.bodyRead(payer, bytes);
   }
@@ -109,8 +104,108 @@ export class ConnectionReads {
     this.resume(connection);
   }
 
-  /** Reads on, unless there is another reason not to. */
   resume(connection: ClientConnection): void {
     if (!this.#throttle.isPaused(connection.payer)) connection.resumeReading();
   }
+}
+
+/**
+ * The work of one address per tick of the event loop; above it the address is throttled. A pipelined request costs 1. Parsing
+ * 1 MiB of bodies, or 3,200 chunks, costs as much as refusing 64 requests.
+ */
+const COST_PER_TICK_MAX = 64;
+const COST_PER_CHUNK = 1 / 50;
+const COST_PER_BYTE = 1 / 16_384;
+/** Bytes that came with the head of a chunked body are being parsed already, maybe as chunks of one byte (`1 CRLF a CRLF`). */
+const COST_PER_CHUNKED_BYTE = COST_PER_CHUNK / 6;
+/**
+ * How long nothing is read from a throttled address, so that other requests make progress. On a busy machine a tick takes
+ * longer; the pause is then `PAUSE_TICKS` times as long, up to the maximum.
+ */
+const PAUSE_MS_MIN = 50;
+const PAUSE_MS_MAX = 1000;
+const PAUSE_TICKS = 4;
+
+type AddressThrottle = ReturnType<typeof createAddressThrottle>;
+
+/**
+ * Pauses addresses that send much on many connections at a time. One tick of the event loop reads 64 KiB and more from each
+ * connection that is ready, and parsing costs time even where the request is refused: everybody else would wait until all
+ * of these connections have been read. Requests that are not pipelined cost nothing, except for chunked bodies; nor do the bytes
+ * of uploads. Decision 0035.
+ *
+ * An upload is read on behalf of its account: others behind the same address are not throttled for it, nor is it for them.
+ *
+ * Data that an address sent during its pause is read at once when the pause ends. So one address resumes per tick, and the
+ * next one only after another pause: many addresses together use no more of the event loop than one does.
+ */
+export function createAddressThrottle(on: {
+  /** From now on nothing is to be read from this address. */
+  paused(address: string): void;
+  resumed(address: string): void;
+}) {
+  const paused = new Set<string>();
+  /** Paused addresses whose time is over and that wait for their tick. */
+  const due = new Set<string>();
+  const spent = new Map<string, number>();
+  let pauses = 0;
+  let tickFromMs = 0;
+  /** As `performance.now()`: no address resumes before. */
+  let nextResumeMs = 0;
+
+  /** Runs at the end of the tick: only then its duration is known. */
+  function endTick(): void {
+    const nowMs = performance.now();
+    const pauseMs = Math.min(PAUSE_MS_MAX, PAUSE_TICKS * (nowMs - tickFromMs));
+    for (const [address, cost] of spent) {
+      if (cost <= COST_PER_TICK_MAX) continue;
+      nextResumeMs = nowMs + pauseMs;
+      setTimeout(endPause, Math.max(PAUSE_MS_MIN, pauseMs), address).unref();
+    }
+    spent.clear();
+  }
+
+  function endPause(address: string): void {
+    due.add(address);
+    if (due.size === 1) setImmediate(resumeNext);
+  }
+
+  function resumeNext(): void {
+    const [address] = due;
+    if (address === undefined) return;
+    const leftMs = nextResumeMs - performance.now();
+    if (leftMs > 0) {
+      setTimeout(resumeNext, leftMs).unref();
+      return;
+    }
+    due.delete(address);
+    // Two ticks later, so that the duration of this address's tick is known.
+    if (due.size > 0) setImmediate(() => setImmediate(resumeNext));
+    paused.delete(address);
+    on.resumed(address);
+  }
+
+  function spend(address: string, cost: number): void {
+    if (paused.has(address)) return;
+    if (spent.size === 0) {
+      tickFromMs = performance.now();
+      setImmediate(endTick);
+    }
+    const sum = (spent.get(address) ?? 0) + cost;
+    spent.set(address, sum);
+    if (sum <= COST_PER_TICK_MAX) return;
+    paused.add(address);
+    pauses++;
+    on.paused(address);
+  }
+
+  return {
+    isPaused: (address: string): boolean => paused.has(address),
+    pauses: (): number => pauses,
+    pipelined: (address: string): void => spend(address, 1),
+    /** The head of a chunked body has come, and so many bytes with it. */
+    chunked: (address: string, bytes: number): void => spend(address, bytes * COST_PER_CHUNKED_BYTE),
+    bodyRead: (address: string, bytes: number): void =>
+      spend(address, COST_PER_CHUNK + bytes * COST_PER_BYTE),
+  };
 }

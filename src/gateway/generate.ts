@@ -12,21 +12,21 @@ import type { UnknownOutcome } from "../scripts/unclear.ts";
 import type { CheckedRequest } from "../upstream/dialect.ts";
 import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
-import { refuseAdmission, refuseFromMemory } from "./admission-refusals.ts";
+import { refuseAdmission } from "./admission-refusals.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
 import { continueReading, type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { refuseKnown } from "./inspect-key.ts";
 import {
-  isOthersTask,
-  passUnmetered,
+  isAllowed,
   recordAffordable,
+  refuseFromMemory,
+  rememberGoodKey,
+  rememberRestrictions,
   rememberTask,
-  rememberUnmetered,
-  showKnownLimits,
 } from "./key-memory.ts";
-import { isAllowed, rememberRestrictions } from "./key-restrictions.ts";
 import type { RequestHead } from "./protocol.ts";
 import { relay, validateBody } from "./relay.ts";
+import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
 /**
@@ -81,11 +81,15 @@ export async function generate(
     const unmetered = relayed && create(relayed.sentUnmetered);
     return forwardUnmetered(context, generation, unmetered && "path" in unmetered ? unmetered : request);
   }
-  const refused = refuseAdmission(context, admission, priced.price, calledAtMs);
+  exchange.state = admission.state;
   if ("price" in admission) exchange.price = generation.price = admission.price;
-  if (refused) return answer(context, refused);
+  if (admission.outcome !== "admitted" && admission.outcome !== "replayed")
+    return answer(context, refuseAdmission(context, admission, priced.price, calledAtMs));
+  rememberGoodKey(context, admission, "active");
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
+  recordAffordable(context, priced.price, true);
+  if (admission.shadow) exchange.shadow = admission.shadow;
   return forward(context, generation, request);
 }
 
@@ -136,7 +140,6 @@ function idempotencyKeyFault({ idempotencyKey }: RequestHead): Refusal | undefin
 const invalid = (details: readonly Problem[]): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${details[0]?.message}`, details });
 
-/** Refuses before admission. */
 async function refuseEarly(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
   return answer(context, await refuseKnown(context, refused));
 }
@@ -297,7 +300,6 @@ function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
   return upstream.connectTimeoutMs + upstream.headersTimeoutMs + upstream.totalTimeoutMs + HOLD_SLACK_MS;
 }
 
-/** The generation that ADMIT is asked for. */
 function generationOf(
   context: RequestContext,
   path: string,

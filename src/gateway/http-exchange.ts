@@ -18,18 +18,12 @@ import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyBudget, BodyRead } from "./body.ts";
 import type { Callbacks } from "./callbacks.ts";
-import {
-  type FallbackMemory,
-  type KeyUsage,
-  type KeyUsages,
-  keepState,
-  type OverLimitCache,
-} from "./key-memory.ts";
+import { type KeyUsage, type KeyUsages, keepState, type OverLimitCache } from "./key-memory.ts";
 import { type PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import type { RequestHead } from "./protocol.ts";
+import type { FallbackMemory } from "./unmetered.ts";
 import type { UsageAnswer, UsageQuestion } from "./usage.ts";
 
-/** One request on the public port and its response. */
 export interface Exchange {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
@@ -37,7 +31,6 @@ export interface Exchange {
   readonly requestId: string;
   /** The id in the response: the client's own X-Request-Id if it is well-formed, else `requestId`. Decision 0012. */
   shownId: string;
-  /** Undefined without tracing. */
   trace: RequestTrace | undefined;
   /** `performance.now()` when the headers were complete. */
   readonly startedMs: number;
@@ -54,11 +47,9 @@ export interface Exchange {
   taskId: string | undefined;
   /** Price of a generation in credits, charged or not. */
   price: number | undefined;
-  /** Time spent waiting for the upstream, ms. */
   upstreamMs: number | undefined;
   /** Limits in shadow mode that would have refused it. */
   shadow: readonly string[] | undefined;
-  /** Time spent waiting for the client's JSON, ms. */
   bodyMs: number | undefined;
   /** Time spent waiting for the store, ms; measured only if slow requests are logged or traced. */
   storeMs: number | undefined;
@@ -66,7 +57,6 @@ export interface Exchange {
   degraded: boolean | undefined;
   /** True when the client went away before its response could be written. */
   clientGone: boolean | undefined;
-  /** Length of the response's body, once it is written. */
   responseBytes: number | undefined;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
@@ -165,16 +155,14 @@ export function headersOf(exchange: Exchange, answer: ApiAnswer, close: boolean)
 /** A configuration and what is made from it; one applies to the whole of a request. */
 export interface Snapshot {
   readonly config: Config;
-  /** Its address, its credential, its timeouts. */
   readonly upstream: Upstream;
 }
 
-/** The snapshot in force. */
 export interface Live {
   snapshot: Snapshot;
 }
 
-/** What the handlers work with; built once in gateway/listener.ts. */
+/** Everything that handlers use; built once in gateway/listener.ts. */
 export interface Gateway {
   live: Live;
   store: Store & Holds;
@@ -185,9 +173,7 @@ export interface Gateway {
   clientAddress: ClientAddress;
   /** The address of a client; of an IPv6 client the whole address, while `clientAddress` gives its block. */
   exactAddress: ClientAddress;
-  /** Undefined where nothing can be relayed. */
   callbacks: Callbacks | undefined;
-  /** The memory for JSON bodies that are being received. */
   bodies: BodyBudget;
   bodyRead: BodyRead;
   /** The account is throttled for the rest of this request's body, and not the address. */
@@ -197,23 +183,19 @@ export interface Gateway {
   overLimit: OverLimitCache;
   keyUsages: KeyUsages;
   fallback: FallbackMemory;
-  /** What an account has used; read on connections of its own. */
   usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer>;
-  /** Undefined without maintenance, in which generations and uploads are refused. */
-  maintenance(): { retryAfterSeconds: number; message: string | undefined } | undefined;
+  /** During maintenance generations and uploads are refused. */
+  maintenance: { readonly current: { retryAfterSeconds: number; message: string | undefined } | undefined };
   /** Keeps a refusal of a known key for operators; `outcome` is the name in the error table. */
   countRefusal(exchange: Exchange, outcome: string, refused: Refusal | undefined): void;
   metrics: Metrics;
-  /** The series of `metrics.holds`. */
   holds: Series;
-  /** The series of `metrics.upstreamSeconds`. */
   upstreamSeconds(kind: string, outcome: string): Observations;
   tracing: Tracing;
   log: Logger;
   isDraining: boolean;
 }
 
-/** One authenticated request. */
 export interface RequestContext extends Snapshot {
   gateway: Gateway;
   exchange: Exchange;
@@ -287,7 +269,6 @@ export class UpstreamStep {
   }
 }
 
-/** Status classes by the first digit. */
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /**
@@ -326,7 +307,6 @@ export function createCompletion(
 const isQuietPoll = ({ route }: Exchange, { live }: Gateway): boolean =>
   route === TASK_TEMPLATE && live.snapshot.config.log.polls === "debug";
 
-/** Writes the log line of a request, and ends its trace. */
 function report(
   { log, live }: Gateway,
   exchange: Exchange,

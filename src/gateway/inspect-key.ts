@@ -3,8 +3,8 @@ import { type ApiAnswer, refusal as answerOf, success } from "../domain/envelope
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
-import { limitUtilityRequests, passUnmetered, rememberGoodKey } from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
+import { limitUtilityRequests, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
+import { passUnmetered } from "./unmetered.ts";
 
 /** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid or not allowed from here, or the
  * 403 of its account or endpoint */
@@ -26,7 +26,6 @@ const ACTIVE_ONLY: ReadonlySet<string> = new Set(
   [...GENERATION_ENDPOINTS, "upload"].map((endpoint) => API_PREFIX + endpoint),
 );
 
-/** The 403 of an account that is not active. */
 export const refuseBarred = (status: BarredStatus): Refusal =>
   refuse("account_suspended", { detail: `the account is ${status}` });
 
@@ -58,7 +57,6 @@ export async function refuseCounted(context: RequestContext, refusal: Refusal): 
   }
 }
 
-/** As `refuseKnown`. */
 export async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
   return answerOf(await refuseKnown(context, refused), context.exchange.shownId);
 }
@@ -66,7 +64,7 @@ export async function deny(context: RequestContext, refused: Refusal): Promise<A
 /** Also while the store is away: it may be what is maintained. */
 export async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
   const { gateway, exchange } = context;
-  const { retryAfterSeconds = 1, message } = gateway.maintenance() ?? {};
+  const { retryAfterSeconds = 1, message } = gateway.maintenance.current ?? {};
   const refused = refuse("maintenance", {
     retryAfterSeconds,
     ...(message !== undefined && { text: message }),

@@ -1,23 +1,20 @@
 import { dropOldest } from "../domain/bounded.ts";
-import { retrySeconds } from "../domain/envelope.ts";
-import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
+import { noLimits, retrySeconds } from "../domain/envelope.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { type Allowance, allowanceOf, readRestrictions } from "../domain/key-restrictions.ts";
 import type { LimitState } from "../domain/limits.ts";
-import { monthOf } from "../domain/months.ts";
 import type { KeyRef } from "../records/names.ts";
-import type { AccountStatus, BarredStatus } from "../records/records.ts";
-import { isRefusedByStore } from "../redis/script-errors.ts";
-import type { LimitOwner } from "../scripts/admit.ts";
+import type { AccountStatus } from "../records/records.ts";
+import type { Generation, LimitOwner } from "../scripts/admit.ts";
 import type { KeyState } from "../scripts/include/limits.ts";
-import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { RequestContext } from "./http-exchange.ts";
-import { isAllowed, type KnownRestrictions } from "./key-restrictions.ts";
 
 /** A burst may be as large as what is allowed in this time. */
 const BURST_SECONDS = 2;
 /** One key's polls, credits and uploads may be this share of the requests in flight. */
 const KEY_SHARE = 1 / 4;
 
-/** What this process remembers of one key's requests. */
+/** One key's requests as this process remembers them. */
 export interface KeyUsage {
   /** Tokens left of the rate of utility requests: polls, credits, uploads and refused requests. */
   left: number;
@@ -28,13 +25,13 @@ export interface KeyUsage {
   state: LimitState | undefined;
   /** The lowest price that the key's credits did not cover, until a generation at that price is admitted. */
   unaffordable: number | undefined;
-  /** What the latest script that called the key valid has said of it; with `store.fallback_strategy: allow`. */
+  /** The reply of the latest script that found the key valid; with `store.fallback_strategy: allow`. */
   valid?: KeyState;
   /** A script has called the key invalid, which is final: a key that is valid again is looked up anew. */
   isInvalid?: true;
   /** Which endpoints and addresses it may be used with; undefined for a key that has no such restrictions. */
   restrictions?: KnownRestrictions | undefined;
-  /** What passed unmetered in the outage with this number: generations and uploads, and what they would have cost. */
+  /** Generations and uploads that passed unmetered in the outage with this number, and the credits they would have cost. */
   unmetered?: { outage: number; requests: number; credits: number };
 }
 
@@ -115,11 +112,10 @@ export function limitRequestsInFlight(context: RequestContext): Refusal | undefi
  * Counts a generation that will probably be refused for lack of credits as a utility request. A generation that costs less
  * than the last refused one is not counted: the key may have the credits for it.
  */
-export function limitUnaffordable(context: RequestContext, price: number): Refusal | undefined {
+function limitUnaffordable(context: RequestContext, price: number): Refusal | undefined {
   return isUnaffordable(context.usage, price) ? limitUtilityRequests(context) : undefined;
 }
 
-/** Records whether the credits of a key covered a generation at this price. */
 export function recordAffordable(
   { gateway, config, usage }: RequestContext,
   price: number,
@@ -147,6 +143,7 @@ function slowDown(
   return refuse("slow_down", { retryAfterSeconds: 1, ...why });
 }
 
+const BARRED_ACCOUNTS_MAX = 100_000;
 const KEYS_MAX = 10_000;
 /** How long one decision of the store may be repeated. */
 const CACHED_MAX_MS = 1000;
@@ -165,12 +162,10 @@ interface OverLimit {
   calledAtMs: number;
   /** Until the window has room for one more request. */
   waitMs: number;
-  /** Refusals by the store in a row. */
   inRow: number;
 }
 
-/** A refusal from the cache. */
-export interface CachedRefusal {
+interface CachedRefusal {
   state: LimitState;
   tier: string;
   limitOf: LimitOwner;
@@ -207,54 +202,23 @@ export function createOverLimitCache(nowMs: () => number = () => performance.now
 
 export type OverLimitCache = ReturnType<typeof createOverLimitCache>;
 
-const SEEN_TASKS_MAX = 100_000;
-const BARRED_ACCOUNTS_MAX = 100_000;
-
-/** What this process remembers for `store.fallback_strategy: allow`. */
-export interface FallbackMemory {
-  /** Accounts that the latest script about one of their keys called suspended or closed; when it ran, Unix ms by the store. */
-  barredAccounts: Map<string, { status: BarredStatus; atMs: number }>;
-  /** Tasks this process has bound or polled, and their accounts: these may be polled while the store is unavailable. */
-  seenTasks: SeenTasks;
-  /** Unmetered tasks that the store may not know yet: they are bound when it is back. */
-  unmeteredTasks: SeenTasks;
-  /** Finds unmetered tasks of processes that share this one's journal folder. */
-  findElsewhere: UnmeteredElsewhere["find"];
+/** Refuses what ADMIT would refuse, without calling the store: a key over its rate limit, or one without enough credits. */
+export function refuseFromMemory(
+  context: RequestContext,
+  { idempotency, price }: Generation,
+): Refusal | undefined {
+  const { gateway, config, exchange, key } = context;
+  // A repeat of a request that was admitted is replayed, whatever the window holds.
+  const cached = idempotency ? undefined : gateway.overLimit.get(key.keyId);
+  if (!cached) return limitUnaffordable(context, price);
+  exchange.state = cached.state;
+  gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
+  return rateLimited(cached);
 }
 
-interface SeenTasks {
-  /** @param upstream tag of the upstream that made the task; undefined keeps the known tag */
-  add(taskId: string, accountId: string, upstream: string | undefined): void;
-  has(taskId: string, accountId: string): boolean;
-  owner(taskId: string): string | undefined;
-  upstream(taskId: string): string | undefined;
-  forget(taskId: string, accountId: string): void;
-}
-
-export const createFallbackMemory = ({ find }: UnmeteredElsewhere): FallbackMemory => ({
-  barredAccounts: new Map(),
-  seenTasks: createSeenTasks(),
-  unmeteredTasks: createSeenTasks(),
-  findElsewhere: find,
-});
-
-function createSeenTasks(): SeenTasks {
-  const tasks = new Map<string, { accountId: string; upstream: string | undefined }>();
-  const owner = (taskId: string): string | undefined => tasks.get(taskId)?.accountId;
-  return {
-    add(taskId, accountId, upstream) {
-      const known = tasks.get(taskId);
-      if (known?.accountId === accountId && (upstream === undefined || known.upstream === upstream)) return;
-      if (!known) dropOldest(tasks, SEEN_TASKS_MAX);
-      tasks.set(taskId, { accountId, upstream });
-    },
-    has: (taskId, accountId) => owner(taskId) === accountId,
-    owner,
-    upstream: (taskId) => tasks.get(taskId)?.upstream,
-    forget(taskId, accountId) {
-      if (owner(taskId) === accountId) tasks.delete(taskId);
-    },
-  };
+export function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
+  const { limit, remaining } = state;
+  return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
 }
 
 /**
@@ -290,91 +254,56 @@ export function rememberTask(
     gateway.fallback.seenTasks.add(taskId, key.accountId, upstream);
 }
 
-/** A generation passed unmetered, and this is its task: it can be polled while the store does not know it. */
-export function rememberUnmetered({ gateway, key }: RequestContext, taskId: string, upstream: string): void {
-  gateway.fallback.unmeteredTasks.add(taskId, key.accountId, upstream);
+/**
+ * Which endpoints a key may be used for, and from which addresses, as a script has last said. ADMIT runs only with what the request
+ * was judged by.
+ */
+interface KnownRestrictions extends Allowance {
+  readonly text: string;
 }
 
-/** True for an unmetered task of this account that this process, or one that shares its journal folder, has made. */
-export async function isKnownUnmetered(context: RequestContext, taskId: string): Promise<boolean> {
-  const { gateway, config, key } = context;
-  const { unmeteredTasks, findElsewhere } = gateway.fallback;
-  if (isOthersTask(context, taskId)) return false;
-  if (unmeteredTasks.owner(taskId) === undefined && config.store.fallbackStrategy === "allow") {
-    const { accountId, upstream } = (await findElsewhere(taskId)) ?? {};
-    if (accountId !== undefined) unmeteredTasks.add(taskId, accountId, upstream);
-  }
-  return unmeteredTasks.has(taskId, key.accountId);
+/** Remembers what a script has said of the key. Keys without restrictions, which never had any, cost one comparison. */
+export function rememberRestrictions({ usage }: RequestContext, text: string | undefined): void {
+  if (usage.restrictions?.text === text) return;
+  usage.restrictions = text === undefined ? undefined : { text, ...allowanceOf(text) };
 }
 
-/** True for a task that this process has seen as another account's; for use while the store cannot be asked. */
-export function isOthersTask({ gateway, key }: RequestContext, taskId: string): boolean {
-  return (gateway.fallback.seenTasks.owner(taskId) ?? key.accountId) !== key.accountId;
+/** True if the key may be used for this request, as far as this process knows. */
+export const isAllowed = (context: RequestContext): boolean =>
+  context.usage.restrictions === undefined ||
+  (isFromAllowedAddress(context) && context.usage.restrictions.route(context.exchange.route));
+
+export const isFromAllowedAddress = ({ gateway, exchange, head, usage }: RequestContext): boolean =>
+  usage.restrictions?.address(gateway.exactAddress(exchange.req.socket.remoteAddress, head.forwardedFor)) ??
+  true;
+
+/**
+ * Judges a request by what a script has just said of its key.
+ * @returns the refusal to answer: from another address, that of an unknown key, which is also counted as one
+ */
+export function refuseRestricted(context: RequestContext, text: string | undefined): Refusal | undefined {
+  rememberRestrictions(context, text);
+  if (isAllowed(context)) return undefined;
+  if (isFromAllowedAddress(context)) return endpointRefusal(text);
+  const { exchange, gateway, head } = context;
+  exchange.state = noLimits(Date.now());
+  const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+  return { ...gateway.authenticator.refuseAsUnknown(address), detail: "not from an allowed address" };
+}
+
+function endpointRefusal(restrictions: string | undefined): Refusal {
+  const { endpoints = [] } = readRestrictions(restrictions);
+  return refuse("endpoint_not_allowed", {
+    text: `This API key may not use this endpoint; it may use ${endpoints.join(", ")}`,
+  });
 }
 
 /**
- * True when the store is unavailable and the configuration lets this request pass, which is then marked as degraded. A failed
- * call does not suffice: Redis must have failed a probe on its own connection.
- * @param isGenerating a generation or an upload: `store.allow_max_per_key` counts it, and a suspended account's is refused
+ * True if a script may be asked about a key that is used from an address which was not allowed a moment ago. These attempts are
+ * limited as those with unknown keys are, and use up nothing of the key's own.
  */
-export async function passUnmetered(
-  context: RequestContext,
-  error: unknown,
-  isGenerating = false,
-): Promise<boolean> {
-  const { gateway, config, exchange, key } = context;
-  if (!isStoreUnavailable(error)) return false;
-  // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
-  if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
-  if (!mayPass(context, isGenerating)) return false;
-  const outage = await gateway.store.outage(key.partition);
-  // A reply that came meanwhile may have called the key invalid.
-  if (outage === undefined || !mayPass(context, isGenerating)) return false;
-  if (isGenerating && !countUnmetered(context, outage)) return false;
-  exchange.degraded = true;
-  gateway.metrics.degraded.inc({ route: exchange.route });
-  return true;
-}
-
-export const isStoreUnavailable = (error: unknown): error is GatewayError =>
-  error instanceof GatewayError && error.refusal.name === "store_unavailable";
-
-/** Whether the key is valid and may be used so, and its account is not barred from this request, as far as this process knows. */
-function mayPass(context: RequestContext, isGenerating: boolean): boolean {
-  const { gateway, key, usage } = context;
-  const { valid, isInvalid } = usage;
-  if (valid === undefined || isInvalid || !isAllowed(context)) return false;
-  if (valid.terms && gateway.store.nowMs(key.partition) >= valid.terms.expiresAtMs) return false;
-  const barred = gateway.fallback.barredAccounts.get(key.accountId)?.status;
-  return barred === undefined || (barred === "suspended" && !isGenerating);
-}
-
-/**
- * Counts an unmetered generation or upload of a key.
- * @returns false, with nothing counted, when the key has reached its maximum in this outage, or the credits that it may spend
- *   in a month: what passes counts there at its price, though it is not charged
- */
-function countUnmetered({ gateway, config, exchange, key, usage }: RequestContext, outage: number): boolean {
-  if (usage.unmetered?.outage !== outage) usage.unmetered = { outage, requests: 0, credits: 0 };
-  const { unmetered, valid } = usage;
-  const { price = 0 } = exchange;
-  const { allowMaxPerKey: most } = config.store;
-  if (most > 0 && unmetered.requests >= most) return false;
-  if (valid?.terms) {
-    const isSameMonth = monthOf(gateway.store.nowMs(key.partition)) === monthOf(valid.atMs);
-    const spent = (isSameMonth ? valid.terms.spent : 0) + unmetered.credits;
-    if (spent + price > valid.terms.cap) return false;
-  }
-  unmetered.requests++;
-  unmetered.credits += price;
-  return true;
-}
-
-/**
- * The limits of the key in the headers of a successful answer, as far as they are known. Nothing of them is in use: while the
- * store is unavailable none applies.
- */
-export function showKnownLimits({ exchange, usage }: RequestContext): void {
-  const { limit = 0, concurrentLimit = 0 } = usage.valid?.state ?? {};
-  exchange.state = { limit, remaining: limit, resetAtMs: Date.now(), concurrentLimit, active: 0 };
+export function mayConfirm(context: RequestContext): boolean {
+  const { exchange, gateway, head } = context;
+  const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+  return gateway.authenticator.mayLookUp(address);
 }

@@ -1,7 +1,6 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Config } from "../config/config.ts";
-import { memoizeByConfigPart } from "../config/memoize.ts";
+import { type Config, memoizeByConfigPart } from "../config/config.ts";
 import { sameMaterial, type TlsMaterial } from "../config/tls.ts";
 import { type ApiAnswer, commonHeaders, noLimits, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
@@ -27,8 +26,9 @@ import {
   type Snapshot,
 } from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
-import { createFallbackMemory, createKeyUsages, createOverLimitCache } from "./key-memory.ts";
+import { createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
+import { createFallbackMemory } from "./unmetered.ts";
 import type { Upstreams } from "./upstreams.ts";
 
 interface Timeouts {
@@ -48,7 +48,6 @@ export interface ListenerOptions extends Timeouts {
   serve(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
   /** Answers a request that is being served and whose body the parser refused; must not throw. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer>;
-  /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
   /** Node's parser refused a request, and it was answered on the bare socket. */
   onMalformedRequest(refused: Refusal, requestId: string): void;
@@ -60,7 +59,6 @@ interface Listener extends Server {
    * headers timeout: it would wait for ever for the rest of a head.
    */
   closeConnectionsWithoutResponses(): void;
-  /** Applies to open connections as well. */
   setTimeouts(timeouts: Timeouts): void;
   /** New connections get this certificate. The listener must have been created with TLS. */
   renewTls(tls: TlsMaterial): void;
@@ -115,7 +113,6 @@ export function createListener(options: ListenerOptions): Listener {
   });
 }
 
-/** Passes connections and requests on to where they are counted. */
 function receiveRequests(server: Server, connections: ClientConnections): void {
   followConnections(server, {
     opened: (socket) => connections.open(socket),
@@ -128,7 +125,6 @@ function receiveRequests(server: Server, connections: ClientConnections): void {
   server.on("checkExpectation", connections.receive);
 }
 
-/** Answers what the parser refuses. */
 function answerMalformedRequests(server: Server, options: ListenerOptions): void {
   const { connections } = options;
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
@@ -208,7 +204,6 @@ async function endExchange(
   endRaw(socket, answer, headersOf(exchange, answer, true));
 }
 
-/** Answers bytes that are no request. */
 function endUnknown(socket: Duplex, refused: Refusal, options: ListenerOptions): void {
   const requestId = newRequestId();
   const answer = refusal(refused, requestId);
@@ -224,7 +219,7 @@ function endRaw(socket: Duplex, { status, body }: ApiAnswer, lines: readonly str
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
   socket.end(`${head}\r\n${body}`);
-  // What the client still sends is read and discarded: otherwise a reset would overtake the response.
+  // Read and discard the rest of the request: otherwise a reset would overtake the response.
   socket.resume();
   setTimeout(() => socket.destroy(), 1000).unref();
 }
@@ -240,7 +235,6 @@ const REASONS: Record<number, string> = {
 
 export type PublicPort = ReturnType<typeof createPublicPort>;
 
-/** The customers' port: its connections, their requests, and what the handlers work with. */
 export function createPublicPort(options: {
   /** The snapshot at the start, for settings that need a restart. */
   started: Config;
@@ -300,14 +294,11 @@ export function createPublicPort(options: {
     },
     /** Responses that are written and that their clients have not read. */
     unflushedResponses: () => connections.unflushedResponses(),
-    /** Resolves once no request is in flight. */
     idle: () => requests.idle(),
-    /** Creates what a new snapshot needs. */
     prepare(next: Config): void {
       upstreams.prepare(next);
       addresses(next);
     },
-    /** A new snapshot is in force. */
     applied(next: Config, previous: Config): void {
       live.snapshot = snapshotOf(next);
       listener.setTimeouts(next.server);
@@ -317,7 +308,6 @@ export function createPublicPort(options: {
   };
 }
 
-/** All of `Gateway` that does not depend on the connections. */
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
   live: Live,
@@ -353,7 +343,6 @@ function gatewayOf(
   };
 }
 
-/** Counts and logs what Node could not parse as a request. */
 function recordMalformed(
   { metrics, log }: { metrics: Metrics; log: Logger },
   { name, status }: Refusal,

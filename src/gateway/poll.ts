@@ -1,4 +1,5 @@
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { dropOldest } from "../domain/bounded.ts";
+import { type ApiAnswer, refusal, retrySeconds, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
 import { nextPollMs } from "../scripts/bind.ts";
@@ -10,16 +11,8 @@ import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import {
-  isKnownUnmetered,
-  isStoreUnavailable,
-  passUnmetered,
-  rememberGoodKey,
-  rememberTask,
-  showKnownLimits,
-} from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
-import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
+import { refuseRestricted, rememberGoodKey, rememberTask } from "./key-memory.ts";
+import { isKnownUnmetered, isStoreUnavailable, passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
 type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unknown_status" }>;
@@ -27,7 +20,6 @@ type DescribedTask = Extract<PollOutcome, { outcome: "task" } | { outcome: "unkn
 /** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
 type Polled = { outcome: DescribedTask; refused: undefined } | { outcome: FailedPoll; refused: Refusal };
 
-/** What an upstream poll returned, and how OBSERVE settled it. */
 interface Settled {
   polled: Polled;
   observation: Observed | undefined;
@@ -80,7 +72,7 @@ export class TaskPolls {
     rememberTask(context, taskId, task.upstream);
     if (task.fresh) return success(task.data, undefined, "cached");
 
-    const name = nameOf(context, taskId);
+    const name = nameOf(context.key.accountId, taskId);
     let shared = this.#inFlight.get(name);
     if (!shared) {
       const upstream = gateway.upstreamOf(task.upstream, config);
@@ -138,9 +130,6 @@ export class TaskPolls {
   }
 }
 
-/** A task id belongs to one account, whose partition is part of the task's name. */
-const nameOf = ({ key }: RequestContext, taskId: string): string => `${key.accountId} ${taskId}`;
-
 /** Polls the upstream for a task; a poll without an answer is remembered. */
 async function pollUpstream(
   context: RequestContext,
@@ -168,7 +157,6 @@ async function pollUpstream(
   return { outcome, refused };
 }
 
-/** Settles the task with OBSERVE, if the poll returned evidence about it. */
 async function settle(context: RequestContext, task: KnownTask, polled: Polled): Promise<Settled> {
   const { gateway, config, key } = context;
   const { refundFailed, pollIntervalMs } = config.tasks;
@@ -204,7 +192,7 @@ function answerOf(
   return success(polled.outcome.outcome === "task" ? polled.outcome.data : lastKnown(task).data);
 }
 
-/** What the store knew of a task at INSPECT; before the first observation that is nothing. */
+/** The task's latest observation at INSPECT; none before the first. */
 const lastKnown = ({ taskId, status, data, createdAtMs }: KnownTask): LastKnown =>
   isTaskStatus(status) ? { status, data } : { status: "pending", data: pendingTaskJson(taskId, createdAtMs) };
 
@@ -238,3 +226,87 @@ async function isUnmetered(context: RequestContext, taskId: string): Promise<boo
 const cached = (task: KnownTask): ApiAnswer => success(task.data, undefined, "cached");
 const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
   refusal(refused, context.exchange.shownId);
+
+const TASKS_MAX = 10_000;
+const ACCOUNTS_MAX = 10_000;
+/** From this number of different tasks in a row without an answer on, the upstream itself is considered failed. */
+const TASKS_IN_ROW = 10;
+
+interface Failure {
+  refusal: Refusal;
+  untilMs: number;
+}
+
+/** An account's polls that failed since the upstream last answered one of them. */
+interface FailedRow {
+  tasks: Set<string>;
+  latest: Failure;
+}
+
+/**
+ * Polls that the upstream did not answer. Each is answered from memory until its `retryAfter` is over, so that customers
+ * who poll do not add to the load of an upstream that fails. After failed polls of many tasks of an account in a row, the
+ * upstream is polled once per `retryAfter` for that account until it answers. Other accounts are not affected, since the
+ * cause may be this account's tasks. Decision 0030.
+ */
+export function createPollFailureCache(nowMs: () => number = () => performance.now()) {
+  const tasks = new Map<string, Failure>();
+  const rows = new Map<string, FailedRow>();
+
+  const remaining = ({ refusal, untilMs }: Failure): Refusal | undefined => {
+    const leftMs = untilMs - nowMs();
+    if (leftMs <= 0) return undefined;
+    const retryAfterSeconds = retrySeconds(leftMs);
+    return { ...refusal, retryAfterSeconds, detail: "the upstream failed a moment ago" };
+  };
+
+  const failureOf = (refusal: Refusal): Failure => ({
+    refusal,
+    untilMs: nowMs() + 1000 * (refusal.retryAfterSeconds ?? 0),
+  });
+
+  function rowOf(accountId: string, latest: Failure): FailedRow {
+    let row = rows.get(accountId);
+    if (!row) {
+      row = { tasks: new Set(), latest };
+      dropOldest(rows, ACCOUNTS_MAX);
+      rows.set(accountId, row);
+    }
+    return row;
+  }
+
+  return {
+    /** The refusal to answer without a poll; undefined: poll, and call `record`. */
+    get(accountId: string, taskId: string): Refusal | undefined {
+      const failure = tasks.get(nameOf(accountId, taskId));
+      const refusal = failure && remaining(failure);
+      if (refusal) return refusal;
+      const row = rows.get(accountId);
+      if (!row || row.tasks.size < TASKS_IN_ROW) return undefined;
+      const paused = remaining(row.latest);
+      // This poll goes through as the probe; the others wait for another `retryAfter`.
+      if (!paused) row.latest = failureOf(row.latest.refusal);
+      return paused;
+    },
+    /** @param refusal what the customer is told if the upstream gave no answer about the task; undefined: it did */
+    record(accountId: string, taskId: string, refusal: Refusal | undefined): void {
+      const name = nameOf(accountId, taskId);
+      tasks.delete(name);
+      if (!refusal) {
+        rows.delete(accountId);
+        return;
+      }
+      const latest = failureOf(refusal);
+      dropOldest(tasks, TASKS_MAX);
+      tasks.set(name, latest);
+      const row = rowOf(accountId, latest);
+      row.latest = latest;
+      if (row.tasks.size < TASKS_IN_ROW) row.tasks.add(taskId);
+    },
+  };
+}
+
+type PollFailureCache = ReturnType<typeof createPollFailureCache>;
+
+/** The account's partition is part of a task's name in the store, so a task id alone names no task. */
+const nameOf = (accountId: string, taskId: string): string => `${accountId} ${taskId}`;

@@ -2,13 +2,11 @@ import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { isIdentity } from "../domain/limits.ts";
 
-/** The headers that matter before the body is read. */
 export interface RequestHead {
   authorization: string | undefined;
   idempotencyKey: string | undefined;
   contentType: string | undefined;
   contentLength: number | undefined;
-  /** There is a Content-Encoding other than identity. */
   contentEncoding: boolean;
   forwardedFor: string | undefined;
   /** As it came; undefined where it came twice. */
@@ -17,13 +15,10 @@ export interface RequestHead {
   traceParent: string | undefined;
   traceState: string | undefined;
   hasBody: boolean;
-  /** There is an Upgrade header. */
   upgrades: boolean;
 }
 
-/** Settings of the listener. */
 interface HeadLimits {
-  /** `server.max_header_lines`. */
   maxHeaderLines: number;
 }
 

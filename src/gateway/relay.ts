@@ -4,7 +4,7 @@ import type { Problem } from "../domain/errors.ts";
 import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
 import { isObject } from "../domain/json.ts";
 import { isWebUrl } from "../domain/urls.ts";
-import { CALLBACKS } from "./callback-addresses.ts";
+import { CALLBACKS } from "./callbacks.ts";
 import type { RequestContext } from "./http-exchange.ts";
 
 /** The one endpoint whose `callBackUrl` is in the API without further settings. */
@@ -12,17 +12,17 @@ const STORYBOARD: GenerationEndpoint = "gen2-pro/storyboard";
 
 type Validated = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
 
-/** What of a generation is told to whom. */
+/** The bodies and the address of a generation whose callback is relayed. */
 interface Relayed {
   /** The customer's address, which the gateway calls once the task has ended. */
   callBackUrl: string | undefined;
-  /** What is sent: the priced body but for `callBackUrl`. */
+  /** The body sent upstream: the priced body but for `callBackUrl`. */
   sent: ValidBody;
-  /** What is sent if the request passes unmetered: then no record exists that a callback could be about. */
+  /** The body sent if the request passes unmetered: no record exists then that a callback could name. */
   sentUnmetered: ValidBody;
 }
 
-/** Whether a `callBackUrl` is relayed: the operator has named the address of the gateways, and there is a key for tokens. */
+/** True if `callBackUrl` is relayed: `public_url` is set, and there is a key for tokens. */
 export const isRelaying = ({ webhooks }: Config): boolean =>
   webhooks.publicUrl !== undefined && webhooks.secretKey !== undefined;
 

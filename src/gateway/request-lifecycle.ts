@@ -5,8 +5,7 @@ import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Series } from "../telemetry/metrics/factory.ts";
 import { drainBody } from "./body.ts";
-import { CALLBACKS } from "./callback-addresses.ts";
-import { receiveCallback } from "./callbacks.ts";
+import { CALLBACKS, receiveCallback } from "./callbacks.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { generate } from "./generate.ts";
@@ -21,8 +20,14 @@ import {
   takeRequestId,
 } from "./http-exchange.ts";
 import { credits, deny, denyInMaintenance, inspectKey } from "./inspect-key.ts";
-import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
-import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
+import {
+  isAllowed,
+  isFromAllowedAddress,
+  limitRequestsInFlight,
+  limitUtilityRequests,
+  mayConfirm,
+  refuseRestricted,
+} from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
@@ -130,7 +135,7 @@ export class RequestLifecycle {
     this.#atTickEnd({ exchange, answer, close });
   }
 
-  /** Whether the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
+  /** True if the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
   #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
     if ((expectsContinue || leavesBody) && !req.complete) return true;
@@ -219,7 +224,7 @@ class Dispatcher {
     if (target.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.shownId);
     }
-    const identity = gateway.authenticator.cached(head.authorization);
+    const identity = gateway.authenticator.known.get(head.authorization ?? "");
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
     if (snapshot.config.store.fallbackStrategy === "deny")
       gateway.store.requireUsable(identity?.key.partition);
@@ -245,7 +250,6 @@ class Dispatcher {
     return refusal(fault, exchange.shownId);
   }
 
-  /** Looks up a key that is not in the authenticator's cache. */
   async #authenticate(
     exchange: Exchange,
     head: RequestHead,
@@ -272,7 +276,6 @@ class Dispatcher {
     return refused ? refusal(refused, exchange.shownId) : this.#serve(context, target);
   }
 
-  /** Calls the handler of a request whose key was found. */
   #handle(context: RequestContext, target: CustomerRoute): Answered {
     if (context.usage.restrictions === undefined || isAllowed(context)) return this.#serve(context, target);
     return this.#confirmRestrictions(context, target);
@@ -280,7 +283,7 @@ class Dispatcher {
 
   #serve(context: RequestContext, target: CustomerRoute): Answered {
     const isSending = target.kind === "generate" || target.kind === "upload";
-    if (isSending && this.#gateway.maintenance() !== undefined) return denyInMaintenance(context);
+    if (isSending && this.#gateway.maintenance.current !== undefined) return denyInMaintenance(context);
     if (LIMITED_KINDS.has(target.kind)) {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
       if (slowDown) return refusal(slowDown, context.exchange.shownId);

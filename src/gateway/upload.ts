@@ -2,7 +2,7 @@ import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { refuse } from "../domain/errors.ts";
 import { continueReading, type RequestContext, UpstreamStep } from "./http-exchange.ts";
 import { inspectKey } from "./inspect-key.ts";
-import { passUnmetered, showKnownLimits } from "./key-memory.ts";
+import { passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { uploadRefusal } from "./upstream-refusals.ts";
 
 /**

@@ -1,9 +1,8 @@
-import type { Config } from "../config/config.ts";
-import { memoizeByConfigPart } from "../config/memoize.ts";
+import { type Config, memoizeByConfigPart } from "../config/config.ts";
+import { GATE_REFUSALS, type GateObserver } from "../domain/fair-gate.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { observeAdapter } from "../upstream/adapter-observer.ts";
-import { observeGate } from "../upstream/gate.ts";
+import { ADAPTER_FUNCTIONS, type AdapterObserver } from "../upstream/dialect.ts";
 import { type TaskUpstream, TaskUpstreams } from "../upstream/task-upstreams.ts";
 import { createUploadTunnel, type UploadTunnel } from "../upstream/upload-stream.ts";
 import { createUpstream, type Upstream } from "../upstream/upstream.ts";
@@ -60,5 +59,42 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
       uploads(config).close();
       await Promise.all([upstream(config).close(), taskUpstreams.close()]);
     },
+  };
+}
+
+const LOG_EVERY_MS = 60_000;
+
+/** Counts what adapters do wrong; the answer's own line of the log says what it was. Slow ones are logged once a minute. */
+function observeAdapter(
+  { upstreamAdapterFaults }: Pick<Metrics, "upstreamAdapterFaults">,
+  log: Pick<Logger, "warn">,
+  nowMs: () => number = () => performance.now(),
+): AdapterObserver {
+  for (const called of ADAPTER_FUNCTIONS) upstreamAdapterFaults.inc({ call: called }, 0);
+  let loggedAtMs = Number.NEGATIVE_INFINITY;
+  return {
+    fault: (_adapter, called) => upstreamAdapterFaults.inc({ call: called }),
+    slow(adapter, called, tookMs) {
+      if (nowMs() - loggedAtMs < LOG_EVERY_MS) return;
+      loggedAtMs = nowMs();
+      const fields = { adapter, call: called, took_ms: Math.round(tookMs) };
+      log.warn(fields, "a function of the adapter is slow: meanwhile the gateway serves nobody");
+    },
+  };
+}
+
+/** Counts in the metrics what happens at the gate for one kind of request. */
+function observeGate(
+  metrics: Pick<Metrics, "upstreamWaiting" | "upstreamWaitSeconds" | "upstreamOverloaded">,
+  kind: "generate" | "poll",
+): GateObserver {
+  const { upstreamWaiting, upstreamWaitSeconds, upstreamOverloaded } = metrics;
+  // All series exist from the start, so that the first refusal is seen.
+  upstreamWaiting.inc({ kind }, 0);
+  for (const reason of GATE_REFUSALS) upstreamOverloaded.inc({ kind, reason }, 0);
+  return {
+    waiting: (change) => upstreamWaiting.inc({ kind }, change),
+    waited: (ms) => upstreamWaitSeconds.observe({ kind }, ms / 1000),
+    refused: (reason) => upstreamOverloaded.inc({ kind, reason }),
   };
 }

@@ -1,6 +1,6 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import { isDay } from "../domain/moments.ts";
+import { dayText, isDay } from "../domain/moments.ts";
 import { unknownName } from "../domain/problems.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
 import { inspectKey, refuseCounted } from "./inspect-key.ts";
@@ -62,5 +62,3 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
   if (first === undefined) return { from, to, by: by! };
   return refuse("invalid_request", { text: `Invalid request: ${first.message}`, details: problems });
 }
-
-const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);

@@ -10,17 +10,18 @@ const LOOK_EVERY_MS = 1000;
  * Reads once a second whether there is maintenance, so that a request costs nothing. While the store is away it is as it was.
  */
 export function createMaintenanceWatch({ connection, log }: { connection: Connection; log: Logger }) {
-  let current: Maintenance | undefined;
+  const state: { current: Maintenance | undefined } = { current: undefined };
 
   async function look(): Promise<void> {
-    const before = current;
+    const before = state.current;
     const record = await connection.ofName(MAINTENANCE).command((redis) => redis.hgetall(MAINTENANCE));
-    current = maintenanceOf(record);
+    const current = maintenanceOf(record);
+    state.current = current;
     if (current && !before) log.warn({ ...current }, "maintenance: generations and uploads are refused");
     if (!current && before) log.warn("maintenance is over");
   }
 
   const failed = (error: unknown): void => log.debug({ err: error }, "maintenance was not read");
   const { start, stop } = repeated(look, { pauseMs: () => LOOK_EVERY_MS, failed });
-  return { current: (): Maintenance | undefined => current, start: () => start(), stop };
+  return { state, start: () => start(), stop };
 }

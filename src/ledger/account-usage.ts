@@ -1,27 +1,27 @@
 import type { Redis } from "ioredis";
-import { accountNames, META, partitionOf } from "../records/names.ts";
+import { dayText } from "../domain/moments.ts";
+import { requireOrder } from "../operations/access/operator-values.ts";
+import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { placeOfAccount } from "../redis/store-facts.ts";
 import {
+  addUsage,
   createUsageRows,
   dayStartMs,
-  dayText,
   monthBounds,
-  type UsageGroup,
-  type UsageRow,
-  type UsageSelection,
-} from "./usage.ts";
-import {
   NO_USAGE,
   rolledSince,
   sumOfNumbers,
   totalsOf,
+  type UsageGroup,
   type UsageNumbers,
+  type UsageRow,
+  type UsageSelection,
   usageOf,
-} from "./usage-records.ts";
+} from "./usage.ts";
 
 const DAY_MS = 86_400_000;
 const KEPT_MS = 400 * DAY_MS;
@@ -60,13 +60,11 @@ export async function accountUsage(
   archive?: ArchivedUsage,
 ): Promise<AccountUsage> {
   const { accountId, from, to } = query;
-  if (from !== undefined && to !== undefined && from > to)
-    throw new OperatorError("from must not come after to", "invalid", "from");
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
+  requireOrder(from, to);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { account } = accountNames(partition, accountId);
-  const [balance, createdAt] = await redis.hmget(account, "balance", "created_at");
-  if (balance === null) throw noAccount(accountId);
+  const [money, createdAt] = await redis.hmget(account, "money", "created_at");
+  if (money === null) throw noAccount(accountId);
   const place = { redis, partition, nowMs: await storeNowMs(redis) };
   const since = await sinceOf(place);
   if (archive) {
@@ -126,12 +124,7 @@ async function addRollups(
   for await (const page of usageOf(redis, partition, accountId, months)) {
     for (const { day, endpoint, keyId, numbers } of page) {
       if (day < from || day > to) continue;
-      const { requests, charged, refunded, completed, failed, seconds } = numbers;
-      if (requests + charged + refunded + completed + failed === 0) continue;
-      rows.add(
-        { day, endpoint, key_id: keyId },
-        { requests, credits: charged, refunds: refunded, completed, failed, seconds },
-      );
+      addUsage(rows, { day, endpoint, key_id: keyId }, numbers);
     }
   }
 }
@@ -147,7 +140,8 @@ export function monthsOf(nowMs: number, from: string | undefined, to: string | u
   return months;
 }
 
-function unlessAway(error: unknown): undefined {
+/** For a read of the archive that may be away. */
+export function unlessAway(error: unknown): undefined {
   if (error instanceof OperatorError && error.code === "unavailable") return undefined;
   throw error;
 }

@@ -1,3 +1,4 @@
+import { requireOrder } from "../operations/access/operator-values.ts";
 import { firstMembers } from "../operations/accounts/sorted-lists.ts";
 import { cursorOf, positionOf, requirePageSize } from "../records/cursors.ts";
 import { META, partitionNames } from "../records/names.ts";
@@ -7,8 +8,15 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { type ArchivedUsage, accountUsage, monthsOf } from "./account-usage.ts";
-import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
-import { rolledSince, totalsByEndpoint } from "./usage-records.ts";
+import {
+  addUsage,
+  createUsageRows,
+  dayStartMs,
+  rolledSince,
+  totalsByEndpoint,
+  type UsageGroup,
+  type UsageRow,
+} from "./usage.ts";
 
 /** Accounts whose usage one page reads. */
 const ACCOUNTS_MAX = 50;
@@ -44,8 +52,7 @@ export async function allUsage(
 ): Promise<AllUsage> {
   const { from, to, by, limit } = query;
   requirePageSize(limit);
-  if (from !== undefined && to !== undefined && from > to)
-    throw new OperatorError("from must not come after to", "invalid", "from");
+  requireOrder(from, to);
   if (by.includes("account") || by.includes("key")) return usageByAccount(nodes, query, archive);
   if (query.cursor !== undefined)
     throw new OperatorError("usage by day, month and endpoint has one page", "invalid", "cursor");
@@ -68,12 +75,7 @@ export async function allUsage(
   for (const { day, endpoint, numbers } of records) {
     if ((from !== undefined && day < from) || (to !== undefined && day > to)) continue;
     if ((endpoint !== "") !== isByEndpoint) continue;
-    const { requests, charged, refunded, completed, failed, seconds } = numbers;
-    if (requests + charged + refunded + completed + failed === 0) continue;
-    rows.add(
-      { day, endpoint },
-      { requests, credits: charged, refunds: refunded, completed, failed, seconds },
-    );
+    addUsage(rows, { day, endpoint }, numbers);
   }
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
   return {

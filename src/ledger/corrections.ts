@@ -10,9 +10,7 @@ import {
 import type { Actor } from "../records/actor.ts";
 import { readCut } from "../records/checkpoints.ts";
 import { cursorOf, positionOf } from "../records/cursors.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { compareIds } from "../records/entry-ids.ts";
-import { kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
+import { compareIds, detailsOf, kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
 import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { requestOf } from "../records/requests.ts";
@@ -233,7 +231,7 @@ async function chargesInRedis(
     else found.set(requestId, { entry, credits });
   };
   for (const entry of archived?.charges ?? []) consider(entry);
-  // What is in both counts once.
+  // An entry in both counts once.
   let after = archived?.archivedTo ?? `${Math.max(0, fromMs - CLOCK_SLACK_MS)}-0`;
   for (;;) {
     const page = await readLedger(nodes.of(partition), partition, after);

@@ -1,7 +1,12 @@
 import type { Redis } from "ioredis";
 import { readCut } from "../records/checkpoints.ts";
-import { isLater } from "../records/entry-ids.ts";
-import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
+import {
+  isLater,
+  LEDGER_PAGE,
+  LEDGER_START,
+  type LedgerEntry,
+  readLedger,
+} from "../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";

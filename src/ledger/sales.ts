@@ -6,7 +6,7 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
-import { requireMonth } from "./statement-pages.ts";
+import { requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 
 /** Grants of one kind, package and currency in a UTC month. */
@@ -34,7 +34,7 @@ interface Sales {
 export type ArchivedSales = (month: string) => Promise<Sale[]>;
 
 /**
- * What was sold and given in a month, over all accounts, about a second behind; from the archive if Redis does not reach back so far. Reversals
+ * Grants of a month, over all accounts, about a second behind; from the archive if Redis does not reach back so far. Reversals
  * are not subtracted. @throws OperatorError `invalid_month`
  */
 export async function salesOf(

@@ -1,6 +1,26 @@
+import type { Redis } from "ioredis";
+import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { type Money, sumOfMoney } from "../domain/money.ts";
-import { detailsOf } from "../records/entry-details.ts";
-import { type EntryKind, kindOf, type LedgerEntry } from "../records/ledger-entries.ts";
+import { listAccounts } from "../operations/accounts/account-lists.ts";
+import { requireAccount } from "../operations/accounts/accounts.ts";
+import {
+  detailsOf,
+  type EntryKind,
+  kindOf,
+  type LedgerEntry,
+  ledgerEntry,
+  msOf,
+} from "../records/ledger-entries.ts";
+import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
+import { OperatorError } from "../records/operator-error.ts";
+import { moneyOf } from "../records/packed-fields.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import type { Unread } from "../redis/partition-reads.ts";
+import { scriptsOf } from "../redis/script-runner.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { history } from "../scripts/history.ts";
+import { unlessAway } from "./account-usage.ts";
+import { dayStartMs, monthBounds } from "./usage.ts";
 
 /** opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing. */
 export const STATEMENT_NUMBERS = [
@@ -17,7 +37,7 @@ export const STATEMENT_NUMBERS = [
 
 /** An account's UTC month, in credits. */
 export interface Statement extends Record<(typeof STATEMENT_NUMBERS)[number], number> {
-  /** What customers paid for purchases, a decimal by currency. */
+  /** Payments for purchases, a decimal by currency. */
   amounts_paid: Record<string, string>;
 }
 
@@ -59,4 +79,160 @@ export function createStatement({ fromMs, toMs }: { fromMs: number; toMs: number
       return { ...sums, opening: closing - total, closing, amounts_paid: sumOfMoney(paid) };
     },
   };
+}
+
+/** Half a millisecond of Redis. */
+const SLICE = 50;
+/** Of all accounts of a call; some seconds. */
+const LOOKED_AT_MAX = 200_000;
+
+/** @throws OperatorError `unavailable` while the archive cannot be used */
+export interface ArchivedStatements {
+  statements(accountIds: readonly string[], month: string): Promise<Map<string, Statement>>;
+  copiedUntilMs(partition: number): Promise<number | undefined>;
+}
+
+export interface AccountStatement {
+  accountId: string;
+  statement: Statement;
+  source: "archive" | "redis";
+  /** Earlier entries of the month have left Redis, and are not in it, Unix ms; undefined: it is whole. */
+  sinceMs: number | undefined;
+  /** Of the archive: later entries may be missing, Unix ms. */
+  untilMs: number | undefined;
+}
+
+/**
+ * Statements of accounts that exist, from the archive, or from Redis while there is none or it is away. @throws OperatorError
+ * `unavailable` if that would read too much of Redis
+ */
+export async function accountStatements(
+  nodes: RedisNodes,
+  accountIds: readonly string[],
+  month: string,
+  archive?: ArchivedStatements,
+): Promise<AccountStatement[]> {
+  if (archive) {
+    const found = await fromArchive(nodes, accountIds, month, archive).catch(unlessAway);
+    if (found) return found;
+  }
+  const budget = { left: LOOKED_AT_MAX };
+  const partitions = await partitionsOf(nodes);
+  const statements: AccountStatement[] = [];
+  for (const accountId of accountIds) {
+    const partition = partitionOf(accountId, partitions);
+    const found = await fromRedis({ redis: nodes.of(partition), partition, accountId, budget }, month);
+    statements.push({ accountId, ...found, source: "redis", untilMs: undefined });
+  }
+  return statements;
+}
+
+async function fromArchive(
+  nodes: RedisNodes,
+  accountIds: readonly string[],
+  month: string,
+  archive: ArchivedStatements,
+): Promise<AccountStatement[]> {
+  const partitions = await partitionsOf(nodes);
+  // Before the entries, so that none up to then is missing.
+  const places = new Set(accountIds.map((accountId) => partitionOf(accountId, partitions)));
+  const until = new Map<number, number | undefined>();
+  for (const partition of places) until.set(partition, await archive.copiedUntilMs(partition));
+  const found = await archive.statements(accountIds, month);
+  return accountIds.map((accountId) => ({
+    accountId,
+    statement: found.get(accountId) ?? emptyStatement(0),
+    source: "archive",
+    sinceMs: undefined,
+    untilMs: until.get(partitionOf(accountId, partitions)),
+  }));
+}
+
+interface Place {
+  redis: Redis;
+  partition: number;
+  accountId: string;
+  budget: { left: number };
+}
+
+/** Follows the account's entries back from its last one, whose balance is that of the statement. */
+async function fromRedis(place: Place, month: string) {
+  const { redis, partition, accountId, budget } = place;
+  const { first, next } = monthBounds(month);
+  const period = { fromMs: dayStartMs(first), toMs: dayStartMs(next) };
+  const statement = createStatement(period);
+  const { account } = accountNames(partition, accountId);
+  const { balance: stored, last_entry: last } = moneyOf(await redis.hget(account, "money"));
+  const newest = last ? await redis.xrange(partitionNames(partition).ledger, last, last) : [];
+  // Where the last entry has left Redis, all have.
+  if (!newest[0]) {
+    const sinceMs = last && msOf(last) >= period.fromMs ? msOf(last) + 1 : undefined;
+    return { statement: statement.end(Number(stored ?? 0)), sinceMs };
+  }
+  const { balanceAfter } = ledgerEntry(partition, newest[0]);
+  let [from, oldestMs] = [last ?? "", Number.MAX_SAFE_INTEGER];
+  let hasLeft = false;
+  while (from !== "" && !hasLeft) {
+    if (budget.left <= 0) throw tooMuch(month);
+    const call = {
+      partition,
+      accountId,
+      from,
+      fromMs: period.fromMs,
+      lookedAtMax: SLICE,
+      answeredMax: SLICE,
+    };
+    const page = await scriptsOf(redis).run(history, call);
+    budget.left -= SLICE;
+    for (const entry of page.entries) {
+      statement.add(entry);
+      oldestMs = Math.min(oldestMs, entry.atMs);
+    }
+    hasLeft = page.outcome === "left";
+    from = page.next;
+  }
+  return { statement: statement.end(balanceAfter), sinceMs: hasLeft ? oldestMs : undefined };
+}
+
+const tooMuch = (month: string): OperatorError =>
+  new OperatorError(
+    `Redis has more than ${LOOKED_AT_MAX} entries of these accounts since ${month}; ask for fewer accounts, or set up an archive`,
+    "unavailable",
+  );
+
+/** @throws OperatorError `invalid_month`, `not_found`; `unavailable` if that would read too much of Redis */
+export async function readStatement(
+  nodes: RedisNodes,
+  accountId: string,
+  month: string,
+  archive?: ArchivedStatements,
+): Promise<AccountStatement> {
+  requireMonth(month);
+  await requireAccount(nodes, accountId);
+  const [statement] = await accountStatements(nodes, [accountId], month, archive);
+  return statement!;
+}
+
+/** All accounts, in the order of their ids. @param own the only visible accounts; undefined: all */
+export async function pageStatements(
+  nodes: RedisNodes,
+  { month, ...page }: { month: string; cursor?: string | undefined; limit: number },
+  own: readonly string[] | undefined,
+  archive?: ArchivedStatements,
+): Promise<{ statements: AccountStatement[]; next: string | undefined; unread: Unread | undefined }> {
+  requireMonth(month);
+  const { accounts, next, unread } = await listAccounts(nodes, page, own);
+  const ids = accounts.map(({ accountId }) => accountId);
+  return { statements: await accountStatements(nodes, ids, month, archive), next, unread };
+}
+
+/** @throws OperatorError `invalid_month` */
+export function requireMonth(month: string): void {
+  if (isMonth(month)) return;
+  const problem = calendarProblem(month);
+  throw new OperatorError(
+    `month must be a month such as 2026-10${problem === undefined ? "" : `; ${problem}`}`,
+    "invalid_month",
+    "month",
+  );
 }

@@ -1,12 +1,13 @@
 import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../records/names.ts";
+import { moneyOf } from "../records/packed-fields.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
 import { createStatement, type Statement } from "./statements.ts";
 import {
@@ -101,9 +102,9 @@ async function beginningOf(redis: Redis, partition: number): Promise<number | un
 }
 
 async function storedBalance(nodes: RedisNodes, reads: PartitionReads, accountId: string): Promise<number> {
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition } = await placeOfAccount(nodes, accountId);
   const { account } = accountNames(partition, accountId);
-  return Number((await reads.at(partition, (redis) => redis.hget(account, "balance"))) ?? 0);
+  return Number(moneyOf(await reads.at(partition, (redis) => redis.hget(account, "money"))).balance ?? 0);
 }
 
 interface EndedTask {

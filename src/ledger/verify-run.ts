@@ -1,6 +1,5 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { isLater } from "../records/entry-ids.ts";
-import type { LedgerEntry } from "../records/ledger-entries.ts";
+import { isLater, type LedgerEntry } from "../records/ledger-entries.ts";
 import { requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";

@@ -9,7 +9,6 @@ type TierLimit = (typeof TIER_LIMITS)[number];
 /** Use and limit, by the names of both. Null: unknown, or no limit. */
 export type Use = Partial<Record<TierLimit["used"] | TierLimit["name"], number | null>>;
 
-/** What `useOf` takes. */
 export const USE_FIELDS = ["counters", ...TIER_LIMITS.map(({ name }) => name)];
 
 const use = (limits: readonly TierLimit[], values: (limit: TierLimit) => (number | null)[]): Use =>

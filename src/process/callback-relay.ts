@@ -5,7 +5,7 @@ import type { Connection } from "../redis/connection.ts";
 import { CallbackTasks, type CallbackTasksOptions } from "../settlement/callback-tasks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { createCallbackGuard } from "../webhooks/callback-guard.ts";
+import { createCallbackGuard } from "../webhooks/operator-rules.ts";
 
 export interface RelayOptions {
   connection: Connection;

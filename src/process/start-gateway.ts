@@ -71,7 +71,7 @@ export async function startGateway(
     ),
     callbacks: await openRelay({ connection, store, upstreams, live, metrics, log }),
     countRefusal: counts.refusals.count,
-    maintenance: counts.maintenance.current,
+    maintenance: counts.maintenance.state,
     usageOf: counts.usage.usageOf,
     metrics,
     tracing,

@@ -1,4 +1,4 @@
-/** What became of a delivery: `sending` is a lease of one that waits. */
+/** States of a delivery: `sending` is a lease of one that waits. */
 export const DELIVERY_STATES = ["waiting", "delivered", "failed"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 

@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
-import { detailsOf } from "./entry-details.ts";
 import { partitionNames } from "./names.ts";
 
 /** Entries read at a time: a millisecond or so of Redis. */
@@ -40,7 +39,7 @@ export interface LedgerEntry {
   note: string;
   /** Said by entries of kinds that nothing else tells apart: `trial`, `goodwill`, `reversal`. */
   kind: string;
-  /** What else it says, JSON: `EntryDetails`. */
+  /** `EntryDetails` as JSON. */
   details: string;
   /** Id of the account's entry before it; empty for its first. */
   previous: string;
@@ -50,7 +49,7 @@ export interface LedgerEntry {
 
 export type StreamEntry = [id: string, fields: string[]];
 
-/** What every entry has, in one field `entry`, with spaces between. */
+/** The values of every entry, in one field `entry`, separated by spaces. */
 const PACKED = [
   "type",
   "account_id",
@@ -111,7 +110,7 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
 }
 
 /**
- * What an entry is to an accountant; a refund that is taken back is one below zero. lua/include/kind.lua and the view
+ * The accounting kind of an entry; a revoked refund is a refund below zero. lua/include/kind.lua and the view
  * `tollgate.ledger_entries` of the archive say the same.
  */
 export const GRANT_KINDS = ["purchase", "trial", "goodwill"] as const;
@@ -132,7 +131,7 @@ export function kindOf({ type, requestId, taskId, endpoint, reason, amount, kind
   return type === "recharge" && reason === "" && amount >= 0 ? "purchase" : "adjustment";
 }
 
-/** What the reference of an entry stands for, as `tg:{pNN}:references` has it: the same reference never stands for two things. */
+/** The meaning of an entry's reference, as `tg:{pNN}:references` has it: one reference never stands for two things. */
 export function standsFor(entry: LedgerEntry): string {
   const kind = kindOf(entry);
   switch (kind) {
@@ -159,11 +158,11 @@ export const shownType = ({ type }: LedgerEntry): Transaction["type"] =>
 /** As an entry says it: empty for a purchase. */
 export const storedKind = (kind: GrantKind): string => (kind === "purchase" ? "" : kind);
 
-/** What the reference of a grant stands for; `grant_text` in lua/include/grant.lua says the same. */
+/** The meaning of a grant's reference; `grant_text` in lua/include/grant.lua makes the same text. */
 export const grantText = (kind: GrantKind, credits: number): string =>
   kind === "purchase" ? String(credits) : `${kind} ${credits}`;
 
-/** What the reference of a reversal stands for, as lua/reverse.lua. @param amount undefined: all that is left */
+/** The meaning of a reversal's reference, as lua/reverse.lua makes it. @param amount undefined: all that is left */
 export const reversalText = (of: string, amount: number | undefined): string =>
   `reversal ${amount ?? "all"} ${of}`;
 
@@ -220,3 +219,49 @@ export async function readLedger(
   const page = await redis.xrange(ledger, `(${after}`, last, "COUNT", LEDGER_PAGE);
   return page.map((entry) => ledgerEntry(partition, entry));
 }
+
+/** Ids of ledger entries, which are those of a Redis stream: "ms-sequence". */
+
+/** When the entry was written, Unix ms. */
+export const msOf = (id: string): number => Number(id.slice(0, id.indexOf("-")));
+
+const sequenceOf = (id: string): number => Number(id.slice(id.indexOf("-") + 1));
+
+/** Below 0 if an entry comes before another of the same ledger, 0 if it is the same. */
+export const compareIds = (one: string, other: string): number =>
+  msOf(one) - msOf(other) || sequenceOf(one) - sequenceOf(other);
+
+/** True if an entry comes after another of the same ledger. */
+export const isLater = (id: string, other: string): boolean => compareIds(id, other) > 0;
+
+/** Optional details of a ledger entry. Amounts of money are decimals such as 9.90, never floating-point numbers. */
+export interface EntryDetails {
+  /** Of a grant by package: its name and its price then. */
+  package?: string | undefined;
+  package_price?: string | undefined;
+  package_currency?: string | undefined;
+  /** Of a purchase: what the customer paid. */
+  amount_paid?: string | undefined;
+  currency?: string | undefined;
+  /** Of a grant: an object of the operator's own. */
+  metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Of a reversal: the reference of the grant, what was asked for, and whether that was all that was left. */
+  of?: string | undefined;
+  requested?: number | undefined;
+  all?: boolean | undefined;
+  /** Of an adjustment: the request whose charge it corrects. */
+  corrects?: string | undefined;
+  /** Of a charge that did not cost a list price that is always in force: that price, and what made another of it. */
+  list_price?: number | undefined;
+  multiplier?: string | undefined;
+  price_list?: string | undefined;
+}
+
+export const detailsOf = ({ details }: { details: string }): EntryDetails =>
+  details === "" ? {} : (JSON.parse(details) as EntryDetails);
+
+/** Empty for none. */
+export const detailsText = (details: EntryDetails): string => {
+  const text = JSON.stringify(details);
+  return text === "{}" ? "" : text;
+};

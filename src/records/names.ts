@@ -55,8 +55,16 @@ export function digestOf(apiKey: string): string {
   return hash("sha256", apiKey);
 }
 
-/** Names of one partition. */
-export const partitionNames = (partition: number) => ({
+/** Names of one partition. Kept, since background work names all partitions several times a second. */
+export function partitionNames(partition: number): PartitionNames {
+  if (partition >= TAGS.length) return newPartitionNames(partition);
+  PARTITION_NAMES[partition] ??= newPartitionNames(partition);
+  return PARTITION_NAMES[partition];
+}
+
+const PARTITION_NAMES: PartitionNames[] = [];
+type PartitionNames = Readonly<ReturnType<typeof newPartitionNames>>;
+const newPartitionNames = (partition: number) => ({
   /** Holds by when they end, tasks by when the sweeper may poll them (sorted set; records/due-times.ts). */
   due: `${tag(partition)}:due`,
   done: `${tag(partition)}:done`,
@@ -76,6 +84,8 @@ export const partitionNames = (partition: number) => ({
   inactive: `${tag(partition)}:inactive`,
   /** Accounts with metadata (sorted set: digest of a name and its value, account id; records/metadata-index.ts). */
   metadata: `${tag(partition)}:metadata`,
+  /** Words of labels, metadata and references (sorted set: text from a word on, whose it is; records/words.ts). */
+  words: `${tag(partition)}:words`,
   /** Accounts by the balance of their ledger (sorted set). */
   byBalance: `${tag(partition)}:by-balance`,
   /** Accounts by what they spent in seven UTC days (sorted set). */
@@ -85,11 +95,11 @@ export const partitionNames = (partition: number) => ({
   tiers: `${tag(partition)}:tiers`,
   /** Keys that end, by when their accounts are told (sorted set). */
   expiring: `${tag(partition)}:expiring`,
-  /** What operators changed (stream; lua/include/audit.lua). */
+  /** Changes by operators (stream; lua/include/audit.lua). */
   audit: `${tag(partition)}:audit`,
 });
 
-/** Whether there is maintenance (hash). All that is about the whole store and changed by a script is in partition 0. */
+/** The maintenance switch (hash). Records about the whole store that a script changes are in partition 0. */
 export const MAINTENANCE = `${tag(0)}:maintenance`;
 
 /** Names of a token of the management API. All tokens are in partition 0. */
@@ -107,7 +117,7 @@ export const tokenNames = (tokenId: string) => ({
 
 /** Names of a partition that a store with an archive has. */
 export const archiveNames = (partition: number) => ({
-  /** What the archive has of the partition (hash). */
+  /** Position of the archive in the partition (hash). */
   archive: `${tag(partition)}:archive`,
   /** Accounts and keys that the archive has not got as they are now (hash: `account <id>` or `key <id>` to a count). */
   changed: `${tag(partition)}:changed`,
@@ -129,14 +139,14 @@ export const refusalLogNames = (partition: number, keyId: string) => ({
   logs: `${tag(partition)}:refusal-logs`,
 });
 
-/** What an account has used in a UTC month, as 2030-01 (hash). */
+/** Usage of an account in a UTC month, as 2030-01 (hash). */
 export const usageName = (partition: number, accountId: string, month: string): string =>
   `${tag(partition)}:usage:${accountId}:${month}`;
 
-/** What all accounts of a partition have used in a UTC month, as 2030-01 (hash). */
+/** Usage of all accounts of a partition in a UTC month, as 2030-01 (hash). */
 export const totalsName = (partition: number, month: string): string => `${tag(partition)}:totals:${month}`;
 
-/** What was sold and given in a UTC month (hash). */
+/** Grants of a UTC month (hash). */
 export const soldName = (partition: number, month: string): string => `${tag(partition)}:sold:${month}`;
 
 /** The lists of open requests of all partitions, each partition's two together. */
@@ -172,7 +182,7 @@ export const accountNames = (partition: number, accountId: string) => ({
   refunds: `${tag(partition)}:refunds:${accountId}`,
   /** References of its grants that were reversed, and the credits of each; without a name the sum (hash). */
   reversed: `${tag(partition)}:reversed:${accountId}`,
-  /** What its entries add up to that have left the ledger (string). */
+  /** Sums of the entries that have left the ledger (string). */
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });
 
@@ -186,7 +196,7 @@ export const webhookNames = (partition: number) => ({
   clean: `${tag(partition)}:webhooks-clean`,
   /** All endpoints, by when they were registered (sorted set). */
   endpoints: `${tag(partition)}:webhook-endpoints`,
-  /** What events take, and how many were dropped (hash). */
+  /** Bytes of events, and how many were dropped (hash). */
   totals: `${tag(partition)}:webhook-totals`,
 });
 
@@ -238,7 +248,7 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
 export const requestName = (partition: number, requestId: string): string =>
   `${tag(partition)}:request:${requestId}`;
 
-/** What a probe writes on the primary of this partition. */
+/** The key that a probe writes on the primary of this partition. */
 export const probeName = (partition: number, processId: string): string =>
   `${tag(partition)}:probe:${processId}`;
 
@@ -261,7 +271,7 @@ export const termName = (partition: number): string => `${tag(partition)}:primar
 /** Which gateways have sent again what the primary of this partition may lack (hash: gateway to `ms run of the primary`). */
 export const replayedName = (partition: number): string => `${tag(partition)}:replayed`;
 
-/** What a claim says: the request, and the partition of its record. Lua reads it in lua/include/claim.lua. */
+/** The value of a claim: the request, and the partition of its record. Lua reads it in lua/include/claim.lua. */
 export const claimText = (requestId: string, partition: number): string =>
   `${requestId} p${String(partition).padStart(2, "0")}`;
 

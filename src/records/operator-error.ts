@@ -32,7 +32,7 @@ const KINDS = {
 } as const;
 export type OperatorProblem = keyof typeof KINDS;
 
-/** What kind of mistake it is: the management API answers 400, 403, 404, 409, 412 and 503. */
+/** The kind of mistake, which the management API answers with 400, 403, 404, 409, 412 or 503. */
 type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
 type Unspecific = Exclude<OperatorErrorCode, "conflict">;
 

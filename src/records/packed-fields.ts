@@ -1,7 +1,10 @@
 import { TIER_LIMITS } from "../domain/limits.ts";
-import type { COUNTER_FIELDS } from "./records.ts";
+import type { AccountFields, AccountRecord, COUNTER_FIELDS, MONEY_FIELDS } from "./records.ts";
 
 // Fields of a key's or an account's record that hold several values, with spaces between (decision 0071).
+
+/** In place of an id. */
+const NO_ENTRY = "-";
 
 type Counters = Readonly<Partial<Record<keyof typeof COUNTER_FIELDS, string>>>;
 
@@ -19,7 +22,7 @@ const COUNTERS = [
   ),
 ] as const;
 
-/** What is counted, from the field `counters`; nothing without one. */
+/** Reads the field `counters`; empty without one. */
 export function countersOf(text: string | null | undefined): Counters {
   if (!text) return {};
   const words = text.split(" ");
@@ -39,3 +42,45 @@ export function countersText(counters: Counters): string {
 export function unpacked<Fields extends { readonly counters?: string }>(fields: Fields): Fields & Counters {
   return { ...fields, ...countersOf(fields.counters) };
 }
+
+type Money = Readonly<Partial<Record<keyof typeof MONEY_FIELDS, string>>>;
+
+/** The words of `money`, and what they are before anything happened. Lua: include/money.lua. */
+const MONEY: readonly (readonly [name: keyof Money, none: string])[] = [
+  ["balance", "0"],
+  ["held", "0"],
+  ["total_used", "0"],
+  ["total_requests", "0"],
+  ["last_entry", NO_ENTRY],
+];
+
+/** Fields of an account that `+` in its money stands for. */
+const EXTRAS: readonly (keyof AccountFields)[] = [
+  "status",
+  "limited",
+  "blocked_until",
+  "price_multiplier",
+  "alerts",
+];
+
+/** An account's money, from the field `money`; nothing without one. */
+export function moneyOf(text: string | null | undefined): Money {
+  if (!text) return {};
+  const words = text.split(" ");
+  const money: Partial<Record<keyof Money, string>> = {};
+  for (const [at, [name]] of MONEY.entries()) {
+    const word = words[at];
+    if (word !== undefined && word !== NO_ENTRY) money[name] = word;
+  }
+  return money;
+}
+
+/** The field `money`. @param record the other fields of the account count, too */
+export function moneyText(record: AccountRecord): string {
+  const words = MONEY.map(([name, none]) => record[name] || none);
+  if (EXTRAS.some((name) => record[name] !== undefined)) words.push("+");
+  return words.join(" ");
+}
+
+/** An account with what its money says beside its fields. */
+export const accountOf = (fields: AccountFields): AccountRecord => ({ ...fields, ...moneyOf(fields.money) });

@@ -80,14 +80,19 @@ export const COUNTER_FIELDS = {
     "of a key: those that the latest admission was held to, in the order of domain/limits.ts, and letters of those in shadow mode",
 } as const;
 
-/** `tg:{pNN}:account:<account id>`. */
-export const ACCOUNT_FIELDS = {
+/** The words of the field `money` of an account, as records/packed-fields.ts and lua/include/money.lua have them. */
+export const MONEY_FIELDS = {
   balance: "what the ledger sums to; what can be spent is that without `held`",
   held: "by requests that are held",
   total_used: "consumed without what was refunded",
   total_requests: "admitted, without those that never went upstream",
-  created_at: "when it was created, or its first key was issued",
   last_entry: "id of its latest ledger entry, which names the one before it",
+} as const;
+
+/** `tg:{pNN}:account:<account id>`. */
+export const ACCOUNT_FIELDS = {
+  money: "the fields above, and `+` if it has one of those that lua/include/money.lua names",
+  created_at: "when it was created, or its first key was issued",
   collected_until: "the latest `due_at` of its requests that were collected",
   blocked_until:
     "until when it makes no further request, since too many have an unknown outcome; missing otherwise",
@@ -105,7 +110,9 @@ export const ACCOUNT_FIELDS = {
   alerted: "`alerts` as they were, `/`, and the lowest that was told since the latest recharge",
   webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
 } as const;
-export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
+export type AccountFields = RecordOf<typeof ACCOUNT_FIELDS>;
+/** An account with the values of its packed field. */
+export type AccountRecord = AccountFields & RecordOf<typeof MONEY_FIELDS>;
 export type BarredStatus = "suspended" | "closed";
 export type AccountStatus = "active" | BarredStatus;
 
@@ -180,7 +187,8 @@ export const ENDPOINT_FIELDS = {
   revision: "how often operators changed it",
   failing_since: "the first of the tries in a row that failed; missing while the latest succeeded",
   failures: "how many tries in a row failed",
-  is_slow: "1 if its latest try failed or took seconds: its first tries then share the budget of retries",
+  is_slow:
+    "1 if its latest try failed or took seconds: its first tries then share the budget of retries; 0 if not; none before its first try has ended",
   delivered_at: "when a delivery succeeded last",
   dropped: "how many events it never got since too many waited",
   dropped_at: "when the last of them was dropped",
@@ -276,7 +284,7 @@ interface TaskRecord {
   accountId: string;
   /** The latest observation, if there is one. */
   seen: Sighting | undefined;
-  /** What customers see of it, JSON; empty before the first observation. */
+  /** The task as customers see it, JSON; empty before the first observation. */
   data: string;
 }
 

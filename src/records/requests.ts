@@ -32,13 +32,3 @@ export function requestText(record: RequestRecord): string {
   const fields = Object.entries(record).filter(([name]) => !(name in REQUEST_PARTS));
   return [...parts, ...fields.map(fieldText)].join(" ");
 }
-
-/** What a gateway knows of a request before ADMIT, as its text has it. */
-export const subjectText = (
-  { accountId, keyId }: { accountId: string; keyId: string },
-  fixed: { endpoint: string; price: number; retentionMs: number },
-): string => `${accountId} ${keyId} ${fixed.endpoint} ${fixed.price} ${Math.round(fixed.retentionMs)}`;
-
-/** What it knows of the task before BIND. */
-export const fixedText = ({ maxAgeMs, upstream }: { maxAgeMs: number; upstream: string }): string =>
-  `max_age_ms=${Math.round(maxAgeMs)} upstream=${upstream}`;

@@ -6,11 +6,11 @@ const VERDICT_MS = 1000;
 /** Gateways probe an unusable store once a second. */
 const OTHERS_WITHIN_MS = 5000;
 
-/** What a probe on its own connection has found. `refusing`: Redis can be reached, and cannot be used. */
+/** The result of a probe on its own connection. `refusing`: Redis can be reached, and cannot be used. */
 type Verdict = "away" | "refusing" | "usable";
 
 /**
- * Whether Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
+ * Decides if Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
  * connection. Redis counts as away only if a probe on its own connection cannot reach it either: one that answers with an
  * error may be in use by others. Decision 0036.
  * The probe runs only when a request needs its result: with `fallback_strategy: allow`.
@@ -59,7 +59,7 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
         else if (ageMs > VERDICT_MS) void judge();
         return latest?.verdict === "away" ? round : undefined;
       },
-      /** Whether the breaker has closed so lately that other gateways may not have sent yet what they kept meanwhile. */
+      /** True if the breaker has closed so lately that other gateways may still hold settlements of the outage. */
       isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
     },
     /** The breaker has closed. */

@@ -211,7 +211,7 @@ function createCallErrors(options: CallOptions) {
 /** More items wait for the next call, so that no call blocks Redis for long. */
 const ITEMS_MAX = 32;
 
-/** What becomes of a call that failed: the result of another try, or its error. */
+/** Retries a failed call, or throws its error. */
 export type Recover = <Call, Result>(
   script: Script<Call, Result>,
   call: Call,
@@ -266,7 +266,9 @@ export function createBatcher(options: {
         script,
         waiting.map(({ item }) => item),
       );
-      for (const [at, one] of waiting.entries()) settle(script, one, replies[at]!);
+      waiting.forEach((one, at) => {
+        settle(script, one, replies[at]!);
+      });
     } catch (error) {
       const parts = hasMoved(error) || isMoving(error) ? byPartition(batch) : [];
       if (parts.length > 1) for (const part of parts) void run(part, options.sendAgain);

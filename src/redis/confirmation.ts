@@ -8,7 +8,7 @@ import { primaryRunOf } from "./server-info.ts";
 /** `replicas`: enough replicas have it. `none`: that is not known. */
 type Confirmed = "replicas" | "none";
 
-/** What counts as confirmed. */
+/** The rule of confirmation. */
 export interface ConfirmationRule {
   /** How many replicas must have a write. */
   replicas: number;
@@ -57,7 +57,7 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
     return runId;
   }
 
-  /** Whether both connections lead to the run of the primary that has answered the callers. */
+  /** True if both connections lead to the run of the primary that has answered the callers. */
   async function isSameServer(): Promise<boolean> {
     if (own.runId !== undefined && own.runId === runId) return true;
     if (own.redis.status !== "ready") return false;
@@ -81,7 +81,7 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
     runId: () => runId,
     identify,
     /**
-     * Whether replicas have all that Redis has answered before this call. Takes a round, and at most the rest of the one
+     * Resolves to true once replicas have all that Redis has answered before this call. Takes a round, and at most the rest of the one
      * under way. As many callers wait as there are requests in progress.
      */
     confirmed: (): Promise<Confirmed> =>
@@ -99,7 +99,7 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
 const MARK = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], "", "PX", ARGV[1])';
 
 /**
- * Whether enough replicas have all that a server has answered before this call, to whichever connection.
+ * Resolves to true once enough replicas have all that a server has answered before this call, to whichever connection.
  * @throws when Redis does not answer
  */
 export async function markAndWait(

@@ -45,7 +45,7 @@ export interface ConnectionOptions extends RedisEndpoint {
   allowNoPersistence?: boolean | undefined;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
-  /** What must be on replicas before it is answered; without it nothing is asked of them. */
+  /** Writes that replicas must have before they are acknowledged; without it none. */
   confirm?: ConfirmationRule | undefined;
   /** Makes the first map of primaries; without it, everything is on the one server of the address. */
   place?: ((open: OpenPrimary) => PrimaryMap) | undefined;
@@ -116,7 +116,7 @@ export function createConnection(options: ConnectionOptions) {
   return {
     metrics,
     commandTimeoutMs,
-    /** Whether what is answered has to be on replicas. */
+    /** True if acknowledged writes have to be on replicas. */
     confirms: options.confirm !== undefined,
     of,
     ofName,
@@ -131,7 +131,7 @@ export function createConnection(options: ConnectionOptions) {
     /** The clock for what concerns no account, Unix ms. */
     nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
-    /** Whether a partition is left alone: it is frozen, or its slot is on its way to another node. */
+    /** True if a partition is frozen, or its slot is migrating. */
     isFrozen: store.frozen.has,
     requireUsable,
     /** Resolves once each primary has been usable. */
@@ -273,7 +273,7 @@ function followPrimaries(parts: {
   });
 }
 
-/** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
+/** The store's hooks for each primary. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
 function createStoreHooks(
   options: ConnectionOptions,
   whole: {

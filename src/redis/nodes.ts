@@ -10,11 +10,11 @@ export interface RedisNodes {
   all(): readonly Redis[];
   /** How many replicas may be promoted in a server's place; missing where nobody says so. */
   replicasOf?(redis: Redis): number;
-  /** Whether a server is not older than what it confirmed; missing where nobody has looked for losses. */
+  /** True if a server has all that it confirmed; undefined where nobody has looked for losses. */
   isWritable?(redis: Redis): boolean;
   /** Called before a write. @throws OperatorError unless all of these servers are writable */
   requireWritable?(servers: readonly Redis[]): void;
-  /** Whether replicas have all that was written so far; missing where that is not asked of them. */
+  /** True if replicas have all that was written so far; undefined where confirmation is off. */
   confirmed?(): Promise<boolean>;
 }
 

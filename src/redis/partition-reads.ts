@@ -124,10 +124,10 @@ function createReads(nodes: RedisNodes, goesOn: boolean): PartitionReads {
   };
 }
 
-/** Whether an error says that a server is away, and not that Redis refuses or that this program is wrong. */
+/** True if an error says that a server is away, and not that Redis refuses or that this program is wrong. */
 const isAway = (error: unknown): boolean => isStoreError(error) && storeFault(error) === "transient";
 
-/** What could not be read, for people. */
+/** The unread partitions in words. */
 export function unreadInWords({ partitions, why }: Unread): string {
   const which = `${partitions.length} ${partitions.length === 1 ? "partition" : "partitions"}`;
   return `${which} could not be read (${why})`;

@@ -25,7 +25,7 @@ import { wordsOfNamed } from "./topology/placement.ts";
 
 const CHECK_EVERY_MS = 15_000;
 
-/** What a primary needs of the store that it is a part of. */
+/** The hooks by which a primary reaches its store. */
 export interface StoreHooks {
   /** A partition whose names are on this primary. */
   partitionOn(primary: Primary): number;
@@ -48,7 +48,7 @@ export interface StoreHooks {
 }
 
 interface PrimaryOptions extends RedisEndpoint {
-  /** What the servers of the store name it; undefined where the address is that of the one server. */
+  /** Its name among the servers of the store; undefined where the address is that of the one server. */
   name?: string | undefined;
   commandTimeoutMs: number;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
@@ -148,7 +148,7 @@ function sharedClient(options: PrimaryOptions, connecting: Deadlines): Redis {
   return redis;
 }
 
-/** One that is being made anew is left alone. */
+/** Reconnects a connection that is ready; one that is connecting already goes on. */
 function replaceReady(redis: Redis): void {
   if (redis.status === "ready") redis.disconnect(true);
 }
@@ -160,7 +160,7 @@ const confirmationOf = (
 ): Confirmation | undefined =>
   options.confirm ? createConfirmation(redis, { ...options, ...options.confirm, partition }) : undefined;
 
-/** Whether a call to this server may have items of several slots. */
+/** Decides if a call to this server may have items of several slots. */
 function createSlotRule({ isClustered }: StoreHooks) {
   const form: ScriptForm = { checksFrozen: false, crossesSlots: false };
   return {

@@ -2,7 +2,7 @@
 interface StoreReason {
   /** The problem. */
   why: string;
-  /** What to do about it; undefined where that follows from the problem. */
+  /** Advice; undefined where it follows from the problem. */
   advice: string | undefined;
 }
 
@@ -34,7 +34,6 @@ const SAME_DATA =
 const REACH =
   "see that the host and port in REDIS_URL are right, that Redis runs there and is not stalled, that no firewall is " +
   "between, and that redis:// is used without TLS and rediss:// with it";
-/** What was right before says the same as what never was. */
 const AWAY = `${REACH}; ${SAME_DATA}`;
 
 /** The first row that matches counts. Other errors have a message of Redis's own, such as NOPERM or LOADING. */
@@ -167,7 +166,7 @@ function rowOf(error: unknown): Row | undefined {
 /** Names of the errors of the client library, Redis's answers among them. */
 const CLIENT_ERRORS = new Set(["AbortError", "InterruptError", "ParserError", "RedisError", "ReplyError"]);
 
-/** Whether an error is Redis's, or of the way to it. Any other one is a fault of this program. */
+/** True if an error is Redis's, or of the connection to it. Any other one is a fault of this program. */
 export function isStoreError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const isOfSystem = systemError(error).syscall !== undefined;
@@ -177,7 +176,7 @@ export function isStoreError(error: unknown): boolean {
 }
 
 /**
- * Whether an error says that Redis could not be reached. Any other error is an answer: Redis refuses, lacks what a gateway
+ * True if an error says that Redis could not be reached. Any other error is an answer: Redis refuses, lacks what a gateway
  * needs, or is not trusted.
  */
 export const isUnreachable = (error: unknown): boolean =>
@@ -185,7 +184,7 @@ export const isUnreachable = (error: unknown): boolean =>
   systemError(error).name !== "ReplyError" &&
   rowOf(error)?.isUnreachable === true;
 
-/** What an error of the client library, of the system or of Redis means. */
+/** Explains an error of the client library, of the system or of Redis. */
 export function storeReason(error: unknown): StoreReason {
   if (error instanceof StoreError) return error;
   const { message = "", code = "" } = systemError(error);
@@ -196,7 +195,7 @@ export function storeReason(error: unknown): StoreReason {
   return { why: message || code || "no reason given", advice: undefined };
 }
 
-/** The same in one line; a line that it has made stays the same. */
+/** The explanation in one line. A line that it has made is returned unchanged. */
 export function inStoreWords(error: unknown): string {
   const { why, advice } = storeReason(error);
   return advice === undefined || why.includes(advice) ? why : `${why}; ${advice}`;

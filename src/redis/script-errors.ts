@@ -1,7 +1,7 @@
 import { ItemError } from "../scripts/script-definition.ts";
 
 /**
- * What an error of a call to the store means:
+ * The meaning of an error of a call to the store:
  * - `transient`: the store is away, starts, fails over or moves slots. The same call may succeed later, and may have run.
  * - `refused`: Redis answers and refuses until an operator changes something. The call has not run.
  * - `script`: the script of this one item fails on its data, and would fail again.
@@ -46,7 +46,7 @@ const FAULT_OF_TEXT: readonly (readonly [RegExp, StoreFault])[] = [
   [/^This Redis command is not allowed from script/, "refused"],
 ];
 
-/** What an error of a call, or of one item of it, means. */
+/** The meaning of an error of a call, or of one of its items. */
 export function storeFault(error: unknown): StoreFault {
   if (error instanceof ItemError)
     return knownFault(error.message) ?? (error.message.startsWith("ERR ") ? "script" : "refused");

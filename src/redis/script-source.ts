@@ -63,10 +63,23 @@ export function scriptSource(
   const end = text.indexOf("\n") + 1;
   const body = text.slice(end);
   const included = includedBy(`--@include clock\n${body}`, (file) => read(`include/${file}`));
-  const start = `${text.slice(0, end)}local call = redis.call\n${[...included.values()].join("")}`;
   const { keys, args } = argumentNames(text);
   const code = withoutDirectives(body);
-  return start + (isBatched ? asFunction(code, keys, args) + read("batch") : asLocals(keys, args) + code);
+  const own = isBatched ? asFunction(code, keys, args) + read("batch") : asLocals(keys, args) + code;
+  const start = `${text.slice(0, end)}local call = redis.call\n`;
+  return start + withoutUnused([...included.values()].join(""), own) + own;
+}
+
+/** A function of an included file, from the first column to its `end` there. */
+const FUNCTION = /^local function (\w+)\((?!.*\bend$).*\n(?:.*\n)*?end\n/gm;
+
+/** Included text without the functions that a script does not use: each call would make them anew. */
+function withoutUnused(included: string, own: string): string {
+  const text = included + own;
+  const left = included.replaceAll(FUNCTION, (source, name: string) =>
+    [...text.matchAll(new RegExp(`\\b${name}\\b`, "g"))].length > 1 ? source : "",
+  );
+  return left.length === included.length ? included : withoutUnused(left, own);
 }
 
 function asLocals(keys: readonly string[], args: readonly string[]): string {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
-import { META } from "../records/names.ts";
+import { META, partitionOf } from "../records/names.ts";
 import { LAYOUT, requireServed } from "./layout.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { StoreError } from "./reasons.ts";
@@ -10,7 +10,7 @@ import { readInfo } from "./server-info.ts";
 /** The number of partitions of a new store, unless the configuration names another. */
 const PARTITIONS = 64;
 
-/** What `tg:meta` and INFO say of a store. */
+/** Facts of a store from `tg:meta` and INFO. */
 export interface StoreFacts {
   /** Differs between stores, but not between copies of one. */
   id: string;
@@ -18,7 +18,7 @@ export interface StoreFacts {
   cluster: boolean;
 }
 
-/** What a gateway asks of a store. */
+/** A gateway's requirements on a store. */
 export interface StoreRules {
   /** Of a new store. */
   partitions: number;
@@ -28,7 +28,7 @@ export interface StoreRules {
   requireMeant?(found: FoundStore): void;
 }
 
-/** What a Redis says of the store in it. */
+/** A server's description of the store in it. */
 export interface FoundStore {
   /** Undefined while it is empty. */
   id: string | undefined;
@@ -116,11 +116,11 @@ async function fixedOnce(redis: Redis, field: string, value: string | number): P
   return (await redis.hget(META, field))!;
 }
 
-/** Whether the server is a node of a Redis Cluster, where a script reaches one partition alone. */
+/** True if the server is a node of a Redis Cluster, where a script reaches one partition alone. */
 export const isCluster = async (redis: Redis): Promise<boolean> =>
   readInfo(await redis.info("cluster")).get("cluster_enabled") === "1";
 
-/** Whether scripts may use names of several slots of one node of a cluster; Redis before 7.0 knows no such flag. */
+/** True if scripts may use names of several slots of one node of a cluster; Redis before 7.0 has no such flag. */
 export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
   redis.eval("#!lua flags=allow-cross-slot-keys\nreturn 1", 0).then(
     () => true,
@@ -129,6 +129,25 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
       throw error;
     },
   );
+
+/** Where an account is, or would be. */
+export async function placeOfAccount(
+  nodes: RedisNodes,
+  accountId: string,
+): Promise<{ partition: number; redis: Redis }> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  return { partition, redis: nodes.of(partition) };
+}
+
+/** As `placeOfAccount`, before a write. @throws OperatorError unless its server is writable */
+export async function writablePlace(
+  nodes: RedisNodes,
+  accountId: string,
+): Promise<{ partition: number; redis: Redis }> {
+  const place = await placeOfAccount(nodes, accountId);
+  nodes.requireWritable?.([place.redis]);
+  return place;
+}
 
 /** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
@@ -139,7 +158,7 @@ export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITI
     : (await readFacts(nodes, { partitions: ofNewStore(), allowNoPersistence: true })).partitions;
 }
 
-/** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */
+/** `tg:meta`, unchecked; absent fields are undefined. */
 export async function storedFacts(
   nodes: RedisNodes,
 ): Promise<Record<"partitions" | "layout", string | undefined> & FoundStore> {

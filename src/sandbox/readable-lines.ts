@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { styleText } from "node:util";
-import { visible } from "../domain/visible-text.ts";
+import { visible } from "../domain/operator-texts.ts";
 
 const STYLES = { warn: "yellow", error: "red", fatal: "red" } as const;
 const LEFT_OUT = new Set([

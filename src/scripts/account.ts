@@ -1,6 +1,7 @@
 import { type Actor, actorText } from "../records/actor.ts";
 import { recordOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../records/names.ts";
+import { accountOf } from "../records/packed-fields.ts";
 import type { AccountRecord } from "../records/records.ts";
 import { fieldsAndValues } from "./change.ts";
 import type { Reply, Script } from "./script-definition.ts";
@@ -12,7 +13,7 @@ export interface AccountCall {
   /** Nothing is changed if the record has another revision. */
   ifRevisions?: readonly number[] | undefined;
   actor: Actor;
-  /** Whether it may do more than with its earlier status. */
+  /** True if it may do more than with its earlier status. */
   mayReinstate?: boolean;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
@@ -25,7 +26,6 @@ export type AccountReply =
 /** Creates an account, or changes fields of its record. */
 export const account: Script<AccountCall, AccountReply> = {
   name: "account",
-  isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
     partitionNames(partition).accounts,
@@ -47,7 +47,7 @@ export function readAccountReply([outcome, , record]: Reply): AccountReply {
     case "created":
     case "changed":
     case "unchanged":
-      return { outcome, record: recordOf(record as string[]) };
+      return { outcome, record: accountOf(recordOf(record as string[])) };
     default:
       return { outcome: outcome as "exists" | "restricted" | "stale" | "missing" };
   }

@@ -1,7 +1,6 @@
 import type { ShadowLimit, Tiers } from "../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
-import { subjectText } from "../records/requests.ts";
 import { clockOf, type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import type { Script } from "./script-definition.ts";
 import type { UnknownOutcome } from "./unclear.ts";
@@ -12,7 +11,7 @@ export interface Generation {
   key: KeyRef;
   /** Whole credits: the list price, from ADMIT on that of the account. */
   price: number;
-  /** What ADMIT decides the price by, if price lists begin at a time; see lua/include/price.lua. */
+  /** Prices for ADMIT to choose from, if price lists begin at a time; see lua/include/price.lua. */
   prices?: string | undefined;
   /** As charged and listed: the full path. */
   endpoint: string;
@@ -140,3 +139,9 @@ export const admit: Script<AdmitCall, Admission> = {
     }
   },
 };
+
+/** In the form of records/requests.ts: the part of a request's text that is known before ADMIT. */
+const subjectText = (
+  { accountId, keyId }: { accountId: string; keyId: string },
+  fixed: { endpoint: string; price: number; retentionMs: number },
+): string => `${accountId} ${keyId} ${fixed.endpoint} ${fixed.price} ${Math.round(fixed.retentionMs)}`;

@@ -1,7 +1,7 @@
 import { archiveNames, requestName } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
-/** What the archive has committed of a partition. */
+/** The archive's commit of a partition. */
 export interface ArchivedCall {
   partition: number;
   /** As the partition's record has it (`ARCHIVE_FIELDS`). */
@@ -10,7 +10,7 @@ export interface ArchivedCall {
   newest: string | undefined;
   /** Number of the newest batch that it has. */
   batch: number;
-  /** The same two as they were noted last. */
+  /** The previous values of these two. */
   noted: { newest: string | undefined; batch: number };
   /** The score in `done` up to which requests were looked at. */
   lookedUntil: number;
@@ -29,7 +29,6 @@ type Archived = "archived" | "other" | "unseen";
 /** Notes what the archive has. */
 export const archived: Script<ArchivedCall, { outcome: Archived }> = {
   name: "archived",
-  isBatched: false,
   keys({ partition }) {
     const { archive, changed } = archiveNames(partition);
     return [archive, changed];

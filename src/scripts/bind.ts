@@ -1,5 +1,4 @@
 import { claimName, idempotencyName, requestName, taskName } from "../records/names.ts";
-import { fixedText } from "../records/requests.ts";
 import type { Generation } from "./admit.ts";
 import type { Script } from "./script-definition.ts";
 
@@ -64,7 +63,7 @@ export const bind: Script<BindCall, Binding> = {
   read: ([outcome]) => outcome as Binding,
 };
 
-/** The same where the claim is out of the script's reach: on a Redis Cluster it is taken before. */
+/** KEYS on a Redis Cluster, where the claim is out of the script's reach and taken before. */
 export const bindClaimed: typeof bind = { ...bind, keys: (call) => keysOf(call, "") };
 
 function keysOf(
@@ -78,3 +77,7 @@ function keysOf(
   const name = idempotencyName(partition, idempotency.digest);
   return [request, account, slots, due, ledger, record, claim, name];
 }
+
+/** In the form of records/requests.ts: the part of a request's text that is known before BIND. */
+export const fixedText = ({ maxAgeMs, upstream }: { maxAgeMs: number; upstream: string }): string =>
+  `max_age_ms=${Math.round(maxAgeMs)} upstream=${upstream}`;

@@ -23,7 +23,6 @@ type Changed =
 /** Changes fields of a key's record. */
 export const change: Script<ChangeCall, Changed> = {
   name: "change",
-  isBatched: false,
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
   args: ({ unless = "", ifRevisions = [], action = "key.patch", actor, fields }) => [
     unless,

@@ -18,7 +18,6 @@ export type Collected = "collected" | "kept" | "unarchived" | "missing";
 /** Forgets an ended request after its retention. */
 export const collect: Script<CollectCall, { outcome: Collected }> = {
   name: "collect",
-  isBatched: false,
   keys({ partition, requestId, taskId, claim }) {
     const keys = [requestName(partition, requestId), partitionNames(partition).done];
     if (taskId) keys.push(taskName(taskId, partition));

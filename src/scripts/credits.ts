@@ -39,7 +39,6 @@ export type CreditAccount = KeyState &
 /** The account as GET /credits shows it, with the limits that are enforced for this key. Reads only. */
 export const credits: Script<CreditsCall, CreditAccount> = {
   name: "credits",
-  isBatched: false,
   keys({ key: { names } }) {
     return [names.key, names.window, names.slots, names.account, names.ledger, names.checkpoint];
   },

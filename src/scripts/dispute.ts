@@ -16,7 +16,6 @@ interface DisputeCall {
 /** On a Redis Cluster: marks a task id that the upstream gave to a second request, in the partition of the first. */
 export const dispute: Script<DisputeCall, { outcome: "disputed" | "noted" | "missing" }> = {
   name: "dispute",
-  isBatched: false,
   keys: ({ taskId, partition }) => [taskName(taskId, partition)],
   args: ({ ownerId, accountId, lifetimeMs }) => [ownerId, accountId, lifetimeMs],
   read: ([outcome]) => ({ outcome: outcome as "disputed" | "noted" | "missing" }),

@@ -27,7 +27,7 @@ export interface LedgerPart {
   before: Map<string, Checkpoint>;
 }
 
-/** What ENTRIES and SNAPSHOT reply of a ledger. */
+/** The part of a ledger in the replies of ENTRIES and SNAPSHOT. */
 export function ledgerPart(
   partition: number,
   entries: readonly StreamEntry[],
@@ -48,7 +48,6 @@ export function ledgerPart(
 /** Reads the next entries of a partition's ledger, up to `ENTRIES_AT_ONCE`. */
 export const entries: Script<EntriesCall, LedgerPart> = {
   name: "entries",
-  isBatched: false,
   keys({ partition }) {
     const { ledger, trimmed } = partitionNames(partition);
     return [ledger, trimmed];

@@ -18,7 +18,6 @@ type GatherReply = { outcome: "unlimited" } | { outcome: "gathered"; done: numbe
 /** Adds some open slots of keys to those of their account, if it has limits over all its keys. */
 export const gather: Script<GatherCall, GatherReply> = {
   name: "gather",
-  isBatched: false,
   keys({ partition, accountId }) {
     const { account, slots } = accountNames(partition, accountId);
     return [account, slots];

@@ -37,7 +37,6 @@ interface History {
 /** Reads some of an account's ledger entries, newest first. */
 export const history: Script<HistoryCall, History> = {
   name: "history",
-  isBatched: false,
   keys({ partition }) {
     const { ledger, trimmed } = partitionNames(partition);
     return [ledger, trimmed];

@@ -12,10 +12,9 @@ interface HoldingCall {
 /** `held` is what the account says, `holds` what its holds add up to: whole credits. */
 type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; holds: number };
 
-/** What an account holds and what its holds add up to, at one instant. */
+/** An account's held credits and the sum of its holds, at one instant. */
 export const holding: Script<HoldingCall, HoldingReply> = {
   name: "holding",
-  isBatched: false,
   keys: ({ partition, accountId }) => [
     accountNames(partition, accountId).account,
     partitionNames(partition).due,

@@ -43,7 +43,7 @@ export type Inspection = KeyState &
     | { outcome: "task"; status: AccountStatus; task: KnownTask }
   );
 
-/** Whether a key is valid, its numbers, and the record of a task. Reads only. */
+/** Reads a key's validity, its numbers, and the record of a task. */
 export const inspect: Script<InspectCall, Inspection> = {
   name: "inspect",
   isBatched: true,

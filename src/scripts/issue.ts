@@ -19,7 +19,7 @@ interface IssueCall {
   spendsIn?: string | undefined;
   /** Of the call that makes the key, where that may be repeated. */
   fingerprint?: string | undefined;
-  /** Whether to refuse to create the account. */
+  /** True refuses to create the account. */
   accountMustExist?: boolean;
   /** How many keys the account may have, revoked ones included; no bound when left out. */
   keysMax?: number | undefined;
@@ -41,7 +41,6 @@ interface Issued {
 /** Makes a key, its account where there is none yet, and the credits that come with it. */
 export const issue: Script<IssueCall, Issued> = {
   name: "issue",
-  isBatched: false,
   keys({ key: { names, accountId, partition } }) {
     const { keys, references } = accountNames(partition, accountId);
     const { accounts, tiers } = partitionNames(partition);

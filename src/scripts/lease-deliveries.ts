@@ -44,7 +44,6 @@ export interface LeasedDelivery {
 /** Leases deliveries that are due. Two calls never lease the same one at a time. */
 export const leaseDeliveries: Script<LeaseDeliveriesCall, Leased> = {
   name: "lease-deliveries",
-  isBatched: false,
   keys: ({ partition }) => [webhookNames(partition).first, webhookNames(partition).retry],
   args: ({ firstMax, retryMax, perEndpoint, leaseMs, keys }) => [
     ...[firstMax, retryMax, perEndpoint, leaseMs, keys.join(" ")],

@@ -38,7 +38,6 @@ export interface Leased {
 /** Leases up to `most` due holds or tasks of a partition. Two calls never lease the same ones at a time. */
 export const lease: Script<LeaseCall, Leased> = {
   name: "lease",
-  isBatched: false,
   keys: ({ partition }) => [partitionNames(partition).due],
   args: ({ list, partition, most, leaseMs }) => [dueFrom(list), most, leaseMs, requestName(partition, "")],
   read(reply, { partition }) {

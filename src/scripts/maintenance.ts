@@ -12,7 +12,6 @@ interface MaintenanceCall {
 /** Begins or ends maintenance. */
 export const maintenance: Script<MaintenanceCall, { outcome: "changed" | "unchanged" }> = {
   name: "maintenance",
-  isBatched: false,
   keys: () => [MAINTENANCE],
   args: ({ actor, fields }) => [actorText(actor), ...fieldsAndValues(fields)],
   read: ([outcome]) => ({ outcome: outcome as "changed" | "unchanged" }),

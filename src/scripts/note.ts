@@ -15,7 +15,6 @@ interface NoteCall {
 /** Notes what a copier is about to do. @returns whether the record had that generation */
 export const note: Script<NoteCall, boolean> = {
   name: "note",
-  isBatched: false,
   keys({ partition }) {
     const { archive, changed } = archiveNames(partition);
     return [archive, changed];

@@ -6,7 +6,6 @@ const LIFETIME_MS = 60_000;
 /** Writes, so that a read-only replica counts as away. `name`: a Redis key that only this process writes. */
 export const probe: Script<{ name: string }, { storeNowMs: number }> = {
   name: "probe",
-  isBatched: false,
   keys: ({ name }) => [name],
   args: () => [LIFETIME_MS],
   read: (reply) => ({ storeNowMs: clockOf(reply) }),

@@ -18,7 +18,6 @@ type QueuedDelivery = "queued" | "sending" | "closed" | "disabled" | "full" | "m
 /** Has an event sent to an endpoint: one that it got before, or a test. */
 export const queueDelivery: Script<QueueDeliveryCall, { outcome: QueuedDelivery; eventId: string }> = {
   name: "queue-delivery",
-  isBatched: false,
   keys: ({ partition, endpointId, eventId }) => [
     endpointNames(partition, endpointId).endpoint,
     eventName(partition, eventId),

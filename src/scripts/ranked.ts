@@ -18,7 +18,6 @@ interface RankedCall {
 /** A page of a sorted list of accounts. Reads only. */
 export const ranked: Script<RankedCall, RankedPlace[]> = {
   name: "ranked",
-  isBatched: false,
   keys: ({ list }) => [list],
   args: ({ after, most, descending }) => [after?.score ?? "", after?.member ?? "", most, descending ? 1 : 0],
   read([, ...page]) {

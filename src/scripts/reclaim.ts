@@ -22,7 +22,6 @@ interface Reclaimed {
 /** Charges a task again that ended as too old, was refunded and has completed after all. Once. */
 export const reclaim: Script<ReclaimCall, Reclaimed> = {
   name: "reclaim",
-  isBatched: false,
   keys({ partition, accountId, task: { taskId, requestId, creatorKeyId } }) {
     const { account, ledger, done, key } = keyRef(creatorKeyId, accountId, partition).names;
     return [taskName(taskId, partition), requestName(partition, requestId), account, ledger, done, key];

@@ -21,7 +21,6 @@ interface RefusedCall {
 /** Adds refusals of keys to the counts of their partition and UTC day. */
 export const refused: Script<RefusedCall, { outcome: "counted" }> = {
   name: "refused",
-  isBatched: false,
   keys: ({ partition, day }) => [refusalsName(partition, day)],
   args: ({ refusals, bounds }) => [
     bounds?.perAccount ?? FIELDS_PER_ACCOUNT,

@@ -1,56 +1,38 @@
-import { type Actor, actorText } from "../records/actor.ts";
-import { accountNames, partitionNames } from "../records/names.ts";
+import { actorText } from "../records/actor.ts";
+import { accountNames } from "../records/names.ts";
+import {
+  type CreditReply,
+  creditKeys,
+  type OperatorsChange,
+  readCreditReply,
+} from "./include/credit-changes.ts";
 import type { Script } from "./script-definition.ts";
 
-export interface ReverseCall {
-  partition: number;
-  accountId: string;
+export interface ReverseCall extends OperatorsChange {
   /** The reference of the grant. */
   of: string;
   /** Whole credits, positive; undefined: all that is left. */
   amount?: number | undefined;
-  /** What the grant's reference stands for, if the caller has found it in the ledger or the archive. */
+  /** The meaning of the grant's reference, if the caller has found it in the ledger or the archive. */
   granted?: string | undefined;
-  reference: string;
-  /** The operator's. */
-  reason: string;
-  /** How many references of the account were forgotten when the archive was found not to have this one. */
-  lookedUp?: number;
-  actor: Actor;
 }
 
 type Reversed =
-  | { outcome: "unknown_account" }
-  /** `references`: how many of the account's have been forgotten; this may be one of them. */
-  | { outcome: "forgotten"; balance: number; references: number }
-  | { outcome: "mismatch"; balance: number }
-  /** `balance`: credits that can be spent. `left`: what was not reversed of the grant. */
-  | { outcome: "nothing_left"; balance: number; left: number }
-  | { outcome: "reversed" | "duplicate" | "no_grant"; balance: number };
+  | CreditReply<"reversed" | "duplicate" | "no_grant">
+  /** `left`: what was not reversed of the grant. */
+  | { outcome: "nothing_left"; balance: number; left: number };
 
-/** Takes back what is left of a grant, once per reference. */
+/** Takes back what is left of a grant. */
 export const reverse: Script<ReverseCall, Reversed> = {
   name: "reverse",
-  isBatched: false,
-  keys({ partition, accountId }) {
-    const { account, references, checkpoint, reversed } = accountNames(partition, accountId);
-    return [account, partitionNames(partition).ledger, references, checkpoint, reversed];
-  },
+  keys: (call) => [...creditKeys(call), accountNames(call.partition, call.accountId).reversed],
   args: ({ accountId, of, amount = "", granted = "", reference, reason, lookedUp = 0, actor }) => [
     ...[accountId, of, amount, granted, reference, reason, lookedUp],
     actorText(actor),
   ],
-  read([outcome, balanceText, number]) {
-    const balance = Number(balanceText);
-    switch (outcome) {
-      case "unknown_account":
-        return { outcome };
-      case "forgotten":
-        return { outcome, balance, references: Number(number) };
-      case "nothing_left":
-        return { outcome, balance, left: Number(number) };
-      default:
-        return { outcome: outcome as "reversed", balance };
-    }
+  read(reply) {
+    const [outcome, balance, left] = reply;
+    if (outcome === "nothing_left") return { outcome, balance: Number(balance), left: Number(left) };
+    return readCreditReply(reply);
   },
 };

@@ -17,7 +17,6 @@ type RevokeTokenReply = { outcome: "revoked"; record: StoredToken; left: number 
 /** Revokes a token, and some of those that were made with it, also while Redis has no memory left. */
 export const revokeToken: Script<RevokeTokenCall, RevokeTokenReply> = {
   name: "revoke-token",
-  isBatched: false,
   keys: ({ tokenId, root }) => {
     const { token, tokenIds, endedTokens } = tokenNames(tokenId);
     return [token, tokenIds, endedTokens, tokenNames(root).family, tokenNames("").family];

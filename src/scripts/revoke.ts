@@ -11,7 +11,6 @@ interface RevokeCall {
 /** Revokes a key for good, also while Redis has no memory left. */
 export const revoke: Script<RevokeCall, "revoked" | "already_revoked" | "missing"> = {
   name: "revoke",
-  isBatched: false,
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
   args: ({ keyId, actor }) => [keyId, actorText(actor)],
   read: ([outcome]) => outcome as "revoked" | "already_revoked" | "missing",

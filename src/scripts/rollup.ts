@@ -25,7 +25,6 @@ export interface RolledUp {
 /** Adds the next entries of a partition's ledger, and the next ended tasks, to the usage of their accounts. */
 export const rollup: Script<RollupCall, RolledUp> = {
   name: "rollup",
-  isBatched: false,
   keys({ partition }) {
     const { ledger, rolled, trimmed, ended } = partitionNames(partition);
     return [ledger, rolled, trimmed, ended];

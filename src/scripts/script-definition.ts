@@ -7,7 +7,7 @@ export interface ScriptFile {
    * One call carries many items (lua/batch.lua). The second value of each reply must be the script's `now`, from which the
    * gateway learns the store's clock. For the scripts that serve requests.
    */
-  readonly isBatched: boolean;
+  readonly isBatched?: true;
 }
 
 /**

@@ -20,7 +20,7 @@ type SettledDelivery = "delivered" | "again" | "retried" | "failed" | "disabled"
 
 /** An endpoint that answers slower shares the budget of retries. */
 const SLOW_MS = 3000;
-/** One that has failed only a few times, days apart, is not disabled. */
+/** An endpoint that has failed only a few times, days apart, is not disabled. */
 const FAILURES_MIN = 10;
 
 /** Records what came of a try. `moreIsDue`: the endpoint has another delivery to make now. */

@@ -1,7 +1,7 @@
 import { type Checkpoint, checkpointOf } from "../records/checkpoints.ts";
 import { recordOf, type StreamEntry } from "../records/ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
-import { unpacked } from "../records/packed-fields.ts";
+import { accountOf, unpacked } from "../records/packed-fields.ts";
 import type { AccountRecord, RequestRecord, UnpackedKey } from "../records/records.ts";
 import { ENTRIES_AT_ONCE, type LedgerPart, ledgerPart } from "./entries.ts";
 import type { Script } from "./script-definition.ts";
@@ -47,7 +47,7 @@ export interface AccountSnapshot {
 /** A key, or a part of one that does not fit in a slice. */
 export interface KeyPart {
   keyId: string;
-  /** Whether this is all of the key. */
+  /** True if this is all of the key. */
   isWhole: boolean;
   /** How many slots it has. */
   slots: number;
@@ -63,9 +63,9 @@ export interface KeyPart {
 /** A request in a slot of a key. */
 export interface SlotRequest {
   id: string;
-  /** Whether a hold is due as one. */
+  /** True if a hold is due as one. */
   isDue: boolean;
-  /** Whether it has a slot of its account, too. */
+  /** True if it has a slot of its account, too. */
   isShared: boolean;
   record: Pick<RequestRecord, (typeof REQUEST_VALUES)[number]>;
 }
@@ -87,7 +87,6 @@ type SnapshotReply = { tail: LedgerPart } & ({ outcome: "behind" } | ({ outcome:
 /** Reads an account with some of its keys and their open requests at one instant. */
 export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   name: "snapshot",
-  isBatched: false,
   keys({ partition, accountId }) {
     const { account, references, keys, checkpoint, slots, reversed } = accountNames(partition, accountId);
     const { ledger, trimmed, due } = partitionNames(partition);
@@ -107,7 +106,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
     return {
       outcome: "seen",
       tail,
-      account: recordOf(account),
+      account: accountOf(recordOf(account)),
       references,
       reversed: Number(reversed),
       checkpoint: checkpointOf(checkpoint),

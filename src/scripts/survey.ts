@@ -37,7 +37,6 @@ interface SurveyedRequests {
 /** Counts a few open requests of one list of a partition by state and age. Reads only. */
 export const survey: Script<SurveyCall, SurveyedRequests> = {
   name: "survey",
-  isBatched: false,
   keys: ({ partition }) => [partitionNames(partition).due],
   args({ list, partition, first, most }) {
     const ages = AGES.slice(0, -1).map(([, endMs]) => endMs);

@@ -8,7 +8,6 @@ type SuspendCall = Omit<AccountCall, "action" | "fields"> & { status: "suspended
 /** Suspends or closes an account, also while Redis has no memory left. */
 export const suspend: Script<SuspendCall, AccountReply> = {
   name: "suspend",
-  isBatched: false,
   keys: ({ partition, accountId }) => [accountNames(partition, accountId).account],
   args: ({ accountId, status, ifRevisions = [], mayReinstate, actor }) => [
     accountId,

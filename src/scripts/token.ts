@@ -24,7 +24,6 @@ type TokenReply =
 /** Creates a token of the management API. */
 export const token: Script<TokenCall, TokenReply> = {
   name: "token",
-  isBatched: false,
   keys: ({ tokenId, parent }) => {
     const names = tokenNames(tokenId);
     return [

@@ -2,7 +2,7 @@ import type { LedgerEntry } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, requestName } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
-/** What tells an entry of a ledger from one of another ledger with the same id. */
+/** Distinguishes an entry from one of another ledger with the same id. */
 export type ArchivedEntry = Pick<
   LedgerEntry,
   "streamId" | "accountId" | "balanceAfter" | "requestId" | "reference"
@@ -20,7 +20,12 @@ export interface TrimCall {
   keepReferencesMs: number;
 }
 
-type TrimmedSlice =
+/**
+ * `trimmed`: entries and references that have left Redis; `more`: others may leave, too. `unknown`: the ledger does not have the
+ * archive's newest entry, and nothing has left. `broken`: the oldest entry does not follow from its account's checkpoint, so it
+ * and all after it stay, and `ledger verify` reports it.
+ */
+export type TrimmedSlice =
   | { outcome: "trimmed"; entries: number; references: number; more: boolean }
   | { outcome: "unknown" }
   | { outcome: "broken"; entry: string };
@@ -28,7 +33,6 @@ type TrimmedSlice =
 /** Removes the oldest entries of a partition's ledger; its accounts' checkpoints go on from them. */
 export const trim: Script<TrimCall, TrimmedSlice> = {
   name: "trim",
-  isBatched: false,
   keys({ partition }) {
     const { ledger, trimmed, grants, rolled } = partitionNames(partition);
     return [ledger, trimmed, grants, rolled];

@@ -21,7 +21,6 @@ export type Unclear =
 /** Notes that the outcome of a request is unknown. */
 export const unclear: Script<UnclearCall, Unclear> = {
   name: "unclear",
-  isBatched: false,
   keys({ key: { names, partition, accountId }, requestId, idempotencyDigest }) {
     const { unknown } = accountNames(partition, accountId);
     const keys = [requestName(partition, requestId), names.account, unknown];

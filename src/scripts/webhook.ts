@@ -28,7 +28,6 @@ type WebhookReply =
 /** Registers an endpoint of an account, changes or deletes it. */
 export const webhook: Script<WebhookCall, WebhookReply> = {
   name: "webhook",
-  isBatched: false,
   keys: ({ partition, accountId, endpointId }) => [
     accountNames(partition, accountId).account,
     endpointNames(partition, endpointId).endpoint,

@@ -9,7 +9,7 @@ import type { Generation } from "../scripts/admit.ts";
 import { nextPollMs } from "../scripts/bind.ts";
 import { reclaim } from "../scripts/reclaim.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { CallbackResult } from "../telemetry/metrics/callbacks.ts";
+import type { CallbackResult } from "../telemetry/metrics/webhooks.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
@@ -22,7 +22,6 @@ import { type AgingTask, isAnswered, judge } from "./task-verdict.ts";
 /** An upstream may call back before its polls know the task: they are asked again after these times. */
 const ASKED_AGAIN_AFTER_MS = [300, 1200];
 
-/** The settings of callbacks, read again for each. Times in ms. */
 interface CallbackSettings {
   tiers: Tiers;
   tasks: { refundFailed: boolean; maxAgeMs: number; pollIntervalMs: number; retentionMs: number };
@@ -38,13 +37,11 @@ export interface CallbackTasksOptions {
   log: Logger;
 }
 
-/** The request that a callback is about, as the store has it. */
 interface CalledRequest {
   requestId: string;
   partition: number;
   accountId: string;
   record: RequestRecord;
-  /** The store's clock, Unix ms. */
   nowMs: number;
 }
 
@@ -120,7 +117,6 @@ export class CallbackTasks {
     return taskId === undefined ? "no_task" : this.#bind(request, taskId);
   }
 
-  /** Polls the task of a request and records the answer. */
   async #poll(request: CalledRequest): Promise<CallbackResult> {
     const { record, nowMs } = request;
     const boundAtMs = Number(record.bound_at);
@@ -160,7 +156,7 @@ export class CallbackTasks {
   }
 
   /**
-   * Whether another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
+   * True if another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
    * that an id was given twice.
    */
   async #isOfAnother(requestId: string, taskId: string): Promise<boolean> {
@@ -240,7 +236,6 @@ export class CallbackTasks {
     return { taskId, createdAtMs, ageMs: Math.max(0, ageMs), maxAgeMs };
   }
 
-  /** The generation as ADMIT had it. */
   async #generationOf(request: CalledRequest): Promise<Generation> {
     const { requestId, partition, accountId, record } = request;
     const { connection, settings } = this.#options;

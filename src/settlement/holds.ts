@@ -27,7 +27,7 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
  * `holdMs` after the admission; gateway/generate.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
  * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
  *
- * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
+ * Settlements that the store does not answer are deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
  */
 export type Holds = ReturnType<typeof createHolds>;
 
@@ -40,10 +40,8 @@ export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
 /** An admission that leaves less than this share of the window is near the limit. */
 const NEAR_LIMIT_SHARE = 0.2;
 
-/** 128 bits. */
 const UNMETERED_ID_DIGITS = 32;
 
-/** What the calls of a hold need of the connection. */
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
 /**
@@ -96,6 +94,7 @@ export function createHolds(
   return {
     ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
+    nowMs: (partition: number): number => connection.of(partition).nowMs(),
     bind,
 
     /**

@@ -11,12 +11,10 @@ import { type ObservedTask, observe } from "../scripts/observe.ts";
 /** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
 const LOOKUPS = "look-ups";
 
-/** A task after OBSERVE. */
 export interface Observed extends KeyState {
   outcome: "observed" | "finished" | "already_finished" | "missing";
   status: string;
   data: string;
-  /** Credits that this call refunded. */
   refunded: number;
   /** The upstream gave the task's id to another request, too: its answer must not be passed on. */
   isDisputed?: true;
@@ -25,7 +23,7 @@ export interface Observed extends KeyState {
 export type Store = ReturnType<typeof createStore>;
 
 /**
- * What the handlers read of keys and tasks, and what they record of a task, one script call each.
+ * The handlers' reads of keys and tasks, and their observations of a task, one script call each.
  * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
  */
 export function createStore(connection: Connection) {
@@ -47,8 +45,6 @@ export function createStore(connection: Connection) {
 
   return {
     requireUsable: connection.requireUsable,
-    /** The clock of the primary of a partition, Unix ms. */
-    nowMs: (partition: number): number => connection.of(partition).nowMs(),
     /** Which outage of its primary an account has, if that is away: then requests of keys seen good may pass unmetered. */
     outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
     isJustBack: (partition: number): boolean => connection.of(partition).isJustBack(),
@@ -79,7 +75,6 @@ export function createStore(connection: Connection) {
       return run(inspect, { key, tiers, task: { taskId, cacheMs } });
     },
 
-    /** True when any account has a task of this id. */
     isTaskBound: createTaskIds(connection).isBound,
 
     /**

@@ -23,7 +23,6 @@ const AGE_SHARE = 0.1;
 const SILENT_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
 
-/** The settings of the sweeper, read again for each step. Times in ms. */
 export interface SweepSettings {
   tiers: Tiers;
   tasks: {
@@ -134,7 +133,6 @@ class Sweeper {
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
 
-  /** Voids all holds that are due. */
   async #voidHolds(partition: number): Promise<void> {
     while (!this.#stopped) {
       const { leased, requests } = await this.#options.sweeps.lease("holds", partition, BATCH);

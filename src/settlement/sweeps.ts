@@ -1,5 +1,4 @@
-import { withoutClaim } from "../durability/claims.ts";
-import { createTaskIds } from "../durability/task-ids.ts";
+import { createTaskIds, withoutClaim } from "../durability/task-ids.ts";
 import type { DueList } from "../records/due-times.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/requests.ts";
@@ -10,11 +9,6 @@ import { type Voided, voidHold } from "../scripts/void.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;
 
-/**
- * What the sweeper asks of the store.
- * @param leaseMs how long leased work is hidden from other sweepers
- * @throws GatewayError `store_unavailable`
- */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
   const tasks = createTaskIds(connection);
 
@@ -32,7 +26,6 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     lease: (list: DueList, partition: number, most: number): Promise<Leased> =>
       connection.of(partition).run(lease, { list, partition, most, leaseMs: leaseMs() }),
 
-    /** Voids a hold that is past its due time. */
     async voidDue(request: OpenRequest): Promise<Voided["outcome"]> {
       const { requestId, partition, accountId, creatorKeyId, idempotencyDigest } = request;
       const key = keyRef(creatorKeyId, accountId, partition);

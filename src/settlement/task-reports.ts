@@ -4,7 +4,6 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { Verdict } from "./task-verdict.ts";
 
-/** Where operators see it. */
 interface Telemetry {
   metrics: Metrics;
   log: Logger;

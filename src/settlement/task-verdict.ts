@@ -14,7 +14,6 @@ export interface AgingTask {
   last?: LastKnown;
 }
 
-/** What is known of a task; `data` as JSON. */
 export interface LastKnown {
   status: TaskStatus;
   data: string;
@@ -43,7 +42,7 @@ const NO_ANSWER: ReadonlySet<PollOutcome["outcome"]> = new Set([
 export const isAnswered = (outcome: PollOutcome): boolean => !NO_ANSWER.has(outcome.outcome);
 
 /**
- * What an upstream's answer means for a task that has not ended. The only place where this is decided: decision 0030.
+ * The meaning of an upstream's answer for a task that has not ended. The only place where this is decided: decision 0030.
  *
  * | answer                                    | below max_age | from max_age on | from twice max_age on |
  * | ----------------------------------------- | ------------- | --------------- | --------------------- |

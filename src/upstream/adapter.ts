@@ -29,7 +29,6 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
    * file replaces another one of its name.
    */
   upload?(options: Options, uniqueName: string): UploadForm;
-  /** Reads the answer to an upload. */
   uploaded?(response: AdapterResponse, options: Options): Uploaded;
   /** The id of the task that a callback of the upstream is about; undefined if it names none. */
   callback?(request: CallbackRequest, options: Options): string | undefined;
@@ -62,7 +61,6 @@ export interface AdapterRequest {
   text?: string;
 }
 
-/** It has a body. */
 export type CreateRequest = AdapterRequest & { method: "POST" };
 
 /** Parameters that the upstream lacks: answered with 400 before anything is held. `path` is a JSON pointer into the body. */
@@ -110,7 +108,6 @@ export interface PolledTask {
   endpoint: GenerationEndpoint | undefined;
 }
 
-/** The meaning of an answer to a poll. */
 export type Polled =
   /**
    * The task. `status` is the upstream's word. `task` has the interface's names (`video_url`, `thumbnail_url`, `progress`,
@@ -144,7 +141,6 @@ export interface UploadForm {
   fileField?: string;
 }
 
-/** The meaning of an answer to an upload. */
 export type Uploaded =
   | Rejection
   /**

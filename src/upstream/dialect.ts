@@ -26,7 +26,6 @@ export const ADAPTER_FUNCTIONS = [
 ] as const;
 type AdapterFunction = (typeof ADAPTER_FUNCTIONS)[number];
 
-/** Told what an adapter does that it should not. */
 export interface AdapterObserver {
   fault(adapter: string, called: AdapterFunction): void;
   slow(adapter: string, called: AdapterFunction, tookMs: number): void;
@@ -95,7 +94,6 @@ export class Dialect {
   }
 }
 
-/** Anything may be thrown. */
 function inWords(error: unknown, sent: string): string {
   try {
     if (error instanceof AdapterMistake) return error.message;

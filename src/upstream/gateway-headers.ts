@@ -1,7 +1,6 @@
 import { VERSION } from "../telemetry/version.ts";
 import type { Adapter } from "./adapter.ts";
 
-/** Authenticates and names the gateway at its upstream. */
 export interface GatewayIdentity {
   apiKey: string | undefined;
   /** The header and the scheme of the credential; undefined for what the adapter says. An empty scheme sends the bare key. */

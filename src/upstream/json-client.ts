@@ -1,13 +1,11 @@
 import type { Socket } from "node:net";
 import { buildConnector, type Dispatcher, Pool } from "undici";
-import type { FairGate } from "../domain/fair-gate.ts";
+import type { FairGate, GateRefusal } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Adapter } from "./adapter.ts";
-import type { Answer } from "./answer.ts";
+import { type Answer, withoutBegunSecret, withoutSecret } from "./answer.ts";
 import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
-import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
-import { withoutBegunSecret, withoutSecret } from "./redact-credential.ts";
-import { SpacedWork } from "./spaced-work.ts";
+import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES, SpacedWork } from "./large-answers.ts";
 
 /** How an exchange with the upstream ended. After `not_sent` the upstream can have made no task; after `lost` it may have. */
 export type ExchangeResult =
@@ -23,7 +21,6 @@ export const ACCEPT_JSON = ["accept", "application/json", "accept-encoding", "id
 /** Kept for the log of an answer that did not come whole. */
 const RECEIVED_BYTES = 1024;
 
-/** How the upstream is connected to over TLS. PEM. */
 export interface UpstreamTls {
   /** Authorities for the upstream's certificate; undefined for Node's own. */
   tlsCa?: string | undefined;
@@ -39,7 +36,6 @@ export const tlsOptions = ({ tlsCa, tlsCert, tlsKey }: UpstreamTls) => ({
 });
 
 export interface JsonClientOptions extends GatewayIdentity, UpstreamTls {
-  /** Origin and optional base path, no trailing slash. */
   url: string;
   /** How the adapter sends the credential, if the settings do not say. */
   auth?: Adapter["auth"];
@@ -110,7 +106,8 @@ export function createJsonClient(options: JsonClientOptions) {
     /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
     send(request: JsonRequest): Promise<ExchangeResult> {
       const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
-      const headers = ownHeaders.concat(request.headers, carried?.headers ?? []);
+      const headers = [...ownHeaders, ...request.headers];
+      if (carried) headers.push(...carried.headers);
       return new Promise((resolve) => {
         const handler = new UpstreamRequest(request, { headersTimeoutMs, budgetMs }, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0020.
@@ -138,7 +135,6 @@ interface Shared {
   largeAnswerWork: SpacedWork;
 }
 
-/** ms; the headers' from the time at which it is sent. */
 interface Times {
   headersTimeoutMs: number;
   budgetMs: number;
@@ -177,7 +173,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.#deadline = setTimeout(readFirst, Math.min(times.headersTimeoutMs, times.budgetMs), this);
   }
 
-  /** Ends the request if its time is over; else sets the timer anew. */
   expire(): void {
     if (this.#settled || this.#isWhole) return;
     const { headersTimeoutMs, budgetMs } = this.#times;
@@ -277,6 +272,21 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 }
 
+// The pool's own queue has no bound, and the time that each request has for its answer runs in it: above capacity every request
+// would be sent too late to be answered. A gate keeps requests out until a connection is free. Decision 0032.
+
+/** The outcome of a request that the gate refused. @param limit the connections that it waited for, in words */
+export function overloaded(refusal: GateRefusal, limit: string): { outcome: "overloaded"; detail: string } {
+  switch (refusal) {
+    case "queue_full":
+      return { outcome: "overloaded", detail: `all of the ${limit} are in use, and as many requests wait` };
+    case "waited_too_long":
+      return { outcome: "overloaded", detail: `none of the ${limit} was free in time` };
+    case "closed":
+      return { outcome: "overloaded", detail: "the gateway stops" };
+  }
+}
+
 /** A longer interim answer is left to the client, which ends the connection. */
 const INTERIM_BYTES_MAX = 8192;
 const HEAD_END = "\r\n\r\n";
@@ -327,7 +337,7 @@ function behindInterim(bytes: Buffer): Buffer {
   return rest;
 }
 
-/** Whether these bytes can be the beginning of an interim answer, so that more of it must come. */
+/** True if these bytes can begin an interim (1xx) answer, so more must follow. */
 function mayBeInterim(bytes: Buffer): boolean {
   if (bytes.length > INTERIM_BYTES_MAX) return false;
   return bytes.length < STATUS_AT + 3 || INTERIM.test(statusLine(bytes));

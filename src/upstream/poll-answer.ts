@@ -27,16 +27,13 @@ export type PollAnswer =
   | { outcome: "misrouted"; detail: string }
   | { outcome: "failed"; detail: string };
 
-/** The result of the task is at another address. */
 export interface ResultRequest {
   outcome: "result_elsewhere";
   request: CheckedRequest;
 }
 
-/** A task as the gateway knows it beside the answer. */
 export interface PolledTask {
   taskId: string;
-  /** Undefined if only the id is known. */
   endpoint?: AdaptersTask["endpoint"];
   /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
   createdAtMs?: number | undefined;

@@ -1,8 +1,13 @@
 import type { FairGate } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { type CheckedRequest, checkRequest, type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
-import { overloaded } from "./gate.ts";
-import { ACCEPT_JSON, type ExchangeResult, type JsonClient, type JsonRequest } from "./json-client.ts";
+import {
+  ACCEPT_JSON,
+  type ExchangeResult,
+  type JsonClient,
+  type JsonRequest,
+  overloaded,
+} from "./json-client.ts";
 import {
   ANOTHER_TASK,
   type PollAnswer,
@@ -33,11 +38,9 @@ export interface PollSender {
   tag?: string | undefined;
 }
 
-/** The connections for polls of customers, or of the sweeper. */
 interface PollChannel {
   client: JsonClient;
   gate: FairGate;
-  /** The connections behind the gate, in words. */
   limit: string;
   totalTimeoutMs: number;
   statuses: StatusWords | undefined;

@@ -7,7 +7,6 @@ const TEXT_CHARS_MAX = 1000;
 /** Codes that are documented to customers as this gateway's own. */
 const isOurs = (code: number): boolean => code >= 2000 && code <= 2099;
 
-/** A date in the form of RFC 9110 10.2.3 is shorter. */
 const DATE_CHARS_MAX = 64;
 
 /**
@@ -15,7 +14,6 @@ const DATE_CHARS_MAX = 64;
  * status, the code and the beginning of the answer.
  */
 export type UpstreamRejection =
-  /** The upstream limits us; the seconds to wait, if it names them. */
   | { outcome: "rate_limited"; retryAfterSeconds: number | undefined; detail: string }
   /** The fault is our credential, account or config; never the customer's. */
   | { outcome: "refused_gateway"; detail: string }

@@ -13,9 +13,7 @@ export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
 
 /** A number of percent as some upstreams write it, such as `45%`. */
 const PERCENT = /^(\d{1,3}(?:\.\d{1,9})?) ?%?$/;
-/** RFC 3339 in UTC, as the API has it. */
 const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)$/;
-/** A time that says how far it is from UTC. */
 const ZONED_TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)$/;
 const UNIX_TIME = /^\d{10}(?:\d{3})?(?:\.\d{1,9})?$/;
 
@@ -64,7 +62,6 @@ export function readTask(
   return { status: "processing", data, lacksVideo: true };
 }
 
-/** A task of the upstream with the id that customers get, in a copy. */
 export function taskWithId(task: Readonly<Record<string, unknown>>, taskId: string): Record<string, unknown> {
   const data = task.task_id === undefined ? { task_id: taskId, ...task } : { ...task };
   data.task_id = taskId;
@@ -120,7 +117,6 @@ function percent(value: unknown): number | undefined {
   return typeof number === "number" && number >= 0 && number <= 100 ? number : undefined;
 }
 
-/** ISO 8601 in UTC, with a fraction of any length. */
 const ANY_UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
 
 export const isUtcTime = (value: unknown): value is string =>
@@ -161,7 +157,6 @@ export function upstreamTaskId(shown: string): string {
   return shownTaskId(id) === shown ? id : shown;
 }
 
-/** Lower case, with `_` between words. */
 export type StatusWords = Readonly<Record<string, TaskStatus>>;
 
 /** Words of other APIs. `upstream.statuses` adds to them and overrides them. */

@@ -20,7 +20,6 @@ export interface RouteSettings {
   readonly previousApiKey: string | undefined;
   /** Former addresses of the present upstream. */
   readonly replaces: readonly string[];
-  /** Of the present upstream; `envelope` by default. */
   readonly dialect?: AdapterChoice;
   /** The adapter before this one, if it is a module of the operator's. */
   readonly previousDialect?: AdapterChoice | undefined;
@@ -70,14 +69,12 @@ export function endpointOf(tag: string | undefined): GenerationEndpoint | undefi
 
 interface Tag {
   addressId: string;
-  /** Undefined if the tag has none. */
   credentialId: string | undefined;
   origin: string;
   /** Undefined if the tag names no adapter because it is a bare address. */
   adapter: string | undefined;
 }
 
-/** Reads a tag. A bare address is accepted as well. */
 function readTag(text: string): Tag | undefined {
   const [, address, credential, base, adapter = ENVELOPE_CHOICE.name] = TAG.exec(text) ?? [];
   if (address !== undefined && base !== undefined && URL.canParse(base)) {

@@ -12,13 +12,10 @@ const USED_MAX = 8;
 const UNROUTABLE_MAX = 64;
 const LOG_EVERY_MS = 60_000;
 
-/** An upstream as far as it is asked about tasks that exist. */
 export type TaskUpstream = Pick<Upstream, "tag" | "poll">;
 
-/** The settings of the present upstream, and of those before it. */
 export type TaskUpstreamSettings = Omit<UpstreamOptions, "observer" | "idempotent"> & RouteSettings;
 
-/** How an upstream was spoken to, beside its credential. */
 type Manner = Pick<GatewayIdentity, "authHeader" | "authScheme" | "headers"> & { dialect?: AdapterChoice };
 
 type Unroutable = Extract<TaskRoute, { to: "unroutable" }>;

@@ -12,12 +12,10 @@ export type UploadOutcome =
   | { outcome: "answered"; url: string; expiresAt: string; data: Record<string, unknown> }
   /** The client's request was invalid; no complete upload reached the upstream. */
   | { outcome: "refused"; refusal: Refusal }
-  /** The upstream refused the upload itself; `status` and `code` are for the customer. */
   | { outcome: "upstream_refused"; status: number; code: number; text: string; detail: string }
   | { outcome: "upstream_rate_limited"; retryAfterSeconds: number | undefined; detail: string }
   /** The fault is our credential, account or config; never the customer's. */
   | { outcome: "refused_gateway"; detail: string }
-  /** Unreachable, reset, 5xx or an invalid answer. `detail` is for the log. */
   | { outcome: "upstream_failed"; detail: string }
   | { outcome: "upstream_timeout"; detail: string }
   | { outcome: "client_gone" };

@@ -4,7 +4,6 @@ import { type FormEvents, ImageForm } from "./upload-form.ts";
 
 /** Events of a client's body. `whole`, `refused` and `gone` end it; call `stop` after the first of them. */
 interface BodyEvents extends FormEvents {
-  /** A chunk of the body has arrived, however small. */
   piece?(): void;
   /** The client went away, also after its body was whole. */
   gone(): void;

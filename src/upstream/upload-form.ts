@@ -1,30 +1,21 @@
 import type { Readable } from "node:stream";
 import busboy from "busboy";
-import type { Refusal } from "../domain/errors.ts";
-import type { ImageType } from "../domain/images.ts";
-import { type ImageReading, readImage } from "./upload-image.ts";
-import {
-  FORM_OVERHEAD_BYTES_MAX,
-  formTooLarge,
-  invalidForm,
-  noImage,
-  unknownField,
-} from "./upload-refusals.ts";
-import { cutBytes, type Splitter, splitAt } from "./upload-split.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../domain/images.ts";
+import { FILE_BYTES_MAX } from "../domain/limits.ts";
+import { shown, unknownName } from "../domain/problems.ts";
 
 const LINE_END = Buffer.from("\r\n");
 const NOTHING = Buffer.alloc(0);
 const SPACE = 0x20;
 const TAB = 0x09;
 
-/** Takes the bytes of a file, one write after the other. */
 export interface FileSink {
   /** Owns the bytes from now on. @returns false if it is full until it has drained */
   write(bytes: Buffer): boolean;
   onDrain(listener: () => void): void;
 }
 
-/** Events of a form while it is parsed. */
 export interface FormEvents {
   /** The magic bytes of the file are valid. @returns where its bytes are written */
   image(type: ImageType): FileSink;
@@ -57,7 +48,6 @@ export class ImageForm {
   #preface: Buffer[] | undefined = [];
   /** The last bytes that busboy got before it found the file. */
   #before: Buffer = NOTHING;
-  /** A file that busboy has just found. */
   #found: FoundFile | undefined;
   #image: ImageReading | undefined;
   #withinFile = false;
@@ -225,4 +215,138 @@ function undeclared(preface: Buffer[], boundary: string): string | undefined {
   const begin = text.indexOf(delimiter) + delimiter.length;
   const head = text.slice(begin, text.indexOf("\r\n\r\n", begin));
   return /\r\ncontent-type:[ \t]*[^\s]/i.test(head) ? "text/plain" : undefined;
+}
+
+interface ImageReading {
+  take(bytes: Buffer): void;
+  end(): void;
+}
+
+/** A file is passed on once it has this size, or has ended: a client that hardly sends takes no upstream connection. */
+const HELD_BYTES = 65_536;
+
+/** Passes an image on once there is enough to send. Any other file is refused as soon as its magic bytes are known. */
+function readImage(
+  declared: string | undefined,
+  on: { open(type: ImageType): (bytes: Buffer) => void; refused(refusal: Refusal): void },
+): ImageReading {
+  let fileBytes = 0;
+  let held: Buffer[] = [];
+  let type: ImageType | undefined;
+  let pass: ((bytes: Buffer) => void) | undefined;
+  /** @returns false if the file was refused */
+  const recognize = (): boolean => {
+    if (type !== undefined) return true;
+    held = [Buffer.concat(held)];
+    type = imageTypeOf(held[0]!);
+    if (type === undefined) on.refused(noImage());
+    else if (declaresImage(declared, type)) return true;
+    else on.refused(wrongMedia(`file is declared as ${shown(declared ?? "")} but is ${type}`));
+    return false;
+  };
+  const open = () => {
+    if (!recognize() || type === undefined) return;
+    pass = on.open(type);
+    for (const bytes of held) pass(bytes);
+    held = [];
+  };
+  const take = (bytes: Buffer) => {
+    fileBytes += bytes.length;
+    if (fileBytes > FILE_BYTES_MAX) return on.refused(fileTooLarge());
+    if (pass) return pass(bytes);
+    held.push(bytes);
+    if (fileBytes >= HELD_BYTES) open();
+    else if (fileBytes >= MAGIC_BYTES) recognize();
+  };
+  const end = () => {
+    if (!pass) open();
+  };
+  return { take, end };
+}
+
+/** Events of a splitter, in the order of the bytes. */
+interface SplitEvents {
+  /** Bytes that belong to no delimiter, at least one. */
+  between(bytes: Buffer): void;
+  delimiter(): void;
+}
+
+/** Takes bytes in chunks. The result does not depend on where the chunks are cut. */
+interface Splitter {
+  push(chunk: Buffer): void;
+  /** Reports the bytes that were held back because they could have become a delimiter. */
+  end(): void;
+}
+
+const CR = 0x0d;
+
+/**
+ * Finds a delimiter with Node's own search, and reports parts of the chunks themselves. If the end of a chunk could be the
+ * beginning of a delimiter, those bytes are held back, and the next chunk is copied behind them.
+ * @param delimiter begins with its only CR: matches cannot overlap, and only a last CR can begin one that is cut
+ * @param before bytes in front of the first chunk
+ */
+export function splitAt(delimiter: Buffer, before: Buffer, on: SplitEvents): Splitter {
+  let held = before;
+  const push = (chunk: Buffer) => {
+    const bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    let begin = 0;
+    for (let at = bytes.indexOf(delimiter); at !== -1; at = bytes.indexOf(delimiter, begin)) {
+      if (at > begin) on.between(bytes.subarray(begin, at));
+      on.delimiter();
+      begin = at + delimiter.length;
+    }
+    const end = bytes.length - cutBytes(bytes.subarray(begin), delimiter);
+    held = Buffer.from(bytes.subarray(end));
+    if (end > begin) on.between(bytes.subarray(begin, end));
+  };
+  const end = () => {
+    if (held.length > 0) on.between(held);
+  };
+  return { push, end };
+}
+
+/** The number of bytes at the end of `bytes` that are the beginning of a cut delimiter. */
+export function cutBytes(bytes: Buffer, delimiter: Buffer): number {
+  const last = bytes.subarray(Math.max(0, bytes.length - delimiter.length + 1));
+  const at = last.lastIndexOf(CR);
+  if (at === -1) return 0;
+  const cut = last.subarray(at);
+  return delimiter.subarray(0, cut.length).equals(cut) ? cut.length : 0;
+}
+
+/** Bytes that a form may have beside its file: preamble, part headers, boundaries, epilogue. */
+export const FORM_OVERHEAD_BYTES_MAX = 65_536;
+export const UPLOAD_BYTES_MAX = FILE_BYTES_MAX + FORM_OVERHEAD_BYTES_MAX;
+
+export function invalidForm(path: string, message: string): Refusal {
+  return refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path, message }] });
+}
+
+function unknownField(name = ""): Refusal {
+  const { path, message } = unknownName("", name, ["file"]);
+  return invalidForm(path, `${message}; the form must have one part only, the image in field file`);
+}
+
+export function wrongMedia(why: string): Refusal {
+  return refuse("unsupported_media_type", { text: `Unsupported media type: ${why}` });
+}
+
+function noImage(): Refusal {
+  return wrongMedia("file must be a JPEG, PNG, WebP or GIF image");
+}
+
+export function fileTooLarge(): Refusal {
+  return refuse("payload_too_large", {
+    text: `Request body too large: file may have at most ${FILE_BYTES_MAX} bytes`,
+    details: [{ path: "/file", message: `file may have at most ${FILE_BYTES_MAX} bytes` }],
+  });
+}
+
+function formTooLarge(): Refusal {
+  const message = `the form may have at most ${FORM_OVERHEAD_BYTES_MAX} bytes beside its file`;
+  return refuse("payload_too_large", {
+    text: `Request body too large: ${message}`,
+    details: [{ path: "", message }],
+  });
 }

@@ -4,13 +4,11 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
-import type { Answer } from "./answer.ts";
+import { type Answer, withoutSecret } from "./answer.ts";
 import type { CheckedForm } from "./dialect.ts";
 import { gatewayHeaders } from "./gateway-headers.ts";
-import { withoutSecret } from "./redact-credential.ts";
 import type { FileSink } from "./upload-form.ts";
 
-/** Longest answer that is read, bytes. */
 export const ANSWER_BYTES_MAX = 65_536;
 
 export interface UploadTarget {
@@ -20,7 +18,6 @@ export interface UploadTarget {
   apiKey: string | undefined;
   /** Flat name, value pairs that authenticate and name the gateway; by default those of `apiKey`. */
   ownHeaders?: readonly string[];
-  /** Longest wait for a new connection, TLS included. */
   connectTimeoutMs: number;
 }
 
@@ -32,9 +29,7 @@ interface UploadRequestEvents {
 
 /** One POST to the upstream. It stays incomplete until `complete`, so that the upstream cannot accept it before. */
 export interface UploadRequest {
-  /** Takes the bytes of the file, nothing else. */
   file: FileSink;
-  /** Writes the closing boundary. */
   complete(): void;
   /** Aborts the request, unless it is complete in both directions and has returned its connection. */
   release(): void;
@@ -105,7 +100,6 @@ export function openUpload(
   };
 }
 
-/** The upload endpoint under a base URL. */
 const uploadUrl = ({ origin, pathname }: URL, path: string): URL =>
   new URL(origin + pathname.replace(/\/$/, "") + path);
 

@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { Agent, validateHeaderValue } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
-import { refuse } from "../domain/errors.ts";
+import { MIMEType } from "node:util";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { isIdentity } from "../domain/limits.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Answer } from "./answer.ts";
 import {
@@ -16,23 +18,23 @@ import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
 import { tlsOptions, type UpstreamTls } from "./json-client.ts";
 import { interpretAnswer, type UploadOutcome } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
-import { formBoundary } from "./upload-head.ts";
+import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./upload-form.ts";
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";
 
 export type { UploadOutcome } from "./upload-answer.ts";
+
+/** Not imported: decision 0040. */
+const { Agent, validateHeaderValue } = process.getBuiltinModule("node:http");
 
 // Streams uploads from clients to the upstream, under back pressure. An upload costs 2 to 3 MB of memory while it streams,
 // whatever its size (decision 0025), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
 
 export interface UploadOptions extends GatewayIdentity, UpstreamTls {
-  /** The upstream's base URL, with or without a path. */
   url: string;
-  /** The base URL for uploads, if it is another one. */
   uploadUrl?: string | undefined;
   /** How the upstream is spoken to; the interface's own shapes by default. */
   dialect?: AdapterChoice;
   observer?: { adapter?: AdapterObserver };
-  /** For a new connection, TLS included. */
   connectTimeoutMs: number;
   /** From the end of the form to the end of the answer. */
   headersTimeoutMs: number;
@@ -44,7 +46,6 @@ export interface UploadOptions extends GatewayIdentity, UpstreamTls {
   minBytesPerSecond: number;
   /** Connections to the upstream at most, one per upload. The gateway answers 503 to an upload for which there is none. */
   connections: number;
-  /** How long an idle connection is kept. */
   keepAliveTimeoutMs: number;
 }
 
@@ -62,7 +63,6 @@ export interface UploadTunnel {
     requestId: string,
     hooks: { beforeRead(): void; pieceRead?(): void; carried?: Carried | undefined },
   ): Promise<UploadOutcome>;
-  /** Closes the connections. Uploads in progress fail. */
   close(): void;
 }
 
@@ -181,4 +181,31 @@ function namesOf(requestId: string, carried: Carried | undefined): Record<string
   const lines = carried?.headers ?? [];
   for (let at = 0; at < lines.length; at += 2) names[lines[at]!] = lines[at + 1]!;
   return names;
+}
+
+/** RFC 2046, 5.1.1: 1 to 70 characters of this set, the last not a space. */
+const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
+
+/** Longer media types are refused unread: Node's time grows with the square of the spaces in one. */
+const TYPE_CHARS_MAX = 256;
+
+/** The boundary of a request that may be read as a form, or why it may not, by its headers alone. */
+export function formBoundary(headers: IncomingHttpHeaders): string | Refusal {
+  if (!isIdentity(headers["content-encoding"])) return wrongMedia("Content-Encoding is not supported");
+  const type = mediaType(headers["content-type"]);
+  if (type?.essence !== "multipart/form-data") return wrongMedia("Content-Type must be multipart/form-data");
+  const boundary = type.params.get("boundary");
+  if (boundary === null) return invalidForm("", "Content-Type must name the boundary of the form");
+  if (!BOUNDARY.test(boundary))
+    return invalidForm("", "boundary must be 1 to 70 of the characters in RFC 2046");
+  const length = Number(headers["content-length"] ?? 0);
+  return length > UPLOAD_BYTES_MAX ? fileTooLarge() : boundary;
+}
+
+function mediaType(header: string | undefined): MIMEType | undefined {
+  try {
+    return header === undefined || header.length > TYPE_CHARS_MAX ? undefined : new MIMEType(header);
+  } catch {
+    return undefined;
+  }
 }

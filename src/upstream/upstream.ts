@@ -18,7 +18,6 @@ import {
   responseOf,
   returned,
 } from "./dialect.ts";
-import { overloaded } from "./gate.ts";
 import {
   ACCEPT_JSON,
   createJsonClient,
@@ -26,10 +25,11 @@ import {
   type JsonClient,
   type JsonClientOptions,
   type JsonRequest,
+  overloaded,
 } from "./json-client.ts";
+import { SpacedWork } from "./large-answers.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
 import { readRejection, type UpstreamRejection } from "./rejection.ts";
-import { SpacedWork } from "./spaced-work.ts";
 import { dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
@@ -51,7 +51,7 @@ export interface Upstream {
     headers?: readonly string[],
   ): Promise<GenerationOutcome>;
   poll(taskId: string, sender: PollSender): Promise<PollOutcome>;
-  /** Whether generations may have a `callBackUrl`: the adapter reads callbacks. */
+  /** True if the adapter reads callbacks, so generations may have a `callBackUrl`. */
   readonly takesCallbacks: boolean;
   /** The task that a callback names, as customers know it; undefined if it names none. Nothing else of it is read. */
   taskOfCallback(request: CallbackRequest): string | undefined;
@@ -245,7 +245,7 @@ async function sendGeneration(
     if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
   }
   try {
-    const headers = HEADERS.concat(["idempotency-key", requestId, "x-request-id", requestId], more);
+    const headers = [...HEADERS, "idempotency-key", requestId, "x-request-id", requestId, ...more];
     const request: JsonRequest = { method: "POST", path, headers, body, carried, gate, owner };
     // The wait for a connection does not count: a request must not be sent with too little time for its answer.
     const deadlineMs = performance.now() + totalTimeoutMs;
@@ -291,7 +291,7 @@ export function generationOutcome(
   }
 }
 
-/** What an answer to a generation means. After `unclear` the task may run; `accepted` is the only definite yes. */
+/** The meaning of an answer to a generation. After `unclear` the task may run; only `accepted` is a definite yes. */
 type GenerationAnswer =
   | UpstreamRejection
   /** `taskId` as customers get it. */

@@ -8,8 +8,6 @@ import {
   portProblem,
 } from "./public-address.ts";
 
-export type { AddressPolicy } from "./public-address.ts";
-
 type AddressCheck = { ok: true; url: URL } | { ok: false; reason: string };
 
 const URL_LENGTH_MAX = 2048;
@@ -30,7 +28,7 @@ const METADATA_NAMES = new Set([
 ]);
 
 /**
- * What can be said about the address of an endpoint without asking DNS: at registration, and again at each delivery.
+ * Checks the address of an endpoint without asking DNS: at registration, and again at each delivery.
  * @returns the URL as it was parsed. Keep and use its `href`, so that what was checked is what is called.
  */
 export function checkAddress(text: string, policy: AddressPolicy): AddressCheck {
@@ -46,6 +44,15 @@ export function checkAddress(text: string, policy: AddressPolicy): AddressCheck 
   return reason === undefined ? { ok: true, url } : refused(reason);
 }
 
+/** As `checkAddress`. @returns the address as it is called, or why it must not be, in words that follow its name */
+export function hrefOf(
+  text: string,
+  policy: AddressPolicy,
+): { ok: true; url: string } | { ok: false; reason: string } {
+  const checked = checkAddress(text, policy);
+  return checked.ok ? { ok: true, url: checked.url.href } : checked;
+}
+
 const refused = (reason: string): AddressCheck => ({ ok: false, reason });
 
 export const portOf = ({ protocol, port }: { protocol: string; port: string }): number =>
@@ -57,7 +64,7 @@ function hostProblem(url: URL, policy: AddressPolicy): string | undefined {
   return nameProblem(host.replace(/\.$/, ""), url, policy);
 }
 
-/** What a name in an allowed network may have, is decided once it is resolved. */
+/** A name in an allowed network is decided once it is resolved. */
 function nameProblem(name: string, url: URL, policy: AddressPolicy): string | undefined {
   if (METADATA_NAMES.has(name)) return NOT_PUBLIC;
   if (LOCALHOST.test(name)) {

@@ -7,21 +7,20 @@ import { settleDelivery } from "../scripts/settle-delivery.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createMessages } from "./delivery-message.ts";
-import { nextTryAfterMs } from "./retry-schedule.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
 import type { Sender, SendResult } from "./sender.ts";
 
 const LOOK_EVERY_MS = 500;
-/** Old deliveries are forgotten this often. */
-const CLEAN_EVERY_MS = 60_000;
 const CLEANED_AT_ONCE = 50;
 const CLEANINGS_MAX = 20;
 /** Bodies of one lease, so that no reply is large. */
 const LEASED_AT_ONCE = 16;
-/** What a lease has beyond the time of a try: for the way to the store and back. */
+/** A lease outlives its try by this much: time for the store's round trips. */
 const LEASE_SLACK_MS = 5_000;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
+/** A first try that takes longer gives its place to others, up to as many as there are places. */
+const PLACE_KEPT_MS = 1000;
 const STOP_WITHIN_MS = 5000;
 /** How often it is said that secrets cannot be opened. */
 const UNOPENED_SAID_EVERY_MS = 60_000;
@@ -55,14 +54,17 @@ export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => 
 class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #message: ReturnType<typeof createMessages>;
-  readonly #due: () => Promise<Record<Lane, ReadonlySet<number>>>;
-  readonly #underWay: Record<Lane, Set<Promise<void>>> = { first: new Set(), retry: new Set() };
+  readonly #due: () => Promise<Record<Lane | "clean", ReadonlySet<number>>>;
+  readonly #underWay: Record<Lane | "overtime", Set<Promise<void>>> = {
+    first: new Set(),
+    retry: new Set(),
+    overtime: new Set(),
+  };
   /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
   readonly #hungry = new Set<number>();
   readonly #leasing = new Map<number, Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
   #current: Promise<void> = Promise.resolve();
-  #cleanedAtMs = performance.now();
   #unopenedSaidMs = Number.NEGATIVE_INFINITY;
   #stopped = false;
 
@@ -71,7 +73,7 @@ class DeliveryWorker {
     const { connection } = options;
     this.#message = createMessages(options.box);
     // A gateway that is idle does not ask for the time: its estimate of the store's clock is good enough to look.
-    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry"], connection.nowMs);
+    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry", "clean"], connection.nowMs);
   }
 
   start(): void {
@@ -83,7 +85,7 @@ class DeliveryWorker {
     }, LOOK_EVERY_MS);
   }
 
-  /** Takes on what is due now, as far as there are places. */
+  /** Takes on what is due now, as far as there are places, and forgets what is old. */
   async look(): Promise<void> {
     const due = await this.#due();
     const partitions = [...due.first.union(due.retry)];
@@ -91,33 +93,29 @@ class DeliveryWorker {
     const first = Math.floor(Math.random() * partitions.length);
     for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)])
       await this.#lease(partition);
-    if (performance.now() - this.#cleanedAtMs >= CLEAN_EVERY_MS) await this.clean();
+    for (const partition of due.clean) await this.#clean(partition);
   }
 
   /** Resolves once nothing is under way, for tests and tools. */
   async idle(): Promise<void> {
     for (;;) {
-      const all = [...this.#underWay.first, ...this.#underWay.retry, ...this.#leasing.values()];
+      const { first, retry, overtime } = this.#underWay;
+      const all = [...first, ...retry, ...overtime, ...this.#leasing.values()];
       if (all.length === 0) return;
       await Promise.all(all);
     }
   }
 
   /** Forgets what is older than it is kept, and what belonged to deleted endpoints. */
-  async clean(): Promise<void> {
+  async #clean(partition: number): Promise<void> {
     const { connection, settings, log } = this.#options;
-    this.#cleanedAtMs = performance.now();
-    const { partitions = 0 } = connection.known.facts ?? {};
-    for (let partition = 0; partition < partitions && !this.#stopped; partition++) {
-      if (!this.#isUsable(partition)) continue;
-      try {
-        for (let round = 0; round < CLEANINGS_MAX; round++) {
-          const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
-          if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
-        }
-      } catch (error) {
-        log.debug({ err: error, partition }, "old deliveries were not forgotten");
+    try {
+      for (let round = 0; round < CLEANINGS_MAX && !this.#stopped && this.#isUsable(partition); round++) {
+        const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
+        if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
       }
+    } catch (error) {
+      log.debug({ err: error, partition }, "old deliveries were not forgotten");
     }
   }
 
@@ -194,14 +192,26 @@ class DeliveryWorker {
   }
 
   #begin(delivery: LeasedDelivery, leasedMs: number): void {
-    const underWay = this.#underWay[delivery.lane];
+    const { [delivery.lane]: underWay, overtime } = this.#underWay;
     const work = this.#deliver(delivery, leasedMs)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
+        clearTimeout(timer);
         underWay.delete(work);
+        overtime.delete(work);
         this.#feed();
       });
     underWay.add(work);
+    const timer =
+      delivery.lane === "first" ? setTimeout(() => this.#givePlace(work), PLACE_KEPT_MS) : undefined;
+  }
+
+  #givePlace(work: Promise<void>): void {
+    const { first, overtime } = this.#underWay;
+    if (overtime.size >= this.#options.settings().inFlight) return;
+    first.delete(work);
+    overtime.add(work);
+    this.#feed();
   }
 
   /** A place is free: the next partition that waits for one. */
@@ -253,10 +263,25 @@ class DeliveryWorker {
 /** The lists of deliveries of all partitions. */
 function listsOfDeliveries(partitions: number) {
   return Array.from({ length: partitions }, (_, partition) => {
-    const { first, retry } = webhookNames(partition);
+    const { first, retry, clean } = webhookNames(partition);
     return [
       { list: "first" as const, name: first, partition },
       { list: "retry" as const, name: retry, partition },
+      { list: "clean" as const, name: clean, partition },
     ];
   }).flat();
+}
+
+const JITTER_SHARE = 0.1;
+
+/**
+ * How long the next try waits, ms; undefined after the last one. A receiver that asks for more time gets it.
+ * @param failed tries so far, this one included
+ * @param retriesMs the delay after each failed try
+ * @param askedMs what the receiver asked for
+ */
+function nextTryAfterMs(failed: number, retriesMs: readonly number[], askedMs = 0): number | undefined {
+  const scheduledMs = retriesMs[failed - 1];
+  if (scheduledMs === undefined) return undefined;
+  return Math.ceil(Math.max(scheduledMs, askedMs) * (1 + JITTER_SHARE * Math.random()));
 }

@@ -11,7 +11,7 @@ export interface EgressPolicy extends AddressPolicy {
   readonly timeoutMs: number;
 }
 
-/** What tests replace. */
+/** Parts that tests replace. */
 export interface Network {
   /** All addresses of a name. */
   resolve(name: string): Promise<string[]>;

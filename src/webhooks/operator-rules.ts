@@ -1,8 +1,10 @@
-import type { WebhookRules } from "../operations/webhooks/webhook-rules.ts";
-import { checkAddress } from "./address-guard.ts";
+import { dropOldest } from "../domain/bounded.ts";
+import { listEndpoints, type WebhookRules } from "../operations/webhooks/endpoints.ts";
+import type { Connection } from "../redis/connection.ts";
+import { hrefOf } from "./address-guard.ts";
+import { newSecret } from "./delivery-message.ts";
 import type { AddressPolicy } from "./public-address.ts";
 import { openSecretBox, type SecretKeys } from "./sealed-secrets.ts";
-import { newSecret } from "./signature.ts";
 
 /** @returns undefined without WEBHOOK_SECRET_KEY */
 export function webhookRules(
@@ -14,9 +16,37 @@ export function webhookRules(
     endpointsMax: settings.endpointsPerAccount,
     newSecret,
     ...box,
-    checkAddress(text) {
-      const checked = checkAddress(text, settings);
-      return checked.ok ? { ok: true, url: checked.url.href } : checked;
+    checkAddress: (text) => hrefOf(text, settings),
+  };
+}
+
+/** An origin that an account has is not looked up again for this long. */
+const ORIGIN_KEPT_MS = 30_000;
+const ORIGINS_MAX = 10_000;
+
+/** Which addresses of customers the gateway calls when the task of a request has ended. */
+export function createCallbackGuard(
+  connection: Pick<Connection, "of" | "nodes">,
+  nowMs: () => number = () => performance.now(),
+) {
+  const known = new Map<string, number>();
+  return {
+    check: hrefOf,
+    /** True if the account has a webhook endpoint of this origin. @throws GatewayError `store_unavailable` */
+    async hasOrigin(account: { accountId: string; partition: number }, origin: string): Promise<boolean> {
+      const { accountId, partition } = account;
+      const name = `${accountId} ${origin}`;
+      if (nowMs() < (known.get(name) ?? 0)) return true;
+      const endpoints = await connection
+        .of(partition)
+        .command(() => listEndpoints(connection.nodes, accountId));
+      const has = endpoints.some(({ url }) => URL.parse(url)?.origin === origin);
+      known.delete(name);
+      if (has) {
+        dropOldest(known, ORIGINS_MAX);
+        known.set(name, nowMs() + ORIGIN_KEPT_MS);
+      }
+      return has;
     },
   };
 }

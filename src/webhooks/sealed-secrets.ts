@@ -14,7 +14,7 @@ export interface SecretBox {
   seal(secret: string): string;
   /** @throws SealedSecretError if its key is not at hand, or the text was changed */
   unseal(sealed: string): string;
-  /** Whether it was sealed with the present key; else seal it again. */
+  /** True if it was sealed with the present key; else seal it again. */
   isCurrent(sealed: string): boolean;
   /** How secrets begin whose key is at hand. */
   prefixes: readonly string[];

@@ -1,14 +1,12 @@
 import type { Dispatcher } from "undici";
-import { visibleLines } from "../domain/visible-text.ts";
+import { visibleLines } from "../domain/operator-texts.ts";
 import { checkAddress } from "./address-guard.ts";
-import { type EgressPolicy, guardedAgent, type Network } from "./guarded-agent.ts";
-import { retryAfterS } from "./retry-after.ts";
-import { failureReason } from "./send-failures.ts";
+import { AddressRefusedError, type EgressPolicy, guardedAgent, type Network } from "./guarded-agent.ts";
 
 /** One try of a message. */
 export interface Message {
   url: string;
-  /** Those of the signature. */
+  /** Headers of the signature. */
   headers: Readonly<Record<string, string>>;
   body: string;
 }
@@ -165,7 +163,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     return { outcome: "failed", ...answered, reason, ...(wait !== undefined && { retryAfterS: wait }) };
   }
 
-  /** What does not show, such as the control sequences of terminals, is escaped. */
+  /** Invisible characters, such as control sequences of terminals, are escaped. */
   #answer(): string {
     if (this.#bytes === 0) return "";
     const encoding = this.#headers["content-encoding"];
@@ -176,4 +174,59 @@ class Attempt implements Dispatcher.DispatchHandler {
       .replace(/\ufffd$/, "");
     return visibleLines(text).slice(0, ANSWER_BYTES_MAX);
   }
+}
+
+/** The longest delay of the schedule: a receiver cannot keep a message waiting for ever. */
+const RETRY_AFTER_S_MAX = 86_400;
+
+/**
+ * Seconds or a date (RFC 9110 10.2.3).
+ * @returns seconds to wait, from 1 to a day; undefined if the receiver did not say, or said nothing that makes sense
+ */
+export function retryAfterS(header: string | string[] | undefined, nowMs: number): number | undefined {
+  const text = (Array.isArray(header) ? header[0] : header)?.trim();
+  if (text === undefined || text === "") return undefined;
+  const seconds = /^\d{1,15}$/.test(text) ? Number(text) : secondsUntil(text, nowMs);
+  if (seconds === undefined) return undefined;
+  return Math.min(Math.max(seconds, 1), RETRY_AFTER_S_MAX);
+}
+
+/** `Sun, 06 Nov 1994 08:49:37 GMT`; `Date.parse` alone takes a great deal more. */
+const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
+
+function secondsUntil(date: string, nowMs: number): number | undefined {
+  const atMs = HTTP_DATE.test(date) ? Date.parse(date) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : Math.ceil((atMs - nowMs) / 1000);
+}
+
+const NO_ADDRESS = new Set([
+  "ENOTFOUND",
+  "ENODATA",
+  "ESERVFAIL",
+  "EREFUSED",
+  "ETIMEOUT",
+  "EBADRESP",
+  "EBADNAME",
+]);
+const NO_CONNECTION = new Set(["UND_ERR_CONNECT_TIMEOUT", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH"]);
+const CLOSED = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE", "UND_ERR_PRX_CONN"]);
+const CERTIFICATE =
+  /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|HOSTNAME_MISMATCH|INVALID_|CRL_|ERROR_IN_CERT)/;
+
+/** Why there was no answer, as customers and operators see it. No address and no text of a library is in it. */
+function failureReason(error: Error & { code?: string }): string {
+  if (error instanceof AddressRefusedError) return `the address ${error.message}`;
+  const code = error.code ?? "";
+  if (NO_ADDRESS.has(code)) return "no address was found for its name";
+  if (code === "ECONNREFUSED") return "the connection was refused";
+  if (NO_CONNECTION.has(code)) return "no connection could be made";
+  if (CLOSED.has(code)) return "the connection was closed before an answer";
+  if (CERTIFICATE.test(code)) return `its certificate is not valid (${code})`;
+  if (/^(ERR_SSL|EPROTO)/.test(code)) return "TLS could not be agreed on";
+  if (code === "UND_ERR_HEADERS_TIMEOUT") return "no answer in time";
+  if (code === "UND_ERR_HEADERS_OVERFLOW") return "the headers of the answer are too large";
+  if (error.name === "HTTPParserError" || /^HPE_/.test(code)) return "the answer is not HTTP/1.1";
+  if (code === "UND_ERR_ABORTED" && /^Proxy response/.test(error.message))
+    return "the egress proxy refused it";
+  return code === "" ? "no answer" : `no answer (${code})`;
 }

@@ -1,10 +1,14 @@
+import { partitionNames, webhookNames } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
+import { createDueLists } from "../redis/due-lists.ts";
+import { many } from "../redis/pipelines.ts";
+import type { Primary } from "../redis/primary.ts";
+import { createWriteWatch } from "../redis/write-watch.ts";
+import { expiring } from "../scripts/expiring.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createDeliveryWorker, type DeliverySettings } from "./delivery-worker.ts";
-import { createExpiringKeys } from "./expiring-keys.ts";
 import type { EgressPolicy } from "./guarded-agent.ts";
-import { createQueueFigures } from "./queue-figures.ts";
 import { openSecretBox, type SecretKeys } from "./sealed-secrets.ts";
 import { createSender } from "./sender.ts";
 
@@ -55,3 +59,101 @@ export function createWebhookWork(options: {
     },
   };
 }
+
+/** Deliveries that wait in the store, whichever gateway sends them. Unix ms. */
+interface QueueFigures {
+  /** When the delivery that is due longest was due; undefined if none waits. */
+  firstDueMs: number | undefined;
+  waiting: number;
+  bytes: number;
+  dropped: number;
+}
+
+/** Reads the figures of all primaries that answer; an idle store is not read again. */
+function createQueueFigures(connection: Connection) {
+  const watch = createWriteWatch();
+  const known = new WeakMap<Primary, QueueFigures>();
+
+  const figuresOf = (primary: Primary): Promise<QueueFigures> =>
+    primary.command(async (redis) => {
+      const { partitions = 0 } = connection.known.facts ?? {};
+      const own = Array.from({ length: partitions }, (_, partition) => partition).filter(
+        (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),
+      );
+      const looked = await watch.news(redis, own.join());
+      const last = known.get(primary);
+      if (!looked && last) return last;
+      const lanes = own.flatMap((partition) => [
+        webhookNames(partition).first,
+        webhookNames(partition).retry,
+      ]);
+      const firsts = await many<string[], string>(redis, lanes, (pipe, name) =>
+        pipe.zrange(name, "0", "0", "WITHSCORES"),
+      );
+      const totals = await many<(string | null)[], number>(redis, own, (pipe, partition) =>
+        pipe.hmget(webhookNames(partition).totals, " waiting", " bytes", " dropped"),
+      );
+      const sum = (at: number): number => totals.reduce((all, values) => all + Number(values[at] ?? 0), 0);
+      const dues = firsts.flatMap(([, score]) => (score === undefined ? [] : [Number(score)]));
+      const firstDueMs = dues.length === 0 ? undefined : Math.min(...dues);
+      const figures = { firstDueMs, waiting: sum(0), bytes: sum(1), dropped: sum(2) };
+      known.set(primary, figures);
+      looked?.();
+      return figures;
+    });
+
+  return async (): Promise<QueueFigures> => {
+    const all: QueueFigures[] = [];
+    for (const primary of connection.primaries())
+      await figuresOf(primary).then(
+        (figures) => all.push(figures),
+        // The latest figures of one that does not answer: an outage ends no alarm.
+        () => all.push(...[known.get(primary) ?? []].flat()),
+      );
+    const dues = all.flatMap(({ firstDueMs }) => firstDueMs ?? []);
+    const sum = (field: "waiting" | "bytes" | "dropped"): number =>
+      all.reduce((total, figures) => total + figures[field], 0);
+    const firstDueMs = dues.length === 0 ? undefined : Math.min(...dues);
+    return { firstDueMs, waiting: sum("waiting"), bytes: sum("bytes"), dropped: sum("dropped") };
+  };
+}
+
+const LOOK_EVERY_MS = 60_000;
+const KEYS_AT_ONCE = 50;
+
+/** Tells accounts, once a minute, of their keys that end soon. Every gateway looks; a script tells each key once. */
+function createExpiringKeys(connection: Connection, log: Logger) {
+  const dueLists = createDueLists(connection, listsOfKeys, ["expiring"]);
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+  let isStopped = false;
+
+  async function look(): Promise<void> {
+    for (const partition of (await dueLists()).expiring) {
+      let taken = KEYS_AT_ONCE;
+      while (taken === KEYS_AT_ONCE && !isStopped)
+        ({ taken } = await connection.of(partition).run(expiring, { partition, most: KEYS_AT_ONCE }));
+    }
+  }
+
+  return {
+    look,
+    start(): void {
+      timer = setInterval(() => {
+        current = look().catch((error: unknown) => log.debug({ err: error }, "no look at keys that end"));
+      }, LOOK_EVERY_MS);
+    },
+    async stop(): Promise<void> {
+      isStopped = true;
+      clearInterval(timer);
+      await current;
+    },
+  };
+}
+
+const listsOfKeys = (partitions: number) =>
+  Array.from({ length: partitions }, (_, partition) => ({
+    list: "expiring" as const,
+    name: partitionNames(partition).expiring,
+    partition,
+  }));

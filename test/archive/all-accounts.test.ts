@@ -3,7 +3,7 @@ import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts"
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
-import { pageAllTransactions } from "../../src/operations/credits/all-transactions.ts";
+import { pageAllTransactions } from "../../src/operations/credits/transactions.ts";
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage } from "./stage.ts";

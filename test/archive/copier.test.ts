@@ -13,6 +13,7 @@ import {
 } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { collect } from "../../src/scripts/collect.ts";
+import { addMoney } from "../support/account-money.ts";
 import { times } from "../support/store.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
@@ -270,7 +271,7 @@ test("a charge that a failover lost and that is sent again is one charge in the 
   await copier.copy();
   await stage.loseLast("acme", 1);
   await changeRequest(stage.redis, requestName(partition, requestId), { state: "held" });
-  await stage.redis.hincrby(accountNames(partition, "acme").account, "held", 10);
+  await addMoney(stage.redis, accountNames(partition, "acme").account, "held", 10);
   await requests.bind(generation);
   await copier.copy();
   await expectSame();

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import {
   type CorrectionLookUps,
   type CorrectionTerms,

@@ -3,10 +3,11 @@ import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import {
   findTransaction,
+  pageTransactions,
+  type TransactionQuery,
   transactionOfAccount,
   transactionOfReference,
-} from "../../src/operations/credits/named-entries.ts";
-import { pageTransactions, type TransactionQuery } from "../../src/operations/credits/transactions.ts";
+} from "../../src/operations/credits/transactions.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { listTasks } from "../../src/operations/tasks/task-lists.ts";
 import type { TaskView } from "../../src/operations/tasks/task-view.ts";

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { connectArchive } from "../../src/archive/archive-connection.ts";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";

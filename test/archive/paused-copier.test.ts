@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { accountNames, requestName } from "../../src/records/names.ts";
+import { addMoney } from "../support/account-money.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { type ArchiveStage, givenArchiveStage, givenSignal } from "./stage.ts";
 
@@ -49,7 +50,7 @@ test("a copier that pauses before it writes does not write what Redis has lost m
   // The charge is sent again, the grant is not.
   await stage.loseLast("acme", 2);
   await changeRequest(stage.redis, requestName(partition, requestId), { state: "held" });
-  await stage.redis.hincrby(accountNames(partition, "acme").account, "held", 10);
+  await addMoney(stage.redis, accountNames(partition, "acme").account, "held", 10);
   await stage.redis.hdel(accountNames(partition, "acme").references, "order-1");
   await requests.bind(generation);
   await stage.endTurns();

@@ -15,20 +15,19 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
-import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { readTierCounts } from "../../src/operations/keys/tier-counts.ts";
 import {
   deleteEndpoint,
   listEndpoints,
   patchEndpoint,
   registerEndpoint,
+  resealSecrets,
   rotateSecret,
+  type WebhookRules,
 } from "../../src/operations/webhooks/endpoints.ts";
-import { resealSecrets } from "../../src/operations/webhooks/reseal.ts";
-import type { WebhookRules } from "../../src/operations/webhooks/webhook-rules.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {

@@ -24,6 +24,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { createDatabase } from "../support/postgres.ts";
 import { createStage, onOneServer, type Stage, taskOf, times } from "../support/store.ts";
 
@@ -200,7 +201,7 @@ async function loseLast(redis: Redis, accountId: string, count: number): Promise
   const [last] = await redis.xrevrange(ledger, "+", "-", "COUNT", 1);
   const { balance_after: balance = "0" } = entryFields(last?.[1] ?? []);
   const { account } = accountNames(partition, accountId);
-  await redis.hset(account, "balance", balance, "last_entry", last?.[0] ?? "");
+  await changeMoney(redis, account, { balance, last_entry: last?.[0] ?? "" });
   return lost.map(([id]) => id);
 }
 

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { compareIds } from "../../src/records/entry-ids.ts";
+import { compareIds } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { times } from "../support/store.ts";

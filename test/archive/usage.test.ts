@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openArchiveReads } from "../../src/archive/reads.ts";
-import { accountStatements } from "../../src/ledger/account-statements.ts";
-import { emptyStatement } from "../../src/ledger/statements.ts";
+import { accountStatements, emptyStatement } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
+import { accountIn, changeMoney } from "../support/account-money.ts";
 import { refusal, runHere } from "../support/cli.ts";
 import { closingOf } from "../support/statements.ts";
 import { times } from "../support/store.ts";
@@ -24,7 +24,7 @@ afterAll(() => stage.stop());
 async function adjust(accountId: string, amount: number, reference: string): Promise<void> {
   const partition = partitionOf(accountId, PARTITIONS);
   const { account } = accountNames(partition, accountId);
-  const { balance = "", last_entry = "" } = await stage.redis.hgetall(account);
+  const { balance = "", last_entry = "" } = await accountIn(stage.redis, account);
   const after = Number(balance) + amount;
   const fields = {
     account_id: accountId,
@@ -37,7 +37,7 @@ async function adjust(accountId: string, amount: number, reference: string): Pro
   const more = { task_id: "", at: Date.parse("2025-11-06T12:00:00Z"), previous: last_entry, reference };
   const words = Object.entries({ ...fields, ...more }).flatMap(([name, value]) => [name, String(value)]);
   const id = await stage.redis.xadd(partitionNames(partition).ledger, "*", ...words);
-  await stage.redis.hset(account, { balance: after, last_entry: id! });
+  await changeMoney(stage.redis, account, { balance: after, last_entry: id! });
 }
 
 const redisUrl = (): string => `redis://127.0.0.1:${stage.redis.options.port}`;

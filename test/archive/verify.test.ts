@@ -6,6 +6,7 @@ import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { addMoney } from "../support/account-money.ts";
 import { runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
@@ -152,11 +153,11 @@ test.each(MISTAKES)("it is found that %s", async (what, mistake, found) => {
 test("entries and balances that were changed in Redis are found", async () => {
   const partition = partitionOf("acme-2", PARTITIONS);
   const { account } = accountNames(partition, "acme-2");
-  await stage.redis.hincrby(account, "balance", 1);
+  await addMoney(stage.redis, account, "balance", 1);
   expect((await verify()).violations).toMatchObject([
     { account_id: "acme-2", message: expect.stringContaining("credits in Redis") },
   ]);
-  await stage.redis.hincrby(account, "balance", -1);
+  await addMoney(stage.redis, account, "balance", -1);
   const name = keyNames(partition, keys[2]!.keyId).key;
   const sha256 = (await stage.redis.hget(name, "sha256"))!;
   await stage.redis.hset(name, "sha256", "0");

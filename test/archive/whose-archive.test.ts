@@ -3,7 +3,7 @@ import { detachArchive } from "../../src/archive/archive-record.ts";
 import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { migrate } from "../../src/archive/migrations.ts";
 import { openArchiveReads } from "../../src/archive/reads.ts";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { adjustCredits } from "../../src/operations/credits/adjustments.ts";

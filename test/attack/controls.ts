@@ -89,7 +89,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "unknown-keys",
     patches: [
       {
-        file: "src/gateway/unknown-keys.ts",
+        file: "src/gateway/authenticate.ts",
         from: "if (entry.lookUps.left < 1 || total.left < 1) return false;",
         to: "return false;",
       },

@@ -11,12 +11,14 @@ import { newerBinary } from "../support/servers.ts";
 import { CONTROLS, runControl } from "./controls.ts";
 import { FAULTS_OF, TOPOLOGIES, type Topology } from "./driver.ts";
 import { planRounds } from "./plan.ts";
-import { writeControls, writeSection } from "./report.ts";
+import { type Told, writeControls, writeSection, writeTold } from "./report.ts";
 import { runRounds, stopRounds } from "./rounds.ts";
 import type { Fault } from "./strikes.ts";
+import { isFailover, takeoversSince } from "./takeovers.ts";
 
 const ROUNDS = 50;
 const SHORT_ROUNDS = 5;
+const WEBHOOK_ROUNDS = 10;
 
 interface Run {
   seed: number;
@@ -29,6 +31,7 @@ interface Run {
 /**
  * `--rounds N --seed N --topology server|trio|cluster --short`: a full run writes its section of docs/faults.md.
  * `--fault NAME`, several times: these faults alone; the page stays as it is.
+ * `--webhooks`: ten failovers each of a server with replicas and of a cluster, with endpoints and callbacks; `--rounds N` of each.
  * `--controls`: seeded bugs instead, each of which must be caught; `--only TEXT` for those whose name has it.
  */
 async function main(): Promise<void> {
@@ -39,12 +42,14 @@ async function main(): Promise<void> {
       topology: { type: "string", default: "server" },
       short: { type: "boolean", default: false },
       fault: { type: "string", multiple: true, default: [] },
+      webhooks: { type: "boolean", default: false },
       controls: { type: "boolean", default: false },
       only: { type: "string", default: "" },
     },
   });
   const topology = TOPOLOGIES.find((name) => name === values.topology);
-  const rounds = Number(values.rounds ?? (values.short ? SHORT_ROUNDS : ROUNDS));
+  const usual = values.webhooks ? WEBHOOK_ROUNDS : values.short ? SHORT_ROUNDS : ROUNDS;
+  const rounds = Number(values.rounds ?? usual);
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
   if (!topology || !Number.isSafeInteger(rounds) || rounds < 1 || !Number.isSafeInteger(seed)) {
     refuse(`--topology is one of ${TOPOLOGIES.join(", ")}; --rounds and --seed are whole numbers`);
@@ -63,30 +68,58 @@ async function main(): Promise<void> {
   };
   const isMet = values.controls
     ? await runControls(run, values.only)
-    : await runCampaign(run, { topology, faults, count: rounds });
+    : values.webhooks
+      ? await runWebhooks(run, rounds)
+      : await runCampaign(run, { topology, faults, count: rounds });
   console.log(isMet ? "all criteria met" : "criteria unmet");
   process.exit(isMet ? 0 : 1);
 }
 
-async function runCampaign(
-  run: Run,
-  { topology, faults, count }: { topology: Topology; faults: readonly Fault[]; count: number },
-): Promise<boolean> {
-  const { folder, root } = run;
+interface Planned {
+  topology: Topology;
+  faults: readonly Fault[];
+  count: number;
+}
+
+async function runCampaign(run: Run, planned: Planned): Promise<boolean> {
+  const { outcome, isMet } = await runTopology(run, planned);
+  if (!run.short) await writeSection({ ...outcome, topology: planned.topology, seed: run.seed });
+  return isMet;
+}
+
+/** Nothing but failovers, where another node takes over. */
+async function runWebhooks(run: Run, count: number): Promise<boolean> {
+  const ran: Told[] = [];
+  let allMet = true;
+  for (const topology of ["trio", "cluster"] as const) {
+    const faults = FAULTS_OF[topology].filter(isFailover);
+    const { outcome, isMet } = await runTopology(run, { topology, faults, count });
+    ran.push({ ...outcome, topology });
+    allMet &&= isMet;
+  }
+  if (!run.short) await writeTold(run.seed, ran);
+  return allMet;
+}
+
+async function runTopology(run: Run, { topology, faults, count }: Planned) {
+  const { root } = run;
+  const folder = join(run.folder, topology);
   const startedMs = Date.now();
   const progress = (line: string): void =>
     console.log(`${topology} ${Math.round((Date.now() - startedMs) / 1000)} s: ${line}`);
   const scenario = `failover ${topology}`;
   const seed = seedFor(run.seed, scenario);
   const rounds = planRounds(seed, faults, count);
-  const outcome = await runRounds({ scenario, seed, folder, root, progress, topology, rounds });
-  writeHistory(folder, outcome.history);
-  await writeFile(join(folder, "operators.json"), JSON.stringify(outcome.history.operators, null, 2));
-  await writeFile(join(folder, "rounds.json"), JSON.stringify(outcome.rounds, null, 2));
+  const ran = await runRounds({ scenario, seed, folder, root, progress, topology, rounds });
+  writeHistory(folder, ran.history);
+  await writeFile(join(folder, "operators.json"), JSON.stringify(ran.history.operators, null, 2));
+  await writeFile(join(folder, "rounds.json"), JSON.stringify(ran.rounds, null, 2));
   const seconds = Math.round((Date.now() - startedMs) / 1000);
-  console.log(formatVerdict(outcome.verdict));
-  if (!run.short) await writeSection({ ...outcome, topology, seed: run.seed, seconds });
-  return outcome.verdict.met && outcome.rounds.every(({ violations }) => violations.length === 0);
+  const failovers = takeoversSince(join(folder, "redis"), startedMs).length;
+  console.log(`${failovers} failovers`);
+  console.log(formatVerdict(ran.verdict));
+  const isMet = ran.verdict.met && ran.rounds.every(({ violations }) => violations.length === 0);
+  return { outcome: { ...ran, seconds, failovers }, isMet };
 }
 
 async function runControls(run: Run, only: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 import type { Criterion } from "../fault/checker.ts";
+import { TELLING_ACROSS_FAILOVERS } from "../fault/criteria-telling.ts";
 import { commit, writePart } from "../fault/report.ts";
 import type { Topology } from "./driver.ts";
 import { type Outcome, type Round, slowestMs } from "./rounds.ts";
@@ -36,6 +37,34 @@ ${faults.join("\n")}
 ${criteria.join("\n")}
 `;
   await writePart(`failover: ${topology}`, text);
+}
+
+/** Failovers of a topology with endpoints. */
+export type Told = Outcome & { topology: Topology; seconds: number; failovers: number };
+
+/** Writes the section of failovers with endpoints. */
+export async function writeTold(seed: number, ran: readonly Told[]): Promise<void> {
+  const rows = ran.flatMap(({ topology, verdict }) =>
+    verdict.criteria
+      .filter(({ name }) => TELLING_ACROSS_FAILOVERS.some(([own]) => own === name))
+      .map(
+        ({ name, met, figure }) => `| ${topology} | ${name} | ${met ? "met" : "**not met**"} | ${figure} |`,
+      ),
+  );
+  const runs = ran.map(
+    ({ topology, rounds, failovers, seconds }) =>
+      `- ${topology}: ${WHAT[topology]}. ${rounds.length} rounds, ${failovers} failovers, ${seconds} s.`,
+  );
+  const text = `Written by \`npm run test:failover -- --webhooks\`: rounds in which another node takes over, under load, with endpoints and relayed
+callbacks. Seed ${seed}, commit ${commit()}.
+
+${runs.join("\n")}
+
+| | criterion at the end | | figures |
+| --- | --- | --- | --- |
+${rows.join("\n")}
+`;
+  await writePart("failover: webhooks", text);
 }
 
 /** Writes the section of the seeded bugs. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { confirmedByReplicas } from "../../src/operations/access/confirmed-writes.ts";
+import { confirmedByReplicas } from "../../src/operations/access/operator-session.ts";
 import { openNodes } from "../../src/redis/open-nodes.ts";
 import { soon } from "../support/soon.ts";
 import type { RedisNode } from "./node.ts";

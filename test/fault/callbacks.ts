@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { CALLBACKS } from "../../src/gateway/callback-addresses.ts";
+import { CALLBACKS } from "../../src/gateway/callbacks.ts";
 import type { Target } from "./client.ts";
 import { anyGateway, type Fleet } from "./fleet.ts";
 import type { UpstreamEvent } from "./history.ts";

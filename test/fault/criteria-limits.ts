@@ -1,4 +1,4 @@
-import { monthOf } from "../../src/domain/months.ts";
+import { monthOf } from "../../src/domain/moments.ts";
 import { countsForEver, type Finding } from "./criteria-money.ts";
 import type { ClientEvent } from "./history.ts";
 import type { AccountRecord, Ledger, RequestRecord } from "./ledger.ts";

@@ -1,4 +1,4 @@
-import { CALLBACKS } from "../../src/gateway/callback-addresses.ts";
+import { CALLBACKS } from "../../src/gateway/callbacks.ts";
 import type { Finding } from "./criteria-money.ts";
 import { type ClientEvent, UNCLEAR, type UpstreamEvent } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";

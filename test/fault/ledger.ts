@@ -1,5 +1,5 @@
 import { entryFields } from "../../src/records/ledger-entries.ts";
-import { unpacked } from "../../src/records/packed-fields.ts";
+import { accountOf, unpacked } from "../../src/records/packed-fields.ts";
 import type { RequestRecord as StoredRecord } from "../../src/records/records.ts";
 import { requestOf } from "../../src/records/requests.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
@@ -108,7 +108,7 @@ export function readLedger(history: History): Ledger {
   const byAccount = Map.groupBy(entries, ({ accountId }) => accountId);
   const ownRequests = Map.groupBy(requests.values(), ({ accountId }) => accountId);
   const accounts = history.meta.accounts.map((facts) => {
-    const account = (find("account", facts.accountId) ?? {}) as Fields;
+    const account: Fields = accountOf((find("account", facts.accountId) ?? {}) as Fields);
     const key: Fields = unpacked((find("key", facts.keyId) ?? {}) as Fields);
     const slots = find("slots", facts.keyId) ?? [];
     return {

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { accountNames, keyRef, META, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { moneyOf } from "../../src/records/packed-fields.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
 import { many, manyByNode } from "../../src/redis/pipelines.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";
@@ -65,13 +66,13 @@ export async function countOpen(nodes: RedisNodes, accounts: readonly AccountFac
     open += await nodes.of(partition).zcard(partitionNames(partition).due);
   }
   const nodeOf = ({ accountId }: AccountFacts): Redis => nodes.of(partitionOf(accountId, partitions));
-  const held = await manyByNode<string | null, AccountFacts>(accounts, nodeOf, (pipe, { accountId }) =>
-    pipe.hget(accountNames(partitionOf(accountId, partitions), accountId).account, "held"),
+  const money = await manyByNode<string | null, AccountFacts>(accounts, nodeOf, (pipe, { accountId }) =>
+    pipe.hget(accountNames(partitionOf(accountId, partitions), accountId).account, "money"),
   );
   const slots = await manyByNode<number, AccountFacts>(accounts, nodeOf, (pipe, { accountId, keyId }) =>
     pipe.exists(keyRef(keyId, accountId, partitionOf(accountId, partitions)).names.slots),
   );
-  open += held.filter((value) => value !== null && value !== "0").length;
+  open += money.filter((text) => Number(moneyOf(text).held ?? 0) !== 0).length;
   return open + slots.filter((exists) => exists === 1).length;
 }
 

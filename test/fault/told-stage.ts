@@ -10,8 +10,8 @@ import {
   patchEndpoint,
   readEndpoint,
   registerEndpoint,
+  type WebhookRules,
 } from "../../src/operations/webhooks/endpoints.ts";
-import type { WebhookRules } from "../../src/operations/webhooks/webhook-rules.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { keyRef, partitionNames, partitionOf, requestName, webhookNames } from "../../src/records/names.ts";

@@ -5,6 +5,7 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { storeNowMs } from "../../src/redis/server-clock.ts";
+import { addMoney } from "../support/account-money.ts";
 import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
@@ -21,7 +22,7 @@ describe("ledger", () => {
     const { accountId, ref } = await givenCliAccount(connection);
     const args = ["ledger", "verify", "--account", accountId];
     expect(await json(...args)).toMatchObject({ ok: true, accounts: 1, entries: 1, violations: [] });
-    await connection.redis.hincrby(ref.names.account, "held", 5);
+    await addMoney(connection.redis, ref.names.account, "held", 5);
     const { code, stdout, stderr } = await runHere([...args, "--json"]);
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("1 violation") });
     expect(JSON.parse(stdout)).toEqual({
@@ -34,7 +35,7 @@ describe("ledger", () => {
     const words = await runHere(args);
     expect(words.code).toBe(1);
     expect(words.stdout).toContain("1 violation");
-    await connection.redis.hincrby(ref.names.account, "held", -5);
+    await addMoney(connection.redis, ref.names.account, "held", -5);
   });
 
   test("export writes every entry once, over two runs", async () => {

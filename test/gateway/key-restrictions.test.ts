@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { checkedRestrictions } from "../../src/operations/access/operator-values.ts";
-import { changeKey, type KeyChanges } from "../../src/operations/keys/change-key.ts";
+import { changeKey, type KeyChanges, rotateKey } from "../../src/operations/keys/change-key.ts";
 import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, type Reply, type TestGateway } from "../support/gateway.ts";

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { verifyBeside } from "../../src/jobs/verify-beside.ts";
 import { accountNames } from "../../src/records/names.ts";
+import { addMoney } from "../support/account-money.ts";
 import { partitionFor } from "../support/audit.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";
 
@@ -15,7 +16,7 @@ test("the check of the ledger beside the traffic names a broken account", async 
     const { accountId } = await givenKey(redis.client, { credits: 70 });
     expect(await verifyBeside(endpoint, signal, HERE)).toMatchObject({ ok: true, accounts: 1, entries: 1 });
     const { account } = accountNames(await partitionFor(redis.client, accountId), accountId);
-    await redis.client.hincrby(account, "balance", 1);
+    await addMoney(redis.client, account, "balance", 1);
     const { ok, violations } = await verifyBeside(endpoint, signal, HERE);
     expect(ok).toBe(false);
     expect(violations).toContainEqual(expect.objectContaining({ account_id: accountId }));

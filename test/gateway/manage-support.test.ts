@@ -50,7 +50,7 @@ test("each refusal of a key is listed with its limit, its wait and both ids, and
     expect((await get(`${list}?request_id=${id}`)).data).toEqual([latest]);
   for (const id of [quoted, own.body.request_id, theirs.headers.get("x-gateway-request-id")]) {
     expect((await get(`/search?q=${id}`)).data).toContainEqual({
-      ...{ kind: "refusal", id, account_id: account, label: "rate_limited", key_id: keyId },
+      ...{ kind: "refusal", id, account_id: account, label: "rate_limited", metadata: null, key_id: keyId },
     });
   }
   const others = await stage.givenAccount();

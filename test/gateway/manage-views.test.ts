@@ -306,16 +306,47 @@ test("search finds accounts, keys, tasks and requests by their ids, and takes no
   ] as const) {
     const found = await search(id);
     expectShape(found, schemas.SearchResults, kind);
-    expect(found.body.data).toEqual([{ kind, id, account_id: accountId, key_id: null, label: null }]);
+    expect(found.body.data).toEqual([
+      { kind, id, account_id: accountId, key_id: null, metadata: null, label: null },
+    ]);
   }
   expect((await search("nobody-at-all")).body).toMatchObject({ data: [], complete: true });
   const [label, reference] = [`Film ${accountId}`, `invoice ${accountId}`];
   await stage.manage("PATCH", `/accounts/${accountId}`, { body: { label } });
   await stage.manage("POST", `/accounts/${accountId}/grants`, { body: { credits: 1, reference } });
-  const account = { kind: "account", id: accountId, account_id: accountId, key_id: null, label };
+  const account = {
+    kind: "account",
+    id: accountId,
+    account_id: accountId,
+    key_id: null,
+    metadata: null,
+    label,
+  };
   expect((await search(label.slice(0, -3).toUpperCase())).body.data).toEqual([account]);
-  const referred = { kind: "reference", id: reference, account_id: accountId, key_id: null, label: null };
+  const referred = {
+    kind: "reference",
+    id: reference,
+    account_id: accountId,
+    key_id: null,
+    metadata: null,
+    label: null,
+  };
   expect((await search(reference)).body.data).toEqual([referred]);
+  // Guarantee: what stands inside a label, a reference or metadata is found, and each as what it is.
+  const secondWord = accountId.slice(0, -1);
+  const crm = `crm ${accountId}`;
+  await stage.manage("PATCH", `/accounts/${accountId}`, { body: { metadata: { crm: `lead ${crm}` } } });
+  await stage.manage("PATCH", `/accounts/${accountId}/keys/${keyId}`, {
+    body: { label: `The ${accountId}` },
+  });
+  expect((await search(crm)).body.data).toEqual([{ ...account, metadata: `crm: lead ${crm}` }]);
+  expect((await search(secondWord)).body.data).toEqual(
+    expect.arrayContaining([
+      account,
+      referred,
+      { ...account, kind: "key", id: keyId, label: `The ${accountId}` },
+    ]),
+  );
   const secret = await search(key);
   expect([secret.status, JSON.stringify(secret.body).includes(key)]).toEqual([400, false]);
   // Guarantee: a token for one customer learns nothing of the others.
@@ -336,7 +367,7 @@ test("a transaction is found by the id that customers see, and is listed alone b
   const found = await stage.manage("GET", `/search?q=${id}`);
   expectShape(found, schemas.SearchResults, "search");
   expect(found.body.data).toEqual([
-    { kind: "transaction", id, account_id: accountId, key_id: null, label: null },
+    { kind: "transaction", id, account_id: accountId, key_id: null, metadata: null, label: null },
   ]);
   const listed = async (query: string): Promise<string[]> => {
     const { body } = await stage.manage("GET", `${path}?${query}`);
@@ -365,7 +396,7 @@ test("a token is found by its id by those who may list it, and is listed alone b
   const body = { label: "shop", scopes: ["keys:read"], accounts: [accountId] };
   const { token_id: id } = (await stage.manage("POST", "/tokens", { body })).body;
   const found = async (token: string) => (await stage.manage("GET", `/search?q=${id}`, { token })).body.data;
-  const shown = [{ kind: "token", id, account_id: null, key_id: null, label: "shop" }];
+  const shown = [{ kind: "token", id, account_id: null, key_id: null, metadata: null, label: "shop" }];
   const listed = async (token: string) =>
     (await stage.manage("GET", `/tokens?token_id=${id}`, { token })).body.data;
   for (const accounts of [null, [accountId]]) {
@@ -394,7 +425,7 @@ test("an audit record is found by its id by those who may list it, and is listed
   for (const accounts of [null, [accountId]]) {
     const token = await stage.givenToken(scopes, { accounts });
     expect(await found(token)).toEqual([
-      { kind: "audit", id, account_id: accountId, key_id: null, label: null },
+      { kind: "audit", id, account_id: accountId, key_id: null, metadata: null, label: null },
     ]);
     expect((await listed(`${of}&audit_id=${id}`, token)).body).toEqual({ data: [record], next_cursor: null });
   }

@@ -4,6 +4,7 @@ import { topKeysByUse } from "../../src/operations/keys/operator-keys.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { runHere, runProcess } from "../support/cli.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
@@ -17,7 +18,7 @@ async function givenKeys(redis: TestRedis, accountId: string, count: number): Pr
   const partition = partitionOf(accountId, partitions);
   const { keys } = accountNames(partition, accountId);
   await redis.client.zadd(partitionNames(partition).accounts, 0, accountId);
-  await redis.client.hset(accountNames(partition, accountId).account, "balance", 0);
+  await changeMoney(redis.client, accountNames(partition, accountId).account, {});
   const script = `for n = 1, tonumber(ARGV[3]) do
     local id = string.format("key_%07d", n)
     redis.call("ZADD", KEYS[1], 2000000000000 - n, id)

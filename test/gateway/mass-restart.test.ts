@@ -15,6 +15,7 @@ import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
+import { accountIn } from "../support/account-money.ts";
 import { send } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { openConnection, openStore, TIERS } from "../support/store.ts";
@@ -228,13 +229,12 @@ test("all gateways are killed and started at once with open tasks and full journ
     const mine = Array.from({ length: TASKS + LINES }, (_, at) => at).filter(
       (at) => at % ACCOUNTS === n,
     ).length;
-    const found = await redis.client.hmget(
-      accountNames(key.partition, key.accountId).account,
-      "balance",
-      "held",
-      "total_used",
-    );
-    expect(found.map(Number)).toEqual([CREDITS - mine * PRICE, 0, mine * PRICE]);
+    const found = await accountIn(redis.client, accountNames(key.partition, key.accountId).account);
+    expect([found.balance, found.held, found.total_used].map(Number)).toEqual([
+      CREDITS - mine * PRICE,
+      0,
+      mine * PRICE,
+    ]);
   }
   const { violations, credits } = await verifyLedger(oneNode(redis.client));
   expect(violations).toEqual([]);

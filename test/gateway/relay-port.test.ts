@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { createCallbackAddresses } from "../../src/gateway/callback-addresses.ts";
+import { createCallbackAddresses } from "../../src/gateway/callbacks.ts";
 import { readLedger } from "../support/audit.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import {

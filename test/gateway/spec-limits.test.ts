@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { refusalsOf } from "../../src/operations/accounts/refusals.ts";
+import { rotateKey } from "../../src/operations/keys/change-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";

@@ -27,6 +27,7 @@ import { everythingOn } from "../../src/redis/topology/primary-map.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { accountIn } from "../support/account-money.ts";
 import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";
 import { givenPair, givenRedis, type Pair, type TestRedis } from "../support/store-stage.ts";
 import { readRequest } from "../support/stored-requests.ts";
@@ -145,7 +146,7 @@ const stateAt = async ({ client }: TestRedis, { key, requestId }: Generation): P
   (await readRequest(client, requestName(key.partition, requestId))).state ?? null;
 
 const balanceAt = async ({ client }: TestRedis, { accountId }: IssuedKey): Promise<number> =>
-  Number(await client.hget(accountNames(partitionOf(accountId, 64), accountId).account, "balance"));
+  Number((await accountIn(client, accountNames(partitionOf(accountId, 64), accountId).account)).balance);
 
 /** The lagging replica has what was written so far, and nothing that comes. */
 async function cutLagging(): Promise<void> {

@@ -8,6 +8,7 @@ import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
+import { accountIn } from "../support/account-money.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import {
@@ -61,7 +62,7 @@ async function restore(copy: string): Promise<void> {
 
 const balance = async (accountId: string): Promise<number> => {
   const ledger = `tg:{p${String(partitionOf(accountId, 64)).padStart(2, "0")}}:account:${accountId}`;
-  return Number(await redis.client.hget(ledger, "balance"));
+  return Number((await accountIn(redis.client, ledger)).balance);
 };
 
 const refused = (gateway: TestGateway): Promise<void> =>

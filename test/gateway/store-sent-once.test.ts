@@ -9,6 +9,7 @@ import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
+import { accountIn } from "../support/account-money.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;
@@ -60,7 +61,7 @@ test("a script whose call failed is not sent again, be it an error or no answer 
   // What the client might have sent a second time stands in front of this on its connection.
   await client.ping();
   expect(await callsSoFar()).toBe(calls + 2);
-  expect(await client.hget(account, "balance")).toBe("20");
+  expect((await accountIn(client, account)).balance).toBe("20");
 });
 
 test("a script that the store does not know is sent again once, and runs once", async () => {
@@ -69,5 +70,5 @@ test("a script that the store does not know is sent again once, and runs once", 
   const calls = await callsSoFar();
   expect(await grant("order 1")).toEqual(["recharged", "20"]);
   expect(await callsSoFar()).toBe(calls + 2);
-  expect(await client.hget(account, "balance")).toBe("20");
+  expect((await accountIn(client, account)).balance).toBe("20");
 });

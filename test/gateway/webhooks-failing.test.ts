@@ -5,6 +5,7 @@ import {
   answer,
   finishTask,
   givenEndpoint,
+  givenKnownEndpoint,
   givenReceiver,
   givenWebhookStage,
   type Receiver,
@@ -73,7 +74,7 @@ test("Retry-After is obeyed", async () => {
 
 // Guarantee: one that hangs delays nobody, and has at most four under way.
 test("an endpoint that hangs delays no other, and resets and early ends are failures", async () => {
-  const hanging = await givenEndpoint(stage, receiver.url);
+  const hanging = await givenKnownEndpoint(stage, receiver);
   receiver.say(() => undefined);
   for (let task = 0; task < 12; task++) await finishTask(stage.gateway, hanging.key);
   await until(() => receiver.received.length >= 4, "four under way");

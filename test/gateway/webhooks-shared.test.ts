@@ -6,6 +6,7 @@ import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
   finishTask,
   givenEndpoint,
+  givenKnownEndpoint,
   givenReceiver,
   givenWebhookStage,
   type Receiver,
@@ -48,7 +49,7 @@ test("two gateways share the deliveries, and none is sent twice", async () => {
 
 test("what a gateway was sending as it was killed is sent by another, under the same webhook-id", async () => {
   const stage = await givenWebhookStage({ redisUrl: redis.url });
-  const { key } = await givenEndpoint(stage, receiver.url);
+  const { key } = await givenKnownEndpoint(stage, receiver);
   await stage.stop();
   const generator = await startGenerator();
   generator.behave({ durationMs: 0, startDelayMs: 0 });

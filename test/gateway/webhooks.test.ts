@@ -6,6 +6,7 @@ import {
   answer,
   finishTask,
   givenEndpoint,
+  givenKnownEndpoint,
   givenReceiver,
   givenWebhookStage,
   type Received,
@@ -168,7 +169,7 @@ test("a disabled endpoint gets nothing until it is enabled; what waited goes out
 });
 
 test("an endpoint is deleted with what waits and what is being sent", async () => {
-  const { key, path, accountId } = await givenEndpoint(stage, receiver.url);
+  const { key, path, accountId } = await givenKnownEndpoint(stage, receiver);
   receiver.say(() => undefined);
   for (let task = 0; task < 6; task++) await finishTask(stage.gateway, key);
   await until(() => receiver.received.length === 4, "four under way");

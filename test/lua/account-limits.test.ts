@@ -5,6 +5,7 @@ import { accountNames, type KeyRef, keyNames } from "../../src/records/names.ts"
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { gather } from "../../src/scripts/gather.ts";
+import { changeAccount } from "../support/account-money.ts";
 import {
   createStage,
   HOLD_MS,
@@ -157,7 +158,7 @@ const CALLS_MAX = 30;
 async function gathered(folder?: string): Promise<string> {
   const [{ partition, accountId, names }] = await givenKeys();
   const { slots } = accountNames(partition, accountId);
-  await stage.redis.hset(names.account, "limited", "1");
+  await changeAccount(stage.redis, names.account, { limited: "1" });
   for (const [name, count] of Object.entries(SLOTS))
     if (count > 0)
       await stage.redis.sadd(

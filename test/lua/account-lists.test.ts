@@ -100,7 +100,7 @@ describe("accounts", () => {
     for (let at = 0; at < 3000; at++) {
       const accountId = `busy_${at}`;
       const partition = partitionOf(accountId, PARTITIONS);
-      pipe.hset(accountNames(partition, accountId).account, { balance: 0, status: "closed" });
+      pipe.hset(accountNames(partition, accountId).account, { money: "0 0 0 0 - +", status: "closed" });
       pipe.zadd(partitionNames(partition).accounts, 0, accountId);
     }
     await pipe.exec();

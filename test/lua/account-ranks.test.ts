@@ -175,6 +175,7 @@ test("accounts are listed by what they spent today; rows have today and seven da
   }
   expect(await idsOf({ sort: "days_left", prefix: "s" })).toEqual(["small"]);
   await give("returned", -88);
+  await rollAll();
   expect(await idsOf({ sort: "days_left" })).toEqual(["returned", "large", "small"]);
 });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { SHADOW_LIMITS, type ShadowLimit } from "../../src/domain/limits.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
+import { changeAccount } from "../support/account-money.ts";
 import {
   createStage,
   HOLD_MS,
@@ -108,7 +109,7 @@ const refusals: Refusal[] = [
     async given() {
       const key = await stage.givenKey({ rate_limit: 1, credits: 10 });
       await stage.givenTask(stage.request(key, { idempotency: held }));
-      await stage.redis.hset(key.names.account, { status });
+      await changeAccount(stage.redis, key.names.account, { status });
       return () => stage.admit(stage.request(key, { idempotency: held }));
     },
   })),

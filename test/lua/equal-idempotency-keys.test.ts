@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { idempotencyName } from "../../src/records/names.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
+import { accountIn } from "../support/account-money.ts";
 import {
   createStage,
   HOLD_MS,
@@ -160,9 +161,13 @@ async function checkEnd(stage: Stage, sent: readonly Sent[]): Promise<void> {
   const held = stored.filter(({ record }) => record.state === "held");
   const charged = stored.filter(({ record }) => record.state === "bound" && !record.uncollected);
   expect(charged.length, "charged once at most").toBeLessThanOrEqual(1);
-  const money = await stage.redis.hmget(key.names.account, "balance", "held", "total_used");
+  const money = await accountIn(stage.redis, key.names.account);
   const used = charged.length * PRICE;
-  expect(money.map(Number)).toEqual([1000 - used, held.length * PRICE, used]);
+  expect([money.balance, money.held, money.total_used].map(Number)).toEqual([
+    1000 - used,
+    held.length * PRICE,
+    used,
+  ]);
   expect(await stage.redis.scard(key.names.slots)).toBe(stored.filter(isAlive).length);
   for (const [nth, { record }] of stored.entries())
     if (sent[nth]!.isLost) expect(record.state, "one that its gateway has given up").not.toBe("held");

@@ -11,8 +11,8 @@ import { issue } from "../../src/scripts/issue.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
-
 import { EVENT_MUTANTS, plant } from "./mutants.ts";
 
 // Events beside those of tasks: written by the script that makes them come true.
@@ -34,7 +34,7 @@ type Key = Awaited<ReturnType<Stage["givenKey"]>>;
 async function givenAccount(credits: number, more: Record<string, string> = {}): Promise<Key> {
   const key = await stage.givenKey({ credits, rate_limit: 1000, daily_limit: 1000, max_concurrent: 1000 });
   const webhooks = "we_1:credits.low,key.revoked,key.expiring,account.suspended";
-  await stage.redis.hset(key.names.account, { webhooks, ...more });
+  await changeAccount(stage.redis, key.names.account, { webhooks, ...more });
   return key;
 }
 
@@ -123,7 +123,7 @@ test("an adjustment downwards counts as a charge, one upwards as a recharge", as
 test("changed thresholds are all armed, and an account without endpoints or thresholds has no events", async () => {
   const key = await givenAccount(500, { alerts: "300" });
   await charge(key, 300);
-  await stage.redis.hset(key.names.account, "alerts", "300 250");
+  await changeAccount(stage.redis, key.names.account, { alerts: "300 250" });
   await charge(key, 1);
   expect(await eventsOf(key)).toEqual([low(200, 300), low(199, 250)]);
   const silent = await givenAccount(500);
@@ -223,7 +223,7 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
     if (amount === 55) await charge(key, 1);
     await charge(key, amount === 55 ? 55 : 490);
   }
-  await stage.redis.hset(key.names.account, "alerts", "200");
+  await changeAccount(stage.redis, key.names.account, { alerts: "200" });
   await charge(key, 1);
   const hovering = await givenAccount(100, { alerts: "100" });
   for (const _ of [1, 2]) {

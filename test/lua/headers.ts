@@ -58,7 +58,7 @@ function outcomesOf(own: string): string[] {
   const body = own.includes("refusal_of(") ? own + readScript("include/limits") : own;
   const places = [
     ...body.matchAll(/\breturn ("\w+_limited"), /g),
-    ...body.matchAll(/\b(?:reply|reply_with|answer)\(([^,)]*)/g),
+    ...body.matchAll(/\b(?:reply|reply_with|answer|refuse)\(([^,)]*)/g),
     ...body.matchAll(/\breturn \{ ([^,}]*)/g),
     ...body.matchAll(/\boutcome = ([^\n]*)/g),
   ].map(([, expression]) => expression ?? "");

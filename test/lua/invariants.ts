@@ -1,4 +1,5 @@
 import { accountNames, claimName, claimText, requestName, taskName } from "../../src/records/names.ts";
+import { accountIn } from "../support/account-money.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
@@ -46,7 +47,7 @@ async function checkMoney(run: Run, records: readonly Fields[]): Promise<void> {
       if (request_id !== undefined)
         perRequest.set(request_id, [...(perRequest.get(request_id) ?? []), amount]);
     }
-    const [stored, held] = await run.stage.redis.hmget(ref.names.account, "balance", "held");
+    const { balance: stored, held } = await accountIn(run.stage.redis, ref.names.account);
     const holds = records.filter(({ state, account_id }) => state === "held" && account_id === ref.accountId);
     const open = holds.reduce((sum, { price }) => sum + Number(price), 0);
     must(balance === Number(stored), "1: the ledger ends at the balance");

@@ -12,6 +12,7 @@ import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts"
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { history } from "../../src/scripts/history.ts";
 import { ELEMENTS_AT_ONCE } from "../../src/scripts/snapshot.ts";
+import { accountIn } from "../support/account-money.ts";
 import { givenLargeAccount } from "../support/large-account.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -26,6 +27,12 @@ import { plant, SLICE_MUTANTS } from "./mutants.ts";
 const MANY = Number(process.env.LARGE_ACCOUNT ?? 5000);
 /** More than fits in many slices; what is wrong is looked for in these. */
 const SEVERAL = 2000;
+/** Adds to what is held, in one step: there is traffic meanwhile. */
+const HOLD = `
+local text = redis.call("HGET", KEYS[1], "money"):gsub("^(%S+) (%S+)", function(balance, held)
+  return balance .. " " .. string.format("%d", held + ARGV[1])
+end)
+return redis.call("HSET", KEYS[1], "money", text)`;
 let server: TestRedis;
 let redis: Redis;
 let connection: TestConnection;
@@ -104,7 +111,7 @@ test("what is wrong in any slice of a large account is found", TIMEOUT, async ()
   await redis.sadd(slots, "stranger");
   // One of those that are held.
   await changeRequest(redis, record(1999), { price: 15 });
-  const held = Number(await redis.hget(accountNames(partition, accountId).account, "held"));
+  const held = Number((await accountIn(redis, accountNames(partition, accountId).account)).held);
   const found = await verify(accountId);
   expect(found.filter((text) => !text.includes(requestId(1100, 1)))).toEqual([
     `day_count:  ${keyId(1400)}: 0 counted, at least 1 admitted`,
@@ -175,11 +182,11 @@ test(
     const { account: record } = accountNames(partition, accountId);
     try {
       expect(await verify(accountId)).toEqual([]);
-      await redis.hincrby(record, "held", 7);
+      await redis.eval(HOLD, 1, record, 7);
       expect(await verify(accountId)).toEqual([
         expect.stringMatching(/^held: {2}stored \d+, its open holds make \d+$/),
       ]);
-      await redis.hincrby(record, "held", -7);
+      await redis.eval(HOLD, 1, record, -7);
     } finally {
       going = false;
       await Promise.all(traffic);
@@ -212,7 +219,7 @@ test("everything else stays within its bound beside many keys and many open task
     await stage.sweeps.lease("polls", key.partition, 100);
     const { run } = scriptsOf(redis);
     const { partition, accountId } = key;
-    const last = (await redis.hget(key.names.account, "last_entry")) ?? "";
+    const last = (await accountIn(redis, key.names.account)).last_entry ?? "";
     await rollUp(run, { partition, slicesMax: 20 });
     await run(history, { partition, accountId, from: last, lookedAtMax: 50, answeredMax: 50 });
   }

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { readCheckpoint } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { claimName, claimText, META, partitionOf } from "../../src/records/names.ts";

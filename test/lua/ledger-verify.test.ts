@@ -18,6 +18,7 @@ import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts"
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { ENTRIES_AT_ONCE } from "../../src/scripts/entries.ts";
+import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 import {
   createStage,
   openConnection,
@@ -74,7 +75,7 @@ type Ledger = Awaited<ReturnType<typeof givenLedger>>;
 /** Posts an entry as `post` does: balance, ledger and the account's last entry go together. */
 async function post(ledger: Ledger, amount: number, fields: Record<string, string>): Promise<void> {
   const { redis, accountId, key } = ledger;
-  const balance = await redis.hincrby(key.names.account, "balance", amount);
+  const balance = await addMoney(redis, key.names.account, "balance", amount);
   const entry = {
     account_id: accountId,
     type: "consume",
@@ -84,11 +85,11 @@ async function post(ledger: Ledger, amount: number, fields: Record<string, strin
     reason: "",
     task_id: "",
     at: "1",
-    previous: (await redis.hget(key.names.account, "last_entry")) ?? "",
+    previous: (await accountIn(redis, key.names.account)).last_entry ?? "",
     ...fields,
   };
   const id = await redis.xadd(key.names.ledger, "*", ...Object.entries(entry).flat());
-  await redis.hset(key.names.account, "last_entry", id!);
+  await changeMoney(redis, key.names.account, { last_entry: id! });
 }
 
 const consume = (request: Generation, amount = -request.price) => ({
@@ -104,13 +105,13 @@ async function charge(
 ): Promise<void> {
   const entry = consume(request, amount);
   await post(ledger, amount, { ...entry.fields, ...more });
-  await ledger.redis.hincrby(ledger.key.names.account, "total_used", -amount);
+  await addMoney(ledger.redis, ledger.key.names.account, "total_used", -amount);
 }
 
 async function refund(ledger: Ledger, request: Generation, amount = request.price): Promise<void> {
   const { fields } = consume(request);
   await post(ledger, amount, { ...fields, type: "recharge", reason: "refund" });
-  await ledger.redis.hincrby(ledger.key.names.account, "total_used", -amount);
+  await addMoney(ledger.redis, ledger.key.names.account, "total_used", -amount);
 }
 
 const record = ({ partition }: Ledger, { requestId }: Generation): string =>
@@ -147,13 +148,13 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a stored balance that is one off",
     ["balance"],
-    ({ redis, key }) => redis.hincrby(key.names.account, "balance", 1),
+    ({ redis, key }) => addMoney(redis, key.names.account, "balance", 1),
   ],
   [
     "an entry whose balance does not follow",
     ["chain"],
     async (ledger) => {
-      await ledger.redis.hincrby(ledger.key.names.account, "balance", 5);
+      await addMoney(ledger.redis, ledger.key.names.account, "balance", 5);
       await post(ledger, 5, { type: "recharge", amount: "4" });
     },
   ],
@@ -164,21 +165,21 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
       await charge(ledger, ledger.requests.held, -2000);
     },
   ],
-  ["credits held for nobody", ["held"], ({ redis, key }) => redis.hincrby(key.names.account, "held", 1)],
+  ["credits held for nobody", ["held"], ({ redis, key }) => addMoney(redis, key.names.account, "held", 1)],
   [
     "more held than there is",
     ["held"],
     async (ledger) => {
-      const balance = Number(await ledger.redis.hget(ledger.key.names.account, "balance"));
+      const balance = Number((await accountIn(ledger.redis, ledger.key.names.account)).balance);
       const name = record(ledger, ledger.requests.held);
       await changeRequest(ledger.redis, name, { price: balance + 1 });
-      await ledger.redis.hset(ledger.key.names.account, "held", balance + 1);
+      await changeMoney(ledger.redis, ledger.key.names.account, { held: balance + 1 });
     },
   ],
   [
     "a total that forgot a refund",
     ["total_used"],
-    ({ redis, key }) => redis.hincrby(key.names.account, "total_used", 30),
+    ({ redis, key }) => addMoney(redis, key.names.account, "total_used", 30),
   ],
   [
     "an entry that says it is the first",
@@ -193,12 +194,13 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "an account whose last entry is an earlier one",
     ["chain"],
-    async (ledger) => ledger.redis.hset(ledger.key.names.account, "last_entry", await secondLast(ledger)),
+    async (ledger) =>
+      changeMoney(ledger.redis, ledger.key.names.account, { last_entry: await secondLast(ledger) }),
   ],
   [
     "an account that knows no last entry",
     ["chain"],
-    ({ redis, key }) => redis.hdel(key.names.account, "last_entry"),
+    ({ redis, key }) => changeMoney(redis, key.names.account, { last_entry: "" }),
   ],
   [
     "a reference that credited nothing",
@@ -246,7 +248,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     async (ledger) => {
       const { fields } = consume(ledger.requests.failed);
       await post(ledger, 30, { ...fields, type: "recharge", reason: "refund", reference: "r-1" });
-      await ledger.redis.hincrby(ledger.key.names.account, "total_used", -30);
+      await addMoney(ledger.redis, ledger.key.names.account, "total_used", -30);
     },
   ],
   [
@@ -255,7 +257,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     async (ledger) => {
       const { fields } = consume(ledger.requests.bound);
       await post(ledger, 20, { ...fields, type: "recharge", reason: "refund", reference: "r-1" });
-      await ledger.redis.hincrby(ledger.key.names.account, "total_used", -20);
+      await addMoney(ledger.redis, ledger.key.names.account, "total_used", -20);
     },
   ],
   ["a recharge that takes credits", ["chain"], (ledger) => post(ledger, -5, { type: "recharge" })],
@@ -301,7 +303,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     async (ledger) => {
       const { requestId, price } = ledger.requests.held;
       await changeRequest(ledger.redis, requestName(ledger.partition, requestId), { state: "bound" });
-      await ledger.redis.hincrby(ledger.key.names.account, "held", -price);
+      await addMoney(ledger.redis, ledger.key.names.account, "held", -price);
       await ledger.redis.zadd(ledger.key.names.due, dueFrom("polls") + 1, requestId);
     },
   ],
@@ -678,7 +680,9 @@ test("an amount under a reference that is not the one in the ledger is a violati
 });
 
 test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async (mutant) => {
-  const { accountId } = await givenLedger();
+  const { accountId, redis, key } = await givenLedger();
+  // As many fields as it has references would hide the mistake.
+  await redis.hset(key.names.account, "label", "Acme");
   const folder = await plant(mutant);
   const reader = await openConnection();
   try {

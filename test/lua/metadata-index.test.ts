@@ -159,7 +159,7 @@ test("a page looks at a bounded number of accounts", async () => {
   for (const at of times(2500, (n) => n)) {
     const accountId = `x${at}`;
     const partition = partitionOf(accountId, PARTITIONS);
-    pipe.hset(accountNames(partition, accountId).account, { balance: 0, metadata: '{"plan":"pro"}' });
+    pipe.hset(accountNames(partition, accountId).account, { money: "0 0 0 0 -", metadata: '{"plan":"pro"}' });
     pipe.zadd(partitionNames(partition).metadata, 0, `${digest} ${accountId}`);
   }
   await pipe.exec();

@@ -1,5 +1,5 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import { monthOf } from "../../src/domain/months.ts";
+import { monthOf } from "../../src/domain/moments.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 

@@ -1,5 +1,5 @@
 import type { ShadowLimit } from "../../src/domain/limits.ts";
-import { monthOf } from "../../src/domain/months.ts";
+import { monthOf } from "../../src/domain/moments.ts";
 import type { TaskStatus } from "../../src/domain/task-states.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";

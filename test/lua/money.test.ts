@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CREDITS_MAX } from "../../src/domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
@@ -24,6 +24,7 @@ import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/sc
 import { adjust as adjustScript } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { refund } from "../../src/scripts/refund.ts";
+import { changeMoney } from "../support/account-money.ts";
 import {
   createStage,
   openConnection,
@@ -71,9 +72,9 @@ async function givenTask({ stage, key }: Given, state: string): Promise<Generati
   if (state === "uncollected") {
     await stage.admit(request);
     await stage.void(request, "released");
-    await stage.redis.hset(key.names.account, "balance", "0");
+    await changeMoney(stage.redis, key.names.account, { balance: "0" });
     await stage.bind(request);
-    await stage.redis.hset(key.names.account, "balance", "100");
+    await changeMoney(stage.redis, key.names.account, { balance: "100" });
     await stage.observe(request, "completed");
     return request;
   }
@@ -298,7 +299,7 @@ test.each([
     await stage.admit(request);
     if (state === "late") {
       await stage.void(request, "released");
-      await stage.redis.hset(key.names.account, "balance", "0");
+      await changeMoney(stage.redis, key.names.account, { balance: "0" });
     }
     await stage.bind(request);
     const { balance: before } = await readAccount(nodes, accountId);

@@ -79,10 +79,42 @@ export const MUTANTS: readonly Mutant[] = [
     "oldest + WINDOW_MS or now + WINDOW_MS",
   ),
   mutant("the ledger without its request", "include/ledger", "unpack(more))", "unpack({}))"),
-  mutant("an entry names none before it", "include/ledger", '(money[4] or "")', '""'),
-  without("the account's last entry stays", "include/ledger", ', "last_entry", id'),
-  mutant("what is held is forgotten", "include/ledger", "int((money[2] or 0) + held)", "int(held)"),
-  mutant("the total used is forgotten", "include/ledger", "int((money[3] or 0) + used)", "int(used)"),
+  mutant("an entry names none before it", "include/ledger", ".. previous ..", '.. "" ..'),
+  mutant(
+    "the account's last entry stays",
+    "include/ledger",
+    "requests, id, extras",
+    "requests, last, extras",
+  ),
+  mutant(
+    "a charge forgets what else the account has",
+    "include/ledger",
+    "requests, id, extras",
+    'requests, id, ""',
+  ),
+  mutant(
+    "a void hold forgets what else the account has",
+    "include/money",
+    "count), last, extras)",
+    'count), last, "")',
+  ),
+  mutant("an admission forgets what else the account has", "admit", "+ 1), last, extras)", '+ 1), last, "")'),
+  mutant(
+    "a repeat is admitted again",
+    "admit",
+    'call("SETNX", request, record) == 0',
+    'call("SET", request, record) == 0',
+  ),
+  mutant("an admission forgets the last entry", "admit", "+ 1), last, extras)", '+ 1), "-", extras)'),
+  mutant("an admission forgets what was used", "admit", "used, int(requests + 1)", '"0", int(requests + 1)'),
+  mutant(
+    "a block is not noted in the money",
+    "include/unknown",
+    "mark_extras(account)\n  return count, blocked_until",
+    "return count, blocked_until",
+  ),
+  mutant("what is held is forgotten", "include/ledger", "int(held_before + held)", "int(held)"),
+  mutant("the total used is forgotten", "include/ledger", "int(used_before + used)", "int(used)"),
   mutant("one recent transaction less", "credits", "#entries < most", "#entries < most - 1"),
   mutant("one recent transaction more", "credits", "#entries < most", "#entries <= most"),
   mutant("only the last transaction", "credits", "last = read_entry(entry[2]).previous", "last = nil"),
@@ -137,7 +169,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("an uncollected task is charged again", "reclaim", "or record.uncollected or", "or"),
   mutant("a disputed task is charged again", "reclaim", "or kept.is_disputed", ""),
   mutant("an operator's refund is taken back", "reclaim", "is_refunded(account, request_id, nil)", "false"),
-  mutant("held credits are charged again", "reclaim", "- tonumber(money[2] or 0) < price", "< price"),
+  mutant("held credits are charged again", "reclaim", "money.available < price", "money.balance < price"),
   mutant("more than there is is charged again", "reclaim", 'return { "uncovered", now }', ""),
   mutant(
     "what was not refunded is charged again",
@@ -194,13 +226,13 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("one slot too many", "include/limits", ">= key.max_concurrent", "> key.max_concurrent"),
   mutant("the last credit cannot be spent", "admit", "available < price", "available <= price"),
-  mutant("held credits are spent again", "admit", "(money[1] or 0) - held", "(money[1] or 0) + 0"),
+  mutant("held credits are spent again", "admit", "balance - held", "balance + 0"),
   without(
     "a suspended account is admitted",
     "admit",
-    'if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end\n',
+    'if status then return refuse("account_suspended", status) end\n',
   ),
-  mutant("only closed accounts are refused", "admit", "if money[4] then", 'if money[4] == "closed" then'),
+  mutant("only closed accounts are refused", "admit", "if status then", 'if status == "closed" then'),
   mutant(
     "the status is looked at before a repeat",
     "admit",
@@ -221,8 +253,7 @@ export const MUTANTS: readonly Mutant[] = [
     "a cap is not looked at",
     "admit",
     "  if spent + price > tonumber(key.monthly_credits) then\n" +
-      '    return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(spent),\n' +
-      "      details and int(price))\n  end\n",
+      '    return refuse("spend_capped", int(key.monthly_credits), int(spent), details and int(price))\n  end\n',
   ),
   mutant("nobody is told when a key ends", "include/reply", 'key.expires_at or "-", cap', '"-", cap'),
   mutant("nobody is told what a key has spent", "include/reply", 'spent and int(spent) or "-"', '"-"'),
@@ -242,7 +273,7 @@ export const MUTANTS: readonly Mutant[] = [
     "credits before the cap",
     "admit",
     "if spent + price > tonumber(key.monthly_credits) then",
-    "if tonumber(money[1]) - tonumber(money[2] or 0) >= price and spent + price > tonumber(key.monthly_credits) then",
+    "if balance - held >= price and spent + price > tonumber(key.monthly_credits) then",
   ),
   mutant(
     "what is spent is counted anew",
@@ -309,7 +340,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "an account's limits are not looked at",
     "admit",
-    "money[5] and read_shared",
+    "limited and read_shared",
     "false and read_shared",
   ),
   mutant(
@@ -375,7 +406,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "nobody knows what an account counted",
     "admit",
-    '  record = record .. " account_at=" .. shared_mark(shared)\n',
+    'if shared then record = record .. " account_at=" .. shared_mark(shared) end\n',
   ),
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
@@ -513,11 +544,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("not_after is not looked at", "admit", "now > not_after + 0", "false"),
   mutant("stale one ms early", "admit", "now > not_after + 0", "now >= not_after + 0"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
-  without(
-    "a revoked key is admitted",
-    "admit",
-    'if not key.usable then return reply("unknown_key", now) end\n',
-  ),
+  without("a revoked key is admitted", "admit", 'if not key.usable then return refuse("unknown_key") end\n'),
   mutant(
     "a repeat is judged by its key",
     "admit",
@@ -571,8 +598,8 @@ export const MUTANTS: readonly Mutant[] = [
   without("no slot", "admit", 'call("SADD", slots, request_id)\n'),
   mutant("no hold", "admit", "int(held + price)", "int(held)"),
   mutant("other holds are forgotten", "admit", "int(held + price)", "int(price)"),
-  mutant("requests are not counted", "admit", "(money[3] or 0) + 1", "(money[3] or 0) + 0"),
-  mutant("requests are counted anew", "admit", "(money[3] or 0) + 1", "1"),
+  mutant("requests are not counted", "admit", "int(requests + 1)", "requests"),
+  mutant("requests are counted anew", "admit", "int(requests + 1)", "1"),
   mutant("remaining without the new one", "admit", "key, live + 1, oldest", "key, live, oldest"),
   mutant("active without the new one", "admit", "active + 1, key.noted,", "active, key.noted,"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
@@ -679,7 +706,7 @@ export const MUTANTS: readonly Mutant[] = [
     'string.match(text, "^!?(%S+)")',
     'string.match(text, "^(%S+)")',
   ),
-  mutant("held is spent by a late one", "bind", " - tonumber(money[2] or 0) >= price", " >= price"),
+  mutant("held is spent by a late one", "bind", "money.available >= price", "money.balance >= price"),
   mutant("the hold stays", "bind", 'state == "held" and -price or 0', "0"),
   mutant("a late one releases a hold", "bind", 'state == "held" and -price or 0', "-price"),
   mutant("total used stays", "bind", "or 0, price, endpoint", "or 0, 0, endpoint"),
@@ -750,11 +777,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("due one ms late", "void", "now < tonumber(record.due_at)", "now <= tonumber(record.due_at)"),
   mutant("a charged request is taken back", "void", 'if state ~= "held" then', 'if state == "finished" then'),
   mutant("taken back twice", "void", '  return reply("void", now, key, window, slots)\nend\n', "end\n"),
-  without(
-    "the hold stays in the balance",
-    "void",
-    'call("HINCRBY", account, "held", int(-tonumber(record.price)))\n',
-  ),
+  without("the hold stays in the balance", "void", "add_to_money(account, -record.price, 0)\n"),
   without("the slot stays", "void", 'call("SREM", slots, request_id)\n'),
   mutant(
     "no tombstone",
@@ -846,8 +869,8 @@ export const MUTANTS: readonly Mutant[] = [
     "bind",
     '  if string.find(record, " unknown=", 1, true) then remove_unknown(account, request_id) end\n',
   ),
-  mutant("blocked for ever", "admit", "now < tonumber(money[6])", "true"),
-  mutant("too many unknown outcomes refuse nothing", "admit", "if money[6] and", "if false and"),
+  mutant("blocked for ever", "admit", "now < tonumber(blocked_until)", "true"),
+  mutant("too many unknown outcomes refuse nothing", "admit", "if blocked_until and", "if false and"),
   mutant("one unknown outcome of many slots", "include/unknown", "#unknown == 2 * count", "#unknown > 0"),
   mutant("a refused request is kept like any other", "void", "is_certain and int", "false and int"),
   mutant("an unknown outcome is kept for minutes", "void", "is_certain and int", "int"),
@@ -903,7 +926,7 @@ export const MUTANTS: readonly Mutant[] = [
     "what is held is taken by hand",
     "adjust",
     "if available + amount < 0",
-    "if tonumber(money[1]) + amount < 0",
+    "if money.balance + amount < 0",
   ),
   mutant("any reference adjusts again", "adjust", "if earlier then", "if false then"),
   mutant("an adjustment counts as used", "adjust", "amount, 0, 0,", "amount, 0, -amount,"),
@@ -947,12 +970,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("fresh from the future", "inspect", " and observed_at <= now", ""),
   mutant("a revoked key inspects", "inspect", "not key or not key.usable", "not key"),
-  mutant(
-    "the balance with what is held",
-    "credits",
-    "tonumber(account[1] or 0) - tonumber(account[2] or 0)",
-    "tonumber(account[1] or 0)",
-  ),
+  mutant("the balance with what is held", "credits", "balance - held", "balance + 0"),
   without("one reference credits twice", "recharge", 'call("HSET", references, reference, stands_for)\n'),
   mutant(
     "another amount is a duplicate",
@@ -961,12 +979,7 @@ export const MUTANTS: readonly Mutant[] = [
     '"duplicate"',
   ),
   mutant("no bound on the balance", "recharge", "+ amount > 2 ^ 53 - 1", "+ amount > 2 ^ 60"),
-  mutant(
-    "refunds may leave the exact integers",
-    "recharge",
-    " + tonumber(money[3] or 0) + amount",
-    " + amount",
-  ),
+  mutant("refunds may leave the exact integers", "recharge", " + money.used + amount", " + amount"),
   mutant("claimed without a lease", "lease", "now + lease_ms", "now"),
   mutant("claims what is not due", "lease", 'int(from + now), "LIMIT"', '"+inf", "LIMIT"'),
   mutant("a leased task is due as a hold", "lease", "task_score(until_ms), id", "int(until_ms), id"),
@@ -1091,8 +1104,8 @@ export const HOLDING_MUTANTS: readonly Mutant[] = [
   mutant(
     "the account holds what its holds add up to",
     "holding",
-    'call("HGET", account, "held") or "0"',
-    "int(credits)",
+    '"read", now, held,',
+    '"read", now, int(credits),',
   ),
 ];
 
@@ -1208,7 +1221,7 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
     "the hold is given back before the slot",
     "void",
     'call("SREM", slots, request_id)\n',
-    'call("HINCRBY", account, "held", int(-tonumber(record.price)))\ncall("SREM", slots, request_id)\ncall("HINCRBY", account, "held", int(tonumber(record.price)))\n',
+    'add_to_money(account, -record.price, 0)\ncall("SREM", slots, request_id)\nadd_to_money(account, record.price, 0)\n',
   ),
   mutant(
     "the sweeper forgets the hold before it is void",
@@ -1680,12 +1693,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     "adjust",
     'call("HSET", references, reference, stands_for)\n',
   ),
-  mutant(
-    "what is held is taken",
-    "adjust",
-    "if available + amount < 0",
-    "if tonumber(money[1]) + amount < 0",
-  ),
+  mutant("what is held is taken", "adjust", "if available + amount < 0", "if money.balance + amount < 0"),
   mutant(
     "the last credit cannot be taken",
     "adjust",
@@ -1701,7 +1709,12 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   ),
   mutant("an adjustment's reason is not kept", "adjust", '"reason", reason, "ref', '"reason", "x", "ref'),
   mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
-  mutant("an adjustment of any account", "adjust", "if not money[1] then", "if false then"),
+  mutant(
+    "an adjustment of any account",
+    "adjust",
+    "if not money then",
+    "money = money or { balance = 0, used = 0, available = 0 }\nif false then",
+  ),
   mutant(
     "a request's refund is not kept",
     "include/refund",
@@ -1782,7 +1795,7 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     '""',
   ),
   mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
-  mutant("what is held can be spent", "include/ledger", "balance - (money[2] or 0) - held", "balance + 0"),
+  mutant("what is held can be spent", "include/ledger", "balance - held_before - held", "balance + 0"),
   mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
   mutant(
     "an account is not told that it is suspended",
@@ -1878,6 +1891,20 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in what the money of an account says of its other fields. */
+export const EXTRA_MUTANTS: readonly Mutant[] = [
+  without("a change of an account is not noted in its money", "account", "mark_extras(account)\n"),
+  without("a suspension is not noted in the money", "suspend", "mark_extras(account)\n"),
+  mutant("the mark stays", "include/money", "if extras ~= mark then", 'if extras == "" and mark ~= "" then'),
+  mutant("a mark is not written", "include/money", 'extras == "" and text or text .. " " .. extras', "text"),
+  mutant(
+    "the last of the fields is all that counts",
+    "include/money",
+    'if found[at] then mark = "+" end',
+    'mark = found[at] and "+" or ""',
+  ),
+];
+
 /** Mistakes in fields of a request that the model does not know. */
 export const PACKED_MUTANTS: readonly Mutant[] = [
   mutant(
@@ -1952,7 +1979,12 @@ export const PRICE_MUTANTS: readonly Mutant[] = [
   mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
   mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
   mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
-  mutant("a refusal does not say the price", "admit", "  details and int(price)) end", "  nil) end"),
+  mutant(
+    "a refusal does not say the price",
+    "admit",
+    "int(available), details and int(price)) end",
+    "int(available)) end",
+  ),
   mutant(
     "a repeat does not say the price",
     "admit",
@@ -1973,7 +2005,7 @@ export const REVERSAL_MUTANTS: readonly Mutant[] = [
     "what is held is taken back",
     "reverse",
     "granted - before, available)",
-    "granted - before, money[1] + 0)",
+    "granted - before, money.balance)",
   ),
   mutant("more than was granted is taken", "reverse", "requested, granted - before,", "requested,"),
   mutant("more than was asked for is taken", "reverse", "math.min(requested, ", "math.min("),
@@ -1995,7 +2027,12 @@ export const REVERSAL_MUTANTS: readonly Mutant[] = [
   mutant("goodwill stays", "reverse", '"^goodwill (%d+)$"', '"^good (%d+)$"'),
   mutant("nothing is reversed", "reverse", "if amount <= 0", "if amount < 0"),
   mutant("a forgotten grant is none", "reverse", "or granted_text", 'or ""'),
-  mutant("a reversal of any account", "reverse", "if not money[1] then", "if false then"),
+  mutant(
+    "a reversal of any account",
+    "reverse",
+    "if not money then",
+    "money = money or { balance = 0, used = 0, available = 0 }\nif false then",
+  ),
   mutant(
     "a reversal may repeat a forgotten one",
     "reverse",
@@ -2005,8 +2042,8 @@ export const REVERSAL_MUTANTS: readonly Mutant[] = [
   mutant("another kind is the same grant", "include/grant", 'kind == "" and credits', "true and credits"),
   mutant("every grant is a purchase", "include/grant", '{ "kind", kind }', '{ "kind", "" }'),
   mutant("a package is forgotten", "include/grant", '{ "details", details }', '{ "details", "" }'),
-  mutant("a closed account is credited", "recharge", 'money[4] == "closed"', "false"),
-  mutant("a closed account gets a key", "issue", 'money[4] == "closed"', "false"),
+  mutant("a closed account is credited", "recharge", 'call("HGET", account, "status") == "closed"', "false"),
+  mutant("a closed account gets a key", "issue", 'call("HGET", account, "status") == "closed"', "false"),
   mutant("a key's credits are sold", "issue", "grant_fields(kind,", 'grant_fields("",'),
 ];
 
@@ -2169,8 +2206,47 @@ export const METADATA_MUTANTS: readonly Mutant[] = [
   ),
   mutant("values keep their escapes", "include/metadata", `if first == '"' then`, "if false then"),
   mutant("lists and null are indexed", "include/metadata", '"{[n"', '"?"'),
-  mutant("every name is indexed", "include/metadata", "string.find(name, NAME) and", ""),
-  mutant("equal values of two names share a place", "include/metadata", "name .. text", "text"),
+  mutant("every name is indexed", "include/metadata", "string.find(value.name, NAME)", "true"),
+  mutant(
+    "equal values of two names share a place",
+    "include/metadata",
+    "value.name .. value.text",
+    "value.text",
+  ),
+];
+
+/** Mistakes in the index of words. */
+export const WORD_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "former words of an account stay",
+    "account",
+    '_words_of_account("ZREM"',
+    '_words_of_account("ZADD"',
+  ),
+  mutant(
+    "words of an account are not listed",
+    "account",
+    '_words_of_account("ZADD"',
+    '_words_of_account("ZREM"',
+  ),
+  mutant("a new label alone changes nothing", "account", "(after.label or after.metadata)", "after.metadata"),
+  mutant("new metadata alone changes nothing", "account", "(after.label or after.metadata)", "after.label"),
+  mutant("labels of new keys are not listed", "issue", '_text("ZADD"', '_text("ZREM"'),
+  mutant("former labels of keys stay", "change", '_text("ZREM"', '_text("ZADD"'),
+  mutant("later labels of keys are not listed", "change", '_text("ZADD"', '_text("ZREM"'),
+  mutant("references are not listed", "include/references", '_reference("ZADD"', '_reference("ZREM"'),
+  mutant("forgotten references stay", "include/references", '_reference("ZREM"', '_reference("ZADD"'),
+  mutant("capitals stay", "include/words", "string.lower(text)", "text"),
+  mutant("bytes beyond ASCII part words", "include/words", "%w\\128-\\255", "%w"),
+  mutant("only the first word is listed", "include/words", '" ", at)', '" ", 1)'),
+  mutant("a text is cut within a character", "include/text", "last > 0 and", "false and"),
+  mutant("true and false are listed", "include/lists", "not value.is_flag", "true"),
+  mutant(
+    "a reference has as many words as a label",
+    "include/words",
+    "_REFERENCE_MAX = 4",
+    "_REFERENCE_MAX = 8",
+  ),
 ];
 
 /** Mistakes in the index of references. */
@@ -2369,7 +2445,7 @@ export const RESTRICTION_MUTANTS: readonly Mutant[] = [
   without(
     "ADMIT does not ask for the restrictions",
     "admit",
-    'if (key.restrictions or "") ~= restrictions then return reply("restricted", now, key, window, slots) end\n',
+    'if (key.restrictions or "") ~= restrictions then return refuse("restricted") end\n',
   ),
   mutant(
     "restrictions that the key has no more are good",
@@ -2536,9 +2612,11 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "more are under way than may",
     "lease-deliveries",
-    "tonumber(per_endpoint) - call",
-    "1 + tonumber(per_endpoint) - call",
+    "tonumber(per_endpoint) or 1) - call",
+    "1 + tonumber(per_endpoint) or 1) - call",
   ),
+  mutant("unknown endpoints get all places", "lease-deliveries", "endpoint.is_known and", "true and"),
+  mutant("an endpoint that answers stays unknown", "settle-delivery", 'and "1" or "0"', 'and "1" or false'),
   without("a lease hides nothing", "lease-deliveries", '  call("ZADD", queue, lease_end, event_id)\n'),
   without(
     "what is under way does not count",

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import { admit } from "../../src/scripts/admit.ts";
 import { voidHold } from "../../src/scripts/void.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { createStage, NOON_MS, openConnection, type TestConnection, TIERS } from "../support/store.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -66,7 +67,7 @@ describe("the hourly limit of the recipe", () => {
 
   test("refuses for all keys of an account that has it", async () => {
     const { submit, names } = await givenKey();
-    await connection.redis.hset(names.account, "limited", "1", "hourly_limit", "1");
+    await changeAccount(connection.redis, names.account, { limited: "1", hourly_limit: "1" });
     expect((await submit(NOON_MS)).admission.outcome).toBe("admitted");
     expect((await submit(NOON_MS)).admission).toMatchObject({ outcome: "rate_limited", limitOf: "account" });
     const counters = await connection.redis.hget(names.account, "counters");

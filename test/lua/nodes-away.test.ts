@@ -14,8 +14,7 @@ import { exportLedger, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
-import { findKey, type KeyRecord } from "../../src/operations/keys/keys.ts";
-import { eachKey } from "../../src/operations/keys/walk-keys.ts";
+import { eachKey, findKey, type KeyRecord } from "../../src/operations/keys/keys.ts";
 import { acceptStore, findWritable, knownLoss, listLoss } from "../../src/operations/store/operator-loss.ts";
 import { countOpen } from "../../src/operations/store/operator-views.ts";
 import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
@@ -26,6 +25,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfMost, UnreadError } from "../../src/redis/partition-reads.ts";
 import { storedFacts } from "../../src/redis/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { addMoney } from "../support/account-money.ts";
 import { TIERS, times } from "../support/store.ts";
 import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
@@ -90,12 +90,12 @@ test("verify compares what it can read, finds what is wrong there, and calls the
   const [{ accountId }] = there as [IssuedKey];
   const partition = partitionOfKey({ accountId });
   const { account } = accountNames(partition, accountId);
-  await nodes.of(partition).hincrby(account, "balance", 1);
+  await addMoney(nodes.of(partition), account, "balance", 1);
   expect(await verifyLedger(nodes)).toMatchObject({
     violations: [{ invariant: "balance" }],
     unread: unread(),
   });
-  await nodes.of(partition).hincrby(account, "balance", -1);
+  await addMoney(nodes.of(partition), account, "balance", -1);
   // Of an account whose server answers everything is known.
   const ofOne = await verifyLedger(nodes, { accountIds: [accountId] });
   expect(ofOne).toMatchObject({ ok: true, accounts: 1 });

@@ -11,12 +11,10 @@ import { readAccount, requireAccount } from "../../src/operations/accounts/accou
 import { topRefusals } from "../../src/operations/accounts/refusals.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
-import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
-import { findKey, readKey } from "../../src/operations/keys/keys.ts";
+import { eachKey, findKey, oldestKeys, readKey } from "../../src/operations/keys/keys.ts";
 import { topKeysByUse, withUseNow } from "../../src/operations/keys/operator-keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
-import { eachKey, oldestKeys } from "../../src/operations/keys/walk-keys.ts";
 import { acceptStore, knownLoss } from "../../src/operations/store/operator-loss.ts";
 import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-views.ts";
 import { findTask, releaseTask, upstreamTags } from "../../src/operations/tasks/operator-tasks.ts";
@@ -28,6 +26,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { addMoney } from "../support/account-money.ts";
 import { TIERS, times } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
@@ -233,7 +232,7 @@ describe("the ledger of two servers", () => {
       const redis = two.nodes.of(partition);
       const { account } = accountNames(partition, key.accountId);
       // One more than its ledger makes, and a request that is in no list and has no slot.
-      await redis.hincrby(account, "balance", 1);
+      await addMoney(redis, account, "balance", 1);
       const lost = requestName(partition, "req_lost");
       await changeRequest(redis, lost, {
         state: "held",
@@ -243,7 +242,7 @@ describe("the ledger of two servers", () => {
       });
       const { violations } = await verifyLedger(two.nodes, { accountIds: [key.accountId] });
       expect(violations.map(({ invariant }) => invariant).sort()).toEqual(["balance", "due", "slots"]);
-      await redis.hincrby(account, "balance", -1);
+      await addMoney(redis, account, "balance", -1);
       await redis.del(lost);
     }
     expect((await verifyLedger(two.nodes)).violations).toEqual([]);

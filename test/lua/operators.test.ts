@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { monthOf } from "../../src/domain/months.ts";
+import { monthOf } from "../../src/domain/moments.ts";
 import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
 import {
   createAccount,
@@ -8,13 +8,11 @@ import {
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
-import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey, issueKeyOnce } from "../../src/operations/keys/issue-key.ts";
 import { findKey, readKey } from "../../src/operations/keys/keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
-import type { Actor } from "../../src/records/actor.ts";
-import { cliActor } from "../../src/records/actor.ts";
+import { type Actor, cliActor } from "../../src/records/actor.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
@@ -306,7 +304,7 @@ test.each([".", ".."])("no new account is called %s; one that there is goes on",
   await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
   await expect(issueKey(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
   const { account } = accountNames(partitionOf(accountId, 64), accountId);
-  await redis.client.hset(account, { balance: 0, created_at: 1 });
+  await redis.client.hset(account, { money: "0 0 0 0 -", created_at: 1 });
   expect(await issueKey(nodes, { accountId }, ANN)).toMatchObject({ accountId });
   expect(await patchAccount(nodes, accountId, { label: "x" }, ANN)).toMatchObject({ label: "x" });
   await redis.client.del(account);

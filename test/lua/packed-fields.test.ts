@@ -1,7 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { detailsOf } from "../../src/records/entry-details.ts";
-import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
+import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { requestName } from "../../src/records/names.ts";
 import type { RequestRecord } from "../../src/records/records.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";

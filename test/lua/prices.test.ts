@@ -1,13 +1,13 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { multipliedPrice } from "../../src/domain/price-multiplier.ts";
+import { multipliedPrice } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { detailsOf } from "../../src/records/entry-details.ts";
-import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
+import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Admission, Generation } from "../../src/scripts/admit.ts";
+import { changeAccount, changeMoney } from "../support/account-money.ts";
 import {
   createStage,
   NOON_MS,
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => connection.close());
 
 const multiply = (stage: Stage, key: KeyRef, multiplier: string) =>
-  stage.redis.hset(key.names.account, "price_multiplier", multiplier);
+  changeAccount(stage.redis, key.names.account, { price_multiplier: multiplier });
 const priceIn = (admission: Admission): number | undefined =>
   "price" in admission ? admission.price : undefined;
 const chargesOf = async (stage: Stage, key: KeyRef) => {
@@ -178,7 +178,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
       [undefined, 10, prices],
     ] as const) {
       if (multiplier) await multiply(stage, key, multiplier);
-      else await stage.redis.hdel(key.names.account, "price_multiplier");
+      else await changeAccount(stage.redis, key.names.account, { price_multiplier: null });
       const generation = stage.request(key, { price, prices: list });
       await admit(generation);
       await admit(generation);
@@ -186,7 +186,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
     }
     await multiply(stage, key, "3");
     await admit(stage.request(key, { price: 13 }));
-    await stage.redis.hset(key.names.account, "balance", 1);
+    await changeMoney(stage.redis, key.names.account, { balance: 1 });
     await admit(stage.request(key, { price: 5 }));
     return { seen, charges: await chargesOf(stage, key) };
   } finally {

@@ -2,19 +2,20 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
-import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
-import { transactionsOfTask } from "../../src/operations/tasks/task-transactions.ts";
+import { findTask, transactionsOfTask } from "../../src/operations/tasks/operator-tasks.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { checkpointOf, checkpointText } from "../../src/records/checkpoints.ts";
+import { checkpointOf } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, packedEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, META, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { addMoney, changeMoney } from "../support/account-money.ts";
+import { checkpointText } from "../support/checkpoint-text.ts";
 import { createStage, openConnection, type Stage, type TestConnection, taskOf } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 
@@ -78,9 +79,9 @@ async function append({ accountId }: { accountId: string }, more: Partial<Ledger
   };
   const { account } = accountNames(0, accountId);
   const id = await connection.redis.xadd(partitionNames(0).ledger, "*", ...packedEntry(entry));
-  await connection.redis.hincrby(account, "balance", amount);
-  await connection.redis.hincrby(account, "total_used", -amount);
-  await connection.redis.hset(account, "last_entry", id ?? "");
+  await addMoney(connection.redis, account, "balance", amount);
+  await addMoney(connection.redis, account, "total_used", -amount);
+  await changeMoney(connection.redis, account, { last_entry: id ?? "" });
 }
 
 test("the ledger is sound with a refund that was taken back, and the customer sees what it was for", async () => {

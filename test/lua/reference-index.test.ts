@@ -1,12 +1,15 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { restoreReferences } from "../../src/archive/restoring.ts";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { createAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
-import { accountsOfReference, entryIdOf } from "../../src/operations/credits/reference-index.ts";
-import type { ReadArchived } from "../../src/operations/credits/references.ts";
+import {
+  accountsOfReference,
+  entryIdOf,
+  type ReadArchived,
+} from "../../src/operations/credits/references.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";

@@ -4,6 +4,7 @@ import type { KeyRef } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { inspect as inspectScript } from "../../src/scripts/inspect.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
@@ -47,7 +48,7 @@ test("ADMIT runs only with the restrictions that the key has, writes nothing oth
 test("a key's end comes before its restrictions, and they come before its account, its repeats and its limits", async () => {
   const key = await stage.givenKey({ credits: 0, rate_limit: 0 });
   await restrict(stage, key, TEXT);
-  await stage.redis.hset(key.names.account, "status", "suspended");
+  await changeAccount(stage.redis, key.names.account, { status: "suspended" });
   expect(await admit(stage, key)).toEqual(["restricted", TEXT]);
   await setKeyFields(stage.redis, key.names.key, { revoked_at: 1 });
   expect((await admit(stage, key))[0]).toBe("unknown_key");

@@ -11,13 +11,13 @@ import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { reverseGrant } from "../../src/operations/credits/reversals.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import type { Actor } from "../../src/records/actor.ts";
-import { detailsOf } from "../../src/records/entry-details.ts";
-import { type GrantKind, kindOf, type LedgerEntry } from "../../src/records/ledger-entries.ts";
+import { detailsOf, type GrantKind, kindOf, type LedgerEntry } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { recharge } from "../../src/scripts/recharge.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { type Mutant, plant, REVERSAL_MUTANTS } from "./mutants.ts";
@@ -341,7 +341,7 @@ async function everything(on: RedisNodes): Promise<unknown> {
   };
   const read: ReadArchived = async (_nodes, _id, reference) =>
     reference === "old" ? (archived as LedgerEntry) : undefined;
-  await redis.client.hset(accountNames(stage.partition, accountId).account, { balance: 50, held: 0 });
+  await changeMoney(redis.client, accountNames(stage.partition, accountId).account, { balance: 50, held: 0 });
   seen.push(await problemOf(reverse("old", "r-10", undefined, on, read)));
   seen.push(await problemOf(reverse("p-1", "r-11", 1, on)));
   const { balance, totalUsed } = await readAccount(on, accountId);

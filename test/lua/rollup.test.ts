@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { createRollup } from "../../src/jobs/rollup-work.ts";
 import { accountUsage, moneyByDay, moneyNow } from "../../src/ledger/account-usage.ts";
 import { rollUp } from "../../src/ledger/rolling-up.ts";
@@ -11,6 +11,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RollupCall, rollup } from "../../src/scripts/rollup.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { changeMoney } from "../support/account-money.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,
@@ -140,7 +141,7 @@ describe("what is counted", () => {
     await stage.givenTask(open!);
     await stage.admit({ ...late!, price: 5, holdMs: 0 });
     await stage.void({ ...late!, price: 5 }, "due");
-    await redis.hset(key.names.account, "balance", 0);
+    await changeMoney(redis, key.names.account, { balance: 0 });
     expect(await stage.bind({ ...late!, price: 5 })).toBe("uncollected");
     expect(await redis.zcard(ended)).toBe(3);
     await rollAll();
@@ -369,7 +370,7 @@ async function notedBy(mutant?: Mutant): Promise<string[]> {
     await stage.reclaim({ partition: 0, accountId: "acc", task, data: '{"status":"completed"}' });
     await stage.admit({ ...late!, holdMs: 0 });
     await stage.void(late!, "due");
-    await redis.hset(key.names.account, "balance", 0);
+    await changeMoney(redis, key.names.account, { balance: 0 });
     for (const _ of [1, 2]) await stage.bind(late!);
     const notes = await redis.zrange(ended, "0", "-1", "WITHSCORES");
     const ofKey = notes.flatMap((note, at) =>

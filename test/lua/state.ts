@@ -3,7 +3,7 @@ import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
-import { countersOf } from "../../src/records/packed-fields.ts";
+import { accountOf, countersOf } from "../../src/records/packed-fields.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import {
@@ -195,7 +195,8 @@ const scored = (flat: readonly string[]): Record<string, number> =>
   Object.fromEntries(Object.entries(pairs(flat)).map(([member, score]) => [member, Number(score)]));
 
 /** @throws Disagreement where the entries are no chain that ends at the account's last one */
-function accountState(fields: Record<string, string>, ledger: readonly StoredEntry[]): AccountState {
+function accountState(record: Record<string, string>, ledger: readonly StoredEntry[]): AccountState {
+  const fields = accountOf(record);
   const chain = [...ledger.map(({ previous }) => previous), fields.last_entry ?? ""].join();
   const ids = ["", ...ledger.map(({ id }) => id)].join();
   if (chain !== ids) throw new Disagreement(`the chain of entries is ${chain}, the ledger ${ids}`);
@@ -233,7 +234,7 @@ export function expectedState({ world }: Run): State {
     idempotency: {},
   };
   for (const key of world.keys) {
-    state.accounts[key.account.id] ??= accountOf(key.account);
+    state.accounts[key.account.id] ??= expectedAccount(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
     const shared = sharedOf(world, key.account);
     if (shared) state.shared[key.account.id] = sharedText(shared.stored, shared.slots.sort());
@@ -253,7 +254,7 @@ export function expectedState({ world }: Run): State {
   }
   return state;
 
-  function accountOf(account: ModelAccount): AccountState {
+  function expectedAccount(account: ModelAccount): AccountState {
     const { balance, totalUsed, totalRequests, collectedUntilMs, ledger } = account;
     const blocked = account.blocked ? `${account.blocked.untilMs} ${account.blocked.limit}` : "";
     return {

@@ -1,9 +1,7 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { accountStatements } from "../../src/ledger/account-statements.ts";
-import { readStatement } from "../../src/ledger/statement-pages.ts";
-import type { Statement } from "../../src/ledger/statements.ts";
+import { accountStatements, readStatement, type Statement } from "../../src/ledger/statements.ts";
 import { statementInRedis } from "../../src/ledger/usage-redis.ts";
 import { META, partitionNames } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";

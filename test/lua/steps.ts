@@ -3,6 +3,7 @@ import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import type { KeyRef } from "../../src/records/names.ts";
 import type { ChargeEntry } from "../../src/scripts/refund.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { setAccountLimits } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { type Ask, ask, isClustered, ownTask, plan, targetOf } from "./asks.ts";
@@ -244,10 +245,10 @@ async function operate(run: Run, command: Operation): Promise<void> {
       const { account } = names;
       if (status === "active") {
         delete key.account.status;
-        await stage.redis.hdel(account, "status");
+        await changeAccount(stage.redis, account, { status: null });
       } else {
         key.account.status = status;
-        await stage.redis.hset(account, { status });
+        await changeAccount(stage.redis, account, { status });
       }
       return;
     }

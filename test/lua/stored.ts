@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { partitionNames } from "../../src/records/names.ts";
+import { accountOf, moneyText } from "../../src/records/packed-fields.ts";
 
 /** Everything of a partition as DUMP gives it, by name. */
 export type Dump = ReadonlyMap<string, { bytes: Buffer; expiresAtMs: number }>;
@@ -38,7 +39,7 @@ export async function contents(redis: Redis, partition: number): Promise<Record<
 export async function contentOf(redis: Redis, name: string): Promise<unknown> {
   switch (await redis.type(name)) {
     case "hash":
-      return { ...(await redis.hgetall(name)), last_entry: undefined };
+      return withoutEntry(await redis.hgetall(name));
     case "set":
       return (await redis.smembers(name)).sort();
     case "zset":
@@ -53,3 +54,8 @@ export async function contentOf(redis: Redis, name: string): Promise<unknown> {
       return redis.get(name);
   }
 }
+
+const withoutEntry = (fields: Readonly<Record<string, string>>): object =>
+  fields.money === undefined
+    ? fields
+    : { ...fields, money: moneyText({ ...accountOf(fields), last_entry: "" }) };

@@ -3,10 +3,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaultConfig } from "../../src/config/config.ts";
 import { toConfig } from "../../src/config/runtime-config.ts";
 import { createTierUse } from "../../src/jobs/tier-use.ts";
-import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
-import { rotateKey } from "../../src/operations/keys/rotate-key.ts";
 import {
   createTierCounter,
   readTierCounts,

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { trimLedger } from "../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../src/archive/trimming.ts";
 import { pageTransactions, type TransactionQuery } from "../../src/operations/credits/transactions.ts";
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
 import { kindOf } from "../../src/records/ledger-entries.ts";

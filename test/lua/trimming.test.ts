@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type TrimOptions, trimLedger } from "../../src/archive/trim-ledger.ts";
+import { type TrimOptions, trimLedger } from "../../src/archive/trimming.ts";
 import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { missingEntries } from "../../src/durability/losses/loss-report.ts";
 import { listMissing } from "../../src/durability/losses/missing-entries.ts";
@@ -15,7 +15,7 @@ import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { type Checkpoint, checkpointOf, checkpointText, readCut } from "../../src/records/checkpoints.ts";
+import { type Checkpoint, checkpointOf, readCut } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, type KeyRef, META, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -23,6 +23,8 @@ import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
+import { checkpointText } from "../support/checkpoint-text.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
@@ -258,8 +260,8 @@ async function changeCheckpoint(change: (checkpoint: Checkpoint) => Partial<Chec
 async function post({ key }: Ledger, amount: number, fields: Record<string, string>): Promise<void> {
   const { redis } = connection;
   const account = key.names.account;
-  const balance = await redis.hincrby(account, "balance", amount);
-  const previous = (await redis.hget(account, "last_entry"))!;
+  const balance = await addMoney(redis, account, "balance", amount);
+  const previous = (await accountIn(redis, account)).last_entry!;
   const entry = { account_id: "acc", amount, balance_after: balance, endpoint: "", at: Date.now(), previous };
   const id = await redis.xadd(
     ledger,
@@ -268,8 +270,8 @@ async function post({ key }: Ledger, amount: number, fields: Record<string, stri
       .flat()
       .map(String),
   );
-  await redis.hset(account, "last_entry", id!);
-  if (fields.reference === undefined) await redis.hincrby(account, "total_used", -amount);
+  await changeMoney(redis, account, { last_entry: id! });
+  if (fields.reference === undefined) await addMoney(redis, account, "total_used", -amount);
 }
 
 const ofRequest = ({ requests: [failed, completed], key }: Ledger, isFailed: boolean) => {

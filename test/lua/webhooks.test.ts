@@ -65,13 +65,18 @@ async function change(
   return run(webhook, { partition, accountId, endpointId, action, actor: cliActor("test"), ...more });
 }
 
-async function givenEndpoint(key: KeyRef, events = EVENTS): Promise<string> {
+/** An endpoint that has answered before, unless it is unknown. */
+async function givenEndpoint(key: KeyRef, events = EVENTS, isKnown = true): Promise<string> {
   const endpointId = randomId("we");
   const fields = { url: `https://example.com/${endpointId}`, events, secret: `sealed-${endpointId}` };
   const made = await change(key, endpointId, "webhook.create", { fields, endpointsMax: 10 });
   expect(made.outcome).toBe("created");
+  if (isKnown) await setKnown(endpointId);
   return endpointId;
 }
+
+const setKnown = (queueId: string) =>
+  stage.redis.hset(endpointNames(stage.partition, queueId).endpoint, "is_slow", "0");
 
 async function finishTask(key: KeyRef, status: "completed" | "failed" = "completed", data?: string) {
   const task = stage.request(key);
@@ -184,6 +189,22 @@ guarantee(
     expect(endpointsOf(await lease())).toEqual([slow]);
     stage.clock.nowMs += LEASE_MS;
     expect(endpointsOf(await lease()).filter((one) => one === slow)).toHaveLength(4);
+  },
+);
+
+guarantee(
+  "one delivery of an endpoint is under way until something is known of it; then four, or none of first tries",
+  async () => {
+    const key = await stage.givenKey();
+    const [quick, dead] = [await givenEndpoint(key, EVENTS, false), await givenEndpoint(key, EVENTS, false)];
+    for (const _ of times(6, () => 0)) await finishTask(key);
+    const first = await lease(100, 0);
+    expect(endpointsOf(first).sort()).toEqual([dead, quick].sort());
+    expect(await lease(100, 100)).toEqual([]);
+    for (const one of first)
+      await settle(one, one.endpointId === quick ? "delivered" : "failed", { retryMs: 5000 });
+    expect(endpointsOf(await lease(100, 0))).toEqual(times(4, () => quick));
+    expect(endpointsOf(await lease(0, 100))).toEqual(times(4, () => dead));
   },
 );
 
@@ -512,6 +533,9 @@ const queuesOf = (key: KeyRef) =>
 guarantee("addresses of requests are paced by origin: a dead one takes nothing from another", async () => {
   const key = await stage.givenKey({ max_concurrent: 100 });
   for (const at of times(6, (one) => one)) await finishCalledTask(key, `https://dead.example/${at}`);
+  const [unknown, ...more] = await lease();
+  expect(more).toEqual([]);
+  await settle(unknown!, "delivered");
   const dead = await lease();
   expect(dead.map(({ url }) => new URL(url).host)).toEqual(times(4, () => "dead.example"));
   for (const one of dead) await settle(one, "failed", { retryMs: 5000 });
@@ -533,6 +557,7 @@ guarantee(
     for (const host of times(16, (one) => one)) await at(host);
     const all = await lease(100, 100);
     expect(new Set(endpointsOf(all)).size).toBe(16);
+    await setKnown(callbackOf(key));
     for (const host of [16, 17]) await at(host);
     const shared = await lease(100, 100);
     expect(endpointsOf(shared)).toEqual([callbackOf(key), callbackOf(key)]);

@@ -112,7 +112,16 @@ afterAll(() => Promise.all(cleanups.map((cleanup) => cleanup())));
 describe("the image", () => {
   test("holds what runs in production, and neither sandbox nor tools", async () => {
     const held = await readdir(gateway.workdir);
-    expect(held.sort()).toEqual([".tollgate", "config", "lua", "node_modules", "package.json", "src"]);
+    expect(held.sort()).toEqual([
+      ".tollgate",
+      "cache",
+      "config",
+      "docs",
+      "lua",
+      "node_modules",
+      "package.json",
+      "src",
+    ]);
     expect(existsSync(join(gateway.workdir, "src/sandbox"))).toBe(false);
     // The console's packages are served as they are; all others are in the bundle.
     expect(await readdir(join(gateway.workdir, "node_modules"))).toEqual(["htm", "preact", "uplot"]);

@@ -3,6 +3,7 @@ import { expect } from "vitest";
 import { dueFrom, dueTime } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import { accountIn } from "./account-money.ts";
 import { readCounters } from "./stored-records.ts";
 import { changeRequest, readRequest } from "./stored-requests.ts";
 
@@ -47,7 +48,7 @@ export async function keyRecord(client: Redis, { accountId, keyId }: Owner): Pro
 export async function readLedger(client: Redis, { accountId, keyId }: Owner): Promise<Ledger> {
   const partition = await partitionFor(client, accountId);
   const { names } = keyRef(keyId, accountId, partition);
-  const account = await client.hgetall(accountNames(partition, accountId).account);
+  const account = await accountIn(client, accountNames(partition, accountId).account);
   const stream = await client.xrange(partitionNames(partition).ledger, "-", "+");
   const entries = stream
     .map(([, fields]) => entryFields(fields))

@@ -14,8 +14,8 @@ local account = tag .. ":account:" .. account_id
 local t = redis.call("TIME")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local function text(n) return string.format("%d", n) end
-local money = redis.call("HMGET", account, "balance", "held", "total_used", "last_entry")
-local balance, holding, used, last = tonumber(money[1]), tonumber(money[2]), tonumber(money[3]), money[4] or ""
+local balance, holding, used, requests, last, extras =
+  redis.call("HGET", account, "money"):match("^(%S+) (%S+) (%S+) (%S+) (%S+)(.*)$")
 local limited = redis.call("HEXISTS", account, "limited") == 1
 for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   local key_id = account_id .. "-key-" .. text(n)
@@ -46,15 +46,15 @@ for n = tonumber(ARGV[3]), tonumber(ARGV[4]) do
     end
   end
 end
-redis.call("HSET", account, "balance", text(balance), "held", text(holding), "total_used", text(used), "last_entry", last)`;
+redis.call("HSET", account, "money", text(balance) .. " " .. text(holding) .. " " .. text(used) .. " " .. requests .. " " .. last
+  .. extras)`;
 
 /** Begins the account with credits for all that follows. */
 const BEGIN = `
 local account = ARGV[1] .. ":account:" .. ARGV[2]
 local id = redis.call("XADD", ARGV[1] .. ":ledger", "*", "account_id", ARGV[2], "type", "recharge", "amount", ARGV[3],
   "balance_after", ARGV[3], "endpoint", "", "reason", "", "task_id", "", "at", "1", "previous", "", "reference", "all")
-redis.call("HSET", account, "balance", ARGV[3], "held", "0", "total_used", "0", "total_requests", "0", "created_at", "1",
-  "last_entry", id)
+redis.call("HSET", account, "money", ARGV[3] .. " 0 0 0 " .. id, "created_at", "1")
 redis.call("HSET", ARGV[1] .. ":references:" .. ARGV[2], "all", ARGV[3])
 redis.call("ZADD", ARGV[1] .. ":accounts", 0, ARGV[2])`;
 

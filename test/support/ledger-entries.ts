@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { packedEntry } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
+import { moneyText } from "../../src/records/packed-fields.ts";
 import { answersOf } from "../../src/redis/pipelines.ts";
 
 /** What a test says of an entry; the rest is filled in as `post` of lua/include/ledger.lua would. */
@@ -55,8 +56,9 @@ export async function writeEntries(
   const createdAt = given[0]?.atMs ?? 0;
   const pipe = redis.pipeline();
   for (const [accountId, { balance, last }] of balances) {
-    const record = { balance, held: 0, last_entry: last, created_at: createdAt };
-    pipe.hset(accountNames(partition, accountId).account, record).zadd(accounts, 0, accountId);
+    const money = moneyText({ balance: String(balance), last_entry: last });
+    pipe.hset(accountNames(partition, accountId).account, { money, created_at: createdAt });
+    pipe.zadd(accounts, 0, accountId);
   }
   answersOf(await pipe.exec());
   return ids;

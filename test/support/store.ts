@@ -33,6 +33,7 @@ import { createStore } from "../../src/settlement/store.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { accountIn } from "./account-money.ts";
 import { readRequest } from "./stored-requests.ts";
 
 export const TIERS: Tiers = {
@@ -360,7 +361,7 @@ function stageOperations(
 function stageReads({ redis, partition }: StageBase) {
   return {
     /** What is held of an account's balance. */
-    held: async (key: KeyRef) => Number(await redis.hget(key.names.account, "held")),
+    held: async (key: KeyRef) => Number((await accountIn(redis, key.names.account)).held),
     requestRecord: ({ requestId, key }: Generation) =>
       readRequest(redis, requestName(key.partition, requestId)),
     /** Everything stored in the stage's partition: name to serialised value and expiry. */

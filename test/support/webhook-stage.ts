@@ -53,6 +53,9 @@ export async function givenReceiver(first: Answer = answer(200)) {
     ids: () => received.map(({ headers }) => headers["webhook-id"] as string),
     /** Most requests at one time. */
     mostUnderWay: () => mostUnderWay,
+    forget(): void {
+      received.length = 0;
+    },
     say(next: Answer): void {
       says = next;
     },
@@ -112,6 +115,15 @@ export async function finishTask(gateway: Gateway, key: string, prompt = "rain")
     return ["completed", "failed"].includes(body.data.status);
   }, "the task to end");
   return taskId;
+}
+
+/** An endpoint that has answered: it gets four messages at a time. The receiver has forgotten that. */
+export async function givenKnownEndpoint(stage: Manage, receiver: Receiver) {
+  const endpoint = await givenEndpoint(stage, receiver.url);
+  await stage.manage("POST", `${endpoint.path}/test`);
+  await until(async () => (await endpoint.deliveries())[0]?.status === "delivered", "it to answer");
+  receiver.forget();
+  return endpoint;
 }
 
 /** A gateway that sends to loopback, in front of a generator whose tasks complete at once. Retries come without delay. */

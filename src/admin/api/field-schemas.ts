@@ -2,9 +2,10 @@ import { type TObjectOptions, type TProperties, type TSchema, Type } from "typeb
 import Format from "typebox/format";
 import { byLimit, CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
-import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
-import { capitalized } from "../../domain/visible-text.ts";
+import { ACCOUNT_ID, capitalized } from "../../domain/operator-texts.ts";
 import { CURSOR_CHARS_MAX } from "../../records/cursors.ts";
+
+// Schemas of fields. The description of the API makes its examples of theirs.
 
 // typebox's own lets a leap second through, which Unix time does not have.
 Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.parse(text)));
@@ -18,6 +19,13 @@ export const titled = <Fields extends TProperties>(title: string, fields: Fields
   object(fields, { title });
 export const described = <Fields extends TProperties>(description: string, fields: Fields) =>
   object(fields, { description });
+export const optional = Type.Optional;
+
+/** Keywords of a schema beside its type. */
+const said = (description: string | undefined, example?: unknown) => ({
+  ...(description !== undefined && { description }),
+  ...(example !== undefined && { examples: [example] }),
+});
 
 type Schema<T> = ReturnType<typeof Type.Unsafe<T>>;
 
@@ -26,22 +34,55 @@ export function nullable<T>(schema: TSchema): Schema<T | null> {
   return Type.Unsafe<T | null>({ ...schema, type: [(schema as { type?: string }).type, "null"] });
 }
 
-const about = (description: string | undefined) => (description === undefined ? {} : { description });
-export const words = (description?: string) => Type.String(about(description));
-export const count = (description?: string) => Type.Integer(about(description));
-export const textOrNull = (description?: string) => nullable<string>(words(description));
-export const countOrNull = (description?: string) => nullable<number>(count(description));
+export const words = (description?: string, example?: string) => Type.String(said(description, example));
+export const count = (description?: string, example?: number) => Type.Integer(said(description, example));
+export const number = (description?: string, example?: number) => Type.Number(said(description, example));
+export const flag = (description?: string, example?: boolean) => Type.Boolean(said(description, example));
+export const textOrNull = (description?: string, example?: string) =>
+  nullable<string>(words(description, example));
+export const countOrNull = (description?: string, example?: number) =>
+  nullable<number>(count(description, example));
+export const oneOf = <const Word extends string>(
+  all: readonly Word[],
+  description?: string,
+  example?: Word,
+) => Type.Enum([...all], said(description, example));
+export const list = <Item extends TSchema>(item: Item, description?: string, example?: unknown[]) =>
+  Type.Array(item, said(description, example));
+/** An object whose names are not known. */
+export const open = <Value>(values: object | true, description: string, example?: Value) =>
+  Type.Unsafe<Value>({ type: "object", additionalProperties: values, ...said(description, example) });
+
+/** A text of 1 to `most` characters. */
+export const bounded = (most: number, description?: string, example?: string) =>
+  Type.String({ minLength: 1, maxLength: most, ...said(description, example) });
+export const upTo = (most: number, description: string, example?: string) =>
+  Type.String({ maxLength: most, ...said(description, example) });
+export const filter = (most: number, description: string) => optional(bounded(most, description));
+export const whole = (minimum: number, maximum: number, description?: string, example?: number) =>
+  Type.Integer({ minimum, maximum, ...said(description, example) });
+
+export const TIME = "2026-10-31T12:00:00.000Z";
+export const timed = (description?: string) =>
+  Type.String({ format: "date-time", examples: [TIME], ...said(description) });
+export const timedOrNull = (description?: string) => nullable<string>(timed(description));
+export const time = timed();
+export const timeOrNull = timedOrNull();
+/** A time that most objects do not have; null in examples. */
+export const seldomTimed = (description?: string) =>
+  nullable<string>(Type.String({ format: "date-time", examples: [null], ...said(description) }));
+export const seldomTime = seldomTimed();
 
 export const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });
-export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
-export const timeOrNull = nullable<string>(time);
+export const accountIdOrNull = textOrNull(undefined, "acme");
+export const keyId = words(undefined, "key_Rx0dTdT1hDhbmzOa");
+export const requestId = words(undefined, "req_mh8p2k0a1b2c3d4e000001");
+export const endpoint = words(undefined, "/api/v1/gen2/text-to-video");
 export const text = words();
-export const credits = Type.Integer({
-  minimum: 0,
-  maximum: Number.MAX_SAFE_INTEGER,
-  description: "Whole credits.",
-});
-export const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
+export const credits = whole(0, Number.MAX_SAFE_INTEGER, "Whole credits.", 50);
+export const label = bounded(100, "For people.", "backend");
+export const source = oneOf(["archive", "redis"], "Where it was read.", "redis");
+export const ALWAYS_NULL = "Always null.";
 
 const inWords = (of: string, none: string): string =>
   `${capitalized(of + TIER_LIMITS.map(({ short }) => short).join(", "))}. null: ${none}.`;
@@ -52,77 +93,69 @@ export const OF_ACCOUNT = inWords("over all keys of the account: ", "no limit");
 export const limits = (of: string) =>
   described(
     of,
-    byLimit(TIER_LIMITS, ({ storedMax }) =>
-      nullable<number>(Type.Integer({ minimum: 0, maximum: storedMax })),
+    byLimit(TIER_LIMITS, ({ storedMax, example }) =>
+      nullable<number>(whole(0, storedMax, undefined, example.limit)),
     ),
   );
 
-export const caps = byLimit(CAPS, ({ unit, storedMax }) =>
-  nullable<number>(
-    Type.Integer({ minimum: 0, maximum: storedMax, description: `Spend cap: ${unit}. null: none.` }),
-  ),
+export const caps = byLimit(CAPS, ({ unit, storedMax, example }) =>
+  nullable<number>(whole(0, storedMax, `Spend cap: ${unit}. null: none.`, example.limit)),
 );
-export const newCaps = byLimit(CAPS, ({ name }) => Type.Optional(caps[name]));
+export const newCaps = byLimit(CAPS, ({ name }) => optional(caps[name]));
 
 /** Limits in the body of a call, which may leave any of them out. */
 export const newLimits = (of: string) => Type.Partial(limits(of), { ...closed, description: of });
 
-/** A list in pages. */
-export const pageOf = <Item extends TSchema>(item: Item) =>
+/** A list in pages, and what it tells beside its rows. */
+export const pageOf = <Item extends TSchema, More extends TProperties = Record<never, never>>(
+  item: Item,
+  more?: More,
+) =>
   object({
-    data: Type.Array(item),
+    data: list(item),
     next_cursor: textOrNull("For `cursor`, to get the next page; null after the last one."),
+    ...(more as More),
   });
 
 /** In answers about all accounts, while a primary is away. */
-export const unread = Type.Optional(
+export const unread = optional(
   described("Partitions that could not be read, and why; nothing of them is in the answer.", {
-    partitions: Type.Array(count()),
+    partitions: list(count()),
     why: text,
   }),
 );
 
 /** How far back a list reaches. */
 export const reaches = {
-  reaches_back_to: Type.Optional(
-    nullable<string>({
-      ...time,
-      description:
-        "Older ones are not in Redis, and there is no archive: the time of the oldest one that is known.",
-    }),
+  reaches_back_to: optional(
+    timedOrNull(
+      "Older ones are not in Redis, and there is no archive: the time of the oldest one that is known.",
+    ),
   ),
 };
 
+export const LIMIT_DEFAULT = 20;
 /** The parameters of a list in pages. */
 export const paging = {
-  cursor: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: CURSOR_CHARS_MAX,
-      description: "`next_cursor` of the page before.",
+  cursor: filter(CURSOR_CHARS_MAX, "`next_cursor` of the page before."),
+  limit: optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 100,
+      default: LIMIT_DEFAULT,
+      description: "Rows of a page, at most.",
     }),
   ),
-  limit: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Rows of a page, at most." }),
-  ),
 };
-export const LIMIT_DEFAULT = 20;
 
 /** Query names of lists that begin and end at a time. */
 export const period = {
-  from: Type.Optional(
-    Type.String({ description: "A day or a time, itself included.", examples: ["2026-10-01"] }),
-  ),
-  to: Type.Optional(
-    Type.String({
-      description: "A day, itself included, or a time, itself not included.",
-      examples: ["2026-10-31"],
-    }),
-  ),
+  from: optional(words("A day or a time, itself included.", "2026-10-01")),
+  to: optional(words("A day, itself included, or a time, itself not included.", "2026-10-31")),
 };
 
-export const metadata = Type.Unsafe<Readonly<Record<string, unknown>>>({
-  type: "object",
-  additionalProperties: true,
-  description: "An object of your own, at most 50 names and 4 KiB of JSON. Tollgate stores it.",
-});
+export const metadata = open<Readonly<Record<string, unknown>>>(
+  true,
+  "An object of your own, at most 50 names and 4 KiB of JSON. Tollgate stores it.",
+  { crm_id: "4711" },
+);

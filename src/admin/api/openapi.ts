@@ -1,11 +1,10 @@
-import { STATUS_CODES } from "node:http";
-import { type TObject, type TRecord, type TSchema, Type } from "typebox";
+import { type TRecord, type TSchema, Type } from "typebox";
 import { jsonContent, openApiDocument, reference, schemaWriter } from "../../api/builder.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import * as accounts from "./account-schemas.ts";
-import { BODY_EXAMPLES, OBJECT_EXAMPLES } from "./examples.ts";
+import { BODY_EXAMPLES } from "./examples.ts";
 import * as money from "./money-schemas.ts";
-import { PROBLEMS, type ProblemCode } from "./problems.ts";
+import { PROBLEMS, type ProblemCode, titleOf } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import * as objects from "./schemas.ts";
 import * as views from "./view-schemas.ts";
@@ -185,7 +184,7 @@ function problemResponse(status: number): object {
     headers: { "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT } },
     content: jsonContent(
       reference("schemas", "Problem"),
-      { example: { ...OBJECT_EXAMPLES.Problem, ...problemExample(status, codes[0]!) } },
+      { example: { ...(exampleOf(objects.Problem) as object), ...problemExample(status, codes[0]!) } },
       "application/problem+json",
     ),
   };
@@ -194,7 +193,7 @@ function problemResponse(status: number): object {
 const problemExample = (status: number, code: ProblemCode): object =>
   status === 400
     ? {}
-    : { title: STATUS_CODES[status], status, code, detail: PROBLEMS[code].when, errors: undefined };
+    : { title: titleOf(status), status, code, detail: PROBLEMS[code].when, errors: undefined };
 
 /** A schema may have been made nullable, or had its fields added to: its title names it. */
 const { described, members } = schemaWriter(({ title }: { title?: string }) =>
@@ -202,16 +201,28 @@ const { described, members } = schemaWriter(({ title }: { title?: string }) =>
 );
 const plain = (schema: TSchema): object => described(schema) as object;
 
-/** An example of what a schema describes. */
+/** An example of what a schema describes, of its fields' examples. A field that may be left out is in it if it has one. */
 function exampleOf(schema: TSchema): unknown {
-  const { title, properties } = schema as Partial<TObject> & { title?: string };
-  if (title !== undefined && title in OBJECT_EXAMPLES)
-    return OBJECT_EXAMPLES[title as keyof typeof OBJECT_EXAMPLES];
-  const items = (properties?.data as { items?: TSchema } | undefined)?.items;
-  if (items) return { data: [exampleOf(items)], next_cursor: null };
-  const fields = Object.entries(properties ?? {}).map(([name, field]) => [
-    name,
-    (field as { examples?: unknown[] }).examples?.[0],
-  ]);
-  return Object.fromEntries(fields);
+  const { examples, enum: words, properties, required, items, type, anyOf } = schema as DescribedSchema;
+  if (examples) return examples[0];
+  if (words) return words[0];
+  if (anyOf) return exampleOf(anyOf[0]!);
+  if (items) return [exampleOf(items)];
+  if (properties) {
+    const shown = Object.entries(properties).filter(
+      ([name, field]) => required?.includes(name) || "examples" in field,
+    );
+    return Object.fromEntries(shown.map(([name, field]) => [name, exampleOf(field)]));
+  }
+  return [type].flat().includes("null") ? null : type === "boolean" ? false : type === "string" ? "" : 0;
+}
+
+interface DescribedSchema extends TSchema {
+  examples?: unknown[];
+  enum?: unknown[];
+  properties?: Record<string, TSchema>;
+  required?: string[];
+  items?: TSchema;
+  type?: string | string[];
+  anyOf?: TSchema[];
 }

@@ -2,12 +2,12 @@ import type { LazyArchive, MoneyLookUps } from "../../archive/archived-reads.ts"
 import type { HealthReport } from "../../checks/health-watch.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
-import type { CreditPackage } from "../../domain/credit-packages.ts";
 import type { Tiers } from "../../domain/limits.ts";
+import type { CreditPackage } from "../../domain/money.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
-import type { WebhookRules } from "../../operations/webhooks/webhook-rules.ts";
+import type { WebhookRules } from "../../operations/webhooks/endpoints.ts";
 import type { createLive } from "../live-figures.ts";
 
 /** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */

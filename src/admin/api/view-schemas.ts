@@ -1,270 +1,269 @@
-import { type TSchema, Type } from "typebox";
-import { CHECK_NAMES } from "../../checks/check.ts";
+import { type TProperties, type TSchema, Type } from "typebox";
+import { CHECK_NAMES, CHECK_STATUSES } from "../../checks/check.ts";
 import { TIER_LIMITS } from "../../domain/limits.ts";
 import type { Use } from "../../operations/limit-use.ts";
-import {
-  count,
-  countOrNull,
-  described,
-  nullable,
-  object,
-  pageOf,
-  text,
-  textOrNull,
-  time,
-  timeOrNull,
-  titled,
-  unread,
-  words,
-} from "./field-schemas.ts";
-import { SHOWN_STATUS } from "./shown.ts";
+import * as t from "./field-schemas.ts";
 
 // Answers of operators' views of a running service: figures of the moment, not objects.
 
-const primary = object({ name: text, usable: Type.Boolean() });
-
-const gatewayState = described("The gateway that answers.", {
-  host: text,
-  pid: count(),
-  uptime_seconds: count(),
-  not_ready: textOrNull("Why it is not ready; null when it is."),
-  primaries: Type.Array(primary, { description: "Of a store that Sentinels or a cluster place." }),
+const gatewayState = t.described("The gateway that answers.", {
+  host: t.words(undefined, "gateway-1"),
+  pid: t.count(undefined, 4211),
+  uptime_seconds: t.count(undefined, 93_211),
+  not_ready: t.textOrNull("Why it is not ready; null when it is."),
+  primaries: t.list(
+    t.object({ name: t.text, usable: t.flag() }),
+    "Of a store that Sentinels or a cluster place.",
+    [],
+  ),
 });
 
-const health = described("What the gateway depends on, from its own metrics: also while Redis is away.", {
-  redis: object({ usable: Type.Boolean(), older: Type.Boolean(), frozen_partitions: count() }),
-  upstream: described("Exchanges that a client waited for.", {
-    window_seconds: count("The period of the counts."),
-    answered: count(),
-    limited: count("Answered with 429."),
-    failed: count(),
-    failure: textOrNull("The outcome of most failures."),
-    last_answer_at: timeOrNull,
+const health = t.described("What the gateway depends on, from its own metrics: also while Redis is away.", {
+  redis: t.object({
+    usable: t.flag(undefined, true),
+    older: t.flag(),
+    frozen_partitions: t.count(undefined, 0),
   }),
-  archive: Type.Union([object({ lag_seconds: count(), violations: count() }), Type.Null()], {
-    description: "Null without an archive.",
+  upstream: t.described("Exchanges that a client waited for.", {
+    window_seconds: t.count("The period of the counts.", 60),
+    answered: t.count(undefined, 2410),
+    limited: t.count("Answered with 429.", 0),
+    failed: t.count(undefined, 3),
+    failure: t.textOrNull("The outcome of most failures.", "unreachable"),
+    last_answer_at: t.timeOrNull,
   }),
-  ledger: object({
-    checked_at: timeOrNull,
-    violations: count(),
-    check_interval_seconds: Type.Number({ description: "0: no checks." }),
+  archive: Type.Union(
+    [t.object({ lag_seconds: t.count(undefined, 2), violations: t.count(undefined, 0) }), Type.Null()],
+    { description: "Null without an archive." },
+  ),
+  ledger: t.object({
+    checked_at: t.timeOrNull,
+    violations: t.count(undefined, 0),
+    check_interval_seconds: t.number("0: no checks.", 3600),
   }),
-  journal: object({
-    usable: Type.Boolean(),
-    waiting: count("Charges that wait for Redis."),
-    of_other_stores: count("Charges that wait for another Redis."),
-    unconfirmed: count("Charges that no replica is known to have."),
+  journal: t.object({
+    usable: t.flag(undefined, true),
+    waiting: t.count("Charges that wait for Redis.", 0),
+    of_other_stores: t.count("Charges that wait for another Redis.", 0),
+    unconfirmed: t.count("Charges that no replica is known to have.", 0),
   }),
 });
 
-export const Live = titled("Live", {
+export const Live = t.titled("Live", {
   gateway: gatewayState,
   health,
-  sample_every_ms: count(),
-  at_ms: Type.Array(Type.Number()),
-  series: Type.Unsafe<Record<string, (number | null)[]>>({
-    type: "object",
-    additionalProperties: { type: "array", items: { type: ["number", "null"] } },
-    description: "By name, each as long as `at_ms`; null where there is nothing to say.",
-  }),
-  denied: Type.Array(
-    object({ outcome: text, status: count(), last_minute: count(), last_15_minutes: count() }),
-    { description: "Why requests were answered with 4xx or 5xx." },
+  sample_every_ms: t.count(undefined, 2000),
+  at_ms: t.list(t.number(), undefined, [1_793_426_400_000]),
+  series: t.open<Record<string, (number | null)[]>>(
+    { type: "array", items: { type: ["number", "null"] } },
+    "By name, each as long as `at_ms`; null where there is nothing to say.",
+    { ok: [41.5], refused: [0.4], failed: [0], all_p99: [0.12] },
+  ),
+  denied: t.list(
+    t.object({
+      outcome: t.words(undefined, "rate_limited"),
+      status: t.count(undefined, 429),
+      last_minute: t.count(undefined, 24),
+      last_15_minutes: t.count(undefined, 180),
+    }),
+    "Why requests were answered with 4xx or 5xx.",
   ),
 });
 
 const money = (of: string) =>
-  described(of, {
-    charged: count(),
-    refunded: count(),
-    purchased: count("Of grants that were sold."),
-    trials: count("Of trial grants."),
-    goodwill: count("Of goodwill grants."),
-    reversed: count("Taken back from grants."),
-    adjusted: count("Negative where more was taken away than given."),
-    uncollected: count("Of tasks that were made and could not be charged."),
+  t.described(of, {
+    charged: t.count(undefined, 128_410),
+    refunded: t.count(undefined, 1230),
+    purchased: t.count("Of grants that were sold.", 250_000),
+    trials: t.count("Of trial grants.", 1000),
+    goodwill: t.count("Of goodwill grants.", 50),
+    reversed: t.count("Taken back from grants.", 0),
+    adjusted: t.count("Negative where more was taken away than given.", -500),
+    uncollected: t.count("Of tasks that were made and could not be charged.", 0),
   });
 
-const gatewayReport = object({
-  gateway_id: text,
-  host: text,
-  pid: count(),
-  started_at: time,
-  seen_at: time,
-  config_hash: text,
-  ready: Type.Boolean(),
-  requests_per_second: Type.Number(),
-  refused_per_second: Type.Number(),
-  failed_per_second: Type.Number(),
-  in_flight: count(),
-  settlements_waiting: count(),
+const gatewayName = {
+  gateway_id: t.words(undefined, "gtw_0f3a5c7d9e1b"),
+  host: t.words(undefined, "gateway-1"),
+};
+const hash = t.words(undefined, "8f1c0aa9e2d4b753");
+
+const gatewayReport = t.object({
+  ...gatewayName,
+  pid: t.count(undefined, 4211),
+  started_at: t.time,
+  seen_at: t.time,
+  config_hash: hash,
+  ready: t.flag(undefined, true),
+  requests_per_second: t.number(undefined, 41.9),
+  refused_per_second: t.number(undefined, 0.4),
+  failed_per_second: t.number(undefined, 0),
+  in_flight: t.count(undefined, 14),
+  settlements_waiting: t.count(undefined, 0),
 });
 
-export const Overview = titled("Overview", {
-  open: countOrNull("Holds and unfinished tasks, over all gateways."),
-  money: object({
+export const Overview = t.titled("Overview", {
+  open: t.countOrNull("Holds and unfinished tasks, over all gateways.", 184),
+  money: t.object({
     today: money("Credits of the UTC day."),
     month: money("Credits of the UTC month."),
-    unread,
+    unread: t.unread,
   }),
-  ledger: described("The last check of the whole ledger; null before the first one.", {
-    right: nullable<boolean>(Type.Boolean()),
-    checked_at: timeOrNull,
-    violations: countOrNull(),
+  ledger: t.described("The last check of the whole ledger; null before the first one.", {
+    right: t.nullable<boolean>(t.flag(undefined, true)),
+    checked_at: t.timeOrNull,
+    violations: t.countOrNull(undefined, 0),
   }),
-  settlements_waiting: count("Charges that wait for Redis, in all gateways."),
-  gateways: Type.Array(gatewayReport, { description: "Those that have reported in the last 20 s." }),
+  settlements_waiting: t.count("Charges that wait for Redis, in all gateways.", 0),
+  gateways: t.list(gatewayReport, "Those that have reported in the last 20 s."),
 });
 
-export const Configuration = titled("Configuration", {
-  config: Type.Unsafe<object>({
-    type: "object",
-    additionalProperties: true,
-    description: "Settings and prices in force, without secrets.",
-  }),
-  config_hash: text,
-  in_force_since: time,
-  from_environment: Type.Unsafe<Record<string, string>>({
-    type: "object",
-    additionalProperties: { type: "string" },
-    description: "Setting to the environment variable that decides it.",
-  }),
-  file: object({
-    path: text,
-    differs: Type.Array(
-      object({
-        path: text,
-        in_force: Type.Unknown(),
-        in_file: Type.Unknown(),
-        needs_restart: Type.Boolean({
-          description: "It takes effect at a restart; false: as soon as the files are read.",
-        }),
-      }),
-      {
-        description:
-          "Settings and prices of the files that are not in force; null where one has none. Empty if the files cannot be read.",
-      },
+const differingSetting = t.object({
+  path: t.words(undefined, "server.port"),
+  in_force: Type.Unknown({ examples: [8080] }),
+  in_file: Type.Unknown({ examples: [8081] }),
+  needs_restart: t.flag("It takes effect at a restart; false: as soon as the files are read.", true),
+});
+
+export const Configuration = t.titled("Configuration", {
+  config: t.open<object>(true, "Settings and prices in force, without secrets.", { log: { level: "info" } }),
+  config_hash: hash,
+  in_force_since: t.time,
+  from_environment: t.open<Record<string, string>>(
+    { type: "string" },
+    "Setting to the environment variable that decides it.",
+    { "log.level": "LOG_LEVEL" },
+  ),
+  file: t.object({
+    path: t.words(undefined, "/etc/tollgate/tollgate.yaml"),
+    differs: t.list(
+      differingSetting,
+      "Settings and prices of the files that are not in force; null where one has none. Empty if the files cannot be read.",
     ),
-    awaiting_signal: Type.Boolean({
-      description: "The files have changed, and the gateway reads them at SIGHUP (`reload: signal`).",
-    }),
-    problem: textOrNull(
+    awaiting_signal: t.flag(
+      "The files have changed, and the gateway reads them at SIGHUP (`reload: signal`).",
+    ),
+    problem: t.textOrNull(
       "Why the content that waits for SIGHUP, or else the one that was read last, cannot be put in force; null if it can.",
     ),
   }),
-  gateways: Type.Array(object({ gateway_id: text, host: text, config_hash: text })),
+  gateways: t.list(t.object({ ...gatewayName, config_hash: hash })),
 });
 
 const use = Object.fromEntries(
-  TIER_LIMITS.flatMap(({ name, used, counted }) => [
-    [used, typeof counted === "object" ? count() : countOrNull()],
-    [name, countOrNull()],
+  TIER_LIMITS.flatMap(({ name, used, counted, example }) => [
+    [used, (typeof counted === "object" ? t.count : t.countOrNull)(undefined, example.used)],
+    [name, t.countOrNull(undefined, example.limit)],
   ]),
-) as Record<keyof Use, ReturnType<typeof countOrNull>>;
+) as Record<keyof Use, ReturnType<typeof t.countOrNull>>;
 
-export const AccountUse = titled("AccountUse", {
-  account: Type.Union([object(use), Type.Null()], {
+export const AccountUse = t.titled("AccountUse", {
+  account: Type.Union([t.object(use), Type.Null()], {
     description: "Over all keys; null for an account without limits of its own.",
   }),
-  keys: Type.Array(object({ key_id: text, ...use }), {
-    description: "In the order of the list of keys.",
-  }),
-  next_cursor: textOrNull("For `cursor`; null after the last key."),
+  keys: t.list(t.object({ key_id: t.keyId, ...use }), "In the order of the list of keys."),
+  next_cursor: t.textOrNull("For `cursor`; null after the last key."),
 });
 
-const labels = { account_label: textOrNull(), key_label: textOrNull() };
+const labels = {
+  account_label: t.textOrNull(undefined, "Acme Films"),
+  key_label: t.textOrNull(undefined, "backend"),
+};
+const account_id = t.words(undefined, "acme");
+const outcome = t.words(undefined, "rate_limited");
 
-const list = <Item extends TSchema, More extends Record<string, TSchema>>(
-  title: string,
-  item: Item,
-  more: More,
-) => object({ data: Type.Array(item), next_cursor: Type.Null(), ...more }, { title });
+const listOf = <Item extends TSchema, More extends TProperties>(title: string, item: Item, more: More) =>
+  t.object({ data: t.list(item), next_cursor: Type.Null(), ...more }, { title });
 
-export const TopKeys = list(
+export const TopKeys = listOf(
   "TopKeys",
-  object({ key_id: text, account_id: text, ...labels, tier: text, usable: Type.Boolean(), ...use }),
-  { keys_looked_at: count(), complete: Type.Boolean(), unread },
-);
-
-export const RefusalsOfDay = list(
-  "RefusalsOfDay",
-  object({ key_id: text, account_id: text, ...labels, outcome: text, count: count() }),
-  { since: time },
-);
-
-export const AccountRefusals = titled("AccountRefusals", {
-  ...pageOf(
-    object({
-      hour: time,
-      key_id: words("`*`: further keys, which are counted together."),
-      key_label: textOrNull(),
-      outcome: text,
-      count: count(),
-    }),
-  ).properties,
-  more: Type.Boolean({ description: "There are earlier ones." }),
-  uncounted: countOrNull(
-    "Refusals of this and other accounts that had no room in the counts; null for a token that may use some accounts only.",
-  ),
-});
-
-const healthStatuses = Object.values(SHOWN_STATUS);
-
-export const Health = titled("Health", {
-  status: Type.Enum(healthStatuses),
-  checked_at: time,
-  checks: Type.Array(
-    object({
-      name: Type.Enum([...CHECK_NAMES]),
-      status: Type.Enum(healthStatuses, { description: "warn: look at it. fail: mend it." }),
-      message: text,
-      advice: textOrNull("What to do; null for `ok`."),
-      runbook: words("A page of the documentation."),
-    }),
-  ),
-});
-
-export const OpenRequests = list(
-  "OpenRequests",
-  object({
-    request_id: text,
-    task_id: textOrNull(),
-    account_id: text,
-    key_id: text,
+  t.object({
+    key_id: t.keyId,
+    account_id,
     ...labels,
-    state: text,
-    status: textOrNull(),
-    endpoint: text,
-    price: count(),
-    admitted_at: timeOrNull,
-    age_seconds: count(),
-    due_in_seconds: count("Until the sweeper looks at it; negative when overdue."),
+    tier: t.words(undefined, "standard"),
+    usable: t.flag(undefined, true),
+    ...use,
   }),
-  { old: count(), open: count(), looked_at_max: count(), complete: Type.Boolean(), unread },
+  { keys_looked_at: t.count(undefined, 211), complete: t.flag(undefined, true), unread: t.unread },
 );
 
-export const SearchResults = list(
-  "SearchResults",
-  object({
-    kind: Type.Enum([
-      "account",
-      "key",
-      "task",
-      "request",
-      "transaction",
-      "token",
-      "audit",
-      "reference",
-      "refusal",
-    ]),
-    id: text,
-    account_id: textOrNull(),
-    label: textOrNull(),
-    key_id: textOrNull("Of a refusal: the key that was refused."),
+export const RefusalsOfDay = listOf(
+  "RefusalsOfDay",
+  t.object({ key_id: t.keyId, account_id, ...labels, outcome, count: t.count(undefined, 180) }),
+  { since: t.time },
+);
+
+const refusalsOfHour = t.object({
+  hour: t.time,
+  key_id: t.words("`*`: further keys, which are counted together.", "key_Rx0dTdT1hDhbmzOa"),
+  key_label: labels.key_label,
+  outcome,
+  count: t.count(undefined, 180),
+});
+
+export const AccountRefusals = t.titled("AccountRefusals", {
+  ...t.pageOf(refusalsOfHour).properties,
+  more: t.flag("There are earlier ones."),
+  uncounted: t.countOrNull(
+    "Refusals of this and other accounts that had no room in the counts; null for a token that may use some accounts only.",
+    0,
+  ),
+});
+
+const check = t.object({
+  name: t.oneOf(CHECK_NAMES, undefined, "redis"),
+  status: t.oneOf(CHECK_STATUSES, "warn: look at it. fail: mend it."),
+  message: t.words(undefined, "all primaries answer and take writes"),
+  advice: t.textOrNull("What to do; null for `ok`."),
+  runbook: t.words("A page of the documentation.", "docs/operations/redis.md"),
+});
+
+export const Health = t.titled("Health", {
+  status: t.oneOf(CHECK_STATUSES),
+  checked_at: t.time,
+  checks: t.list(check),
+});
+
+export const OpenRequests = listOf(
+  "OpenRequests",
+  t.object({
+    request_id: t.requestId,
+    task_id: t.textOrNull(undefined, "task_5f0c"),
+    account_id,
+    key_id: t.keyId,
+    ...labels,
+    state: t.words(undefined, "bound"),
+    status: t.textOrNull(undefined, "processing"),
+    endpoint: t.endpoint,
+    price: t.count(undefined, 50),
+    admitted_at: t.timeOrNull,
+    age_seconds: t.count(undefined, 1200),
+    due_in_seconds: t.count("Until the sweeper looks at it; negative when overdue.", 4),
   }),
   {
-    complete: Type.Boolean({
-      description: "Whether these are all accounts with the label or the reference.",
-    }),
+    old: t.count(undefined, 1),
+    open: t.count(undefined, 184),
+    looked_at_max: t.count(undefined, 20_000),
+    complete: t.flag(undefined, true),
+    unread: t.unread,
   },
+);
+
+const FOUND = [
+  ...(["account", "key", "task", "request", "transaction"] as const),
+  ...(["token", "audit", "reference", "refusal"] as const),
+];
+
+export const SearchResults = listOf(
+  "SearchResults",
+  t.object({
+    kind: t.oneOf(FOUND, undefined, "key"),
+    id: t.keyId,
+    account_id: t.accountIdOrNull,
+    label: labels.key_label,
+    metadata: t.textOrNull("Of an account: name and value of the metadata by which it was found."),
+    key_id: t.textOrNull("Of a refusal: the key that was refused."),
+  }),
+  { complete: t.flag("Whether these are all that there are.", true) },
 );

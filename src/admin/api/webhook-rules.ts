@@ -1,5 +1,5 @@
 import type { Config } from "../../config/config.ts";
-import { type WebhookRules, webhooksAreOff } from "../../operations/webhooks/webhook-rules.ts";
+import { type WebhookRules, webhooksAreOff } from "../../operations/webhooks/endpoints.ts";
 
 /** Loads the modules of webhooks only where they are on. @throws OperatorError `webhooks_off` */
 export async function requireWebhooks(settings: Config["webhooks"]): Promise<WebhookRules> {

@@ -1,16 +1,23 @@
 import { type Command, Option } from "commander";
+import { Agent, request } from "undici";
 import { archiveChecks } from "../../checks/archive-check.ts";
 import { type Check, failed, warning } from "../../checks/check.ts";
-import { certificatesCheck, configCheck, journalCheck } from "../../checks/machine-checks.ts";
+import {
+  certificatesCheck,
+  configCheck,
+  descriptorsCheck,
+  journalCheck,
+  proxiesCheck,
+} from "../../checks/machine-checks.ts";
 import { storeChecks, unusable } from "../../checks/store-checks.ts";
 import { upstreamCheck } from "../../checks/upstream-check.ts";
 import type { Config } from "../../config/config.ts";
 import { hiddenInWords } from "../../config/environment.ts";
 import { listInForce } from "../../config/price-lists.ts";
 import { processLimits } from "../../config/process-bounds.ts";
-import { visible, visibleLines } from "../../domain/visible-text.ts";
+import { visible, visibleLines } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import { checkConfig } from "../config.ts";
+import { adminUrl, checkConfig } from "../config.ts";
 import { redisUrl } from "../local-config.ts";
 import { command, spanMs } from "../options.ts";
 import { note, print, shownPath } from "../output.ts";
@@ -25,17 +32,17 @@ import {
   TRIED_ENDPOINTS,
   testGeneration,
 } from "./doctor-generate.ts";
-import { runningChecks } from "./doctor-running.ts";
 
 const SHOWN = {
   ok: { word: "ok  ", style: "green" },
-  warning: { word: "warn", style: "yellow" },
-  failed: { word: "FAIL", style: "red" },
+  warn: { word: "warn", style: "yellow" },
+  fail: { word: "FAIL", style: "red" },
 } as const;
 
 const MEND = "mend the config first";
 
 const GENERATION_TIMEOUT_MS = 600_000;
+const METRICS_TIMEOUT_MS = 1000;
 
 const NOT_TRIED =
   "\nNot tried: a generation, its polls and an upload at the upstream. `tollgate doctor --generate` makes one real video.";
@@ -174,8 +181,36 @@ function inWords(checks: readonly Check[]): string {
 
 function summary(checks: readonly Check[]): string {
   const count = (status: Check["status"]): number => checks.filter((one) => one.status === status).length;
-  const [failed, warnings] = [count("failed"), count("warning")];
+  const [failed, warnings] = [count("fail"), count("warn")];
   if (failed > 0) return `${paint("red", `${failed} to mend`)}, ${warnings} to look at.`;
   if (warnings > 0) return `Nothing to mend, ${paint("yellow", `${warnings} to look at`)}.`;
   return paint("green", "Everything is in order.");
+}
+
+/** @param openFiles files and sockets that this process may open: what is known where no gateway runs */
+async function runningChecks(config: Config | undefined, openFiles: number): Promise<Check[]> {
+  const page = config && (await readMetrics(config.admin));
+  const running = Number(/^process_max_fds (\d+)/m.exec(page ?? "")?.[1] ?? 0);
+  const whose = running > 0 ? "the running gateway" : "a gateway started like this command";
+  return [
+    descriptorsCheck(running || openFiles, whose),
+    proxiesCheck(
+      page === undefined ? undefined : Number(/^tollgate_untrusted_proxy_total (\d+)/m.exec(page)?.[1] ?? 0),
+    ),
+  ];
+}
+
+/** The metrics page of a running gateway; undefined where none answers, or where it wants a client certificate. */
+async function readMetrics(admin: Config["admin"]): Promise<string | undefined> {
+  // Its certificate is made for a name, and this is an address. Nothing is sent that it could keep.
+  const dispatcher = new Agent({ connect: { rejectUnauthorized: false } });
+  try {
+    const signal = AbortSignal.timeout(METRICS_TIMEOUT_MS);
+    const { body } = await request(`${adminUrl(admin)}/metrics`, { dispatcher, signal });
+    return await body.text();
+  } catch {
+    return undefined;
+  } finally {
+    await dispatcher.destroy();
+  }
 }

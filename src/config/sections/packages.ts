@@ -1,7 +1,6 @@
 import { Type } from "typebox";
-import { CREDIT_PACKAGES, CREDITS_MAX, type CreditPackage } from "../../domain/credit-packages.ts";
 import { isObject } from "../../domain/json.ts";
-import { readMoney } from "../../domain/money.ts";
+import { CREDIT_PACKAGES, CREDITS_MAX, type CreditPackage, readMoney } from "../../domain/money.ts";
 import type { BrokenRule } from "../validate.ts";
 
 const credits = Type.Integer({

@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS, type TierLimits, type Tiers } from "../../domain/limits.ts";
-import { capitalized } from "../../domain/visible-text.ts";
+import { capitalized } from "../../domain/operator-texts.ts";
+import { ruled, section } from "../setting-types.ts";
 
 const tier = Type.Object(
   {
@@ -48,3 +49,21 @@ export function toTiers(tiers: Readonly<Record<string, Static<typeof tier>>>): T
   }
   return limits;
 }
+
+const NAME = /^[A-Za-z0-9_.-]{1,64}$/;
+
+const nameRule = (name: string): string | undefined =>
+  NAME.test(name) ? undefined : "must be a name of 1 to 64 characters of A-Z, a-z, 0-9, _, . and -";
+
+export const accountsSchema = section("Accounts.", {
+  indexed_metadata: Type.Array(ruled(Type.String(), nameRule), {
+    default: [],
+    maxItems: 4,
+    uniqueItems: true,
+    description: "Names in the metadata of accounts by whose values GET /accounts finds them.",
+  }),
+});
+
+export const toAccountsConfig = ({ indexed_metadata }: Static<typeof accountsSchema>) => ({
+  indexedMetadata: indexed_metadata,
+});

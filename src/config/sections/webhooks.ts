@@ -57,7 +57,7 @@ export const webhooksSchema = section(
       256,
       1,
       10_000,
-      "First tries that one process makes at a time; retries have a quarter as many beside them.",
+      "First tries that one process makes at a time; retries have a quarter as many beside them, and as many tries may take over a second.",
     ),
     in_flight_per_endpoint: integer(4, 1, 100, "Messages that one endpoint gets at a time."),
   },

@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import { isLater } from "../../records/entry-ids.ts";
-import { entryFields, LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
+import { entryFields, isLater, LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOfLedger, requestName } from "../../records/names.ts";
 import { requestOf } from "../../records/requests.ts";
 import { many } from "../../redis/pipelines.ts";

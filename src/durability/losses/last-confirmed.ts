@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync, statSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isLater } from "../../records/entry-ids.ts";
+import { isLater } from "../../records/ledger-entries.ts";
 import { StoreError } from "../../redis/reasons.ts";
 import type { FoundStore } from "../../redis/store-facts.ts";
 import type { Logger } from "../../telemetry/log.ts";

@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import { msOf } from "../../records/entry-ids.ts";
-import type { StreamEntry } from "../../records/ledger-entries.ts";
+import { msOf, type StreamEntry } from "../../records/ledger-entries.ts";
 import { META } from "../../records/names.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";

@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import { isLater, msOf } from "../../records/entry-ids.ts";
-import { LEDGER_START } from "../../records/ledger-entries.ts";
+import { isLater, LEDGER_START, msOf } from "../../records/ledger-entries.ts";
 import { partitionOfLedger } from "../../records/names.ts";
 import type { PartitionReads } from "../../redis/partition-reads.ts";
 import { absentEntries, missingAmong, trimmedTo } from "./entry-comparison.ts";

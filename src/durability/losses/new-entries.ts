@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import { isLater } from "../../records/entry-ids.ts";
-import { LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
+import { isLater, LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
 import { partitionNames } from "../../records/names.ts";
 import { many } from "../../redis/pipelines.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";

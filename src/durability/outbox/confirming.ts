@@ -26,7 +26,7 @@ export function createConfirming(
   async function look(): Promise<void> {
     if (isLooking || unconfirmed.size() === 0) return;
     isLooking = true;
-    // What fails here is no outage: the next look tries again.
+    // A failure here is no outage: the next look tries again.
     for (const primary of connection.primaries())
       if (!primary.breaker.isOpen) await confirmWaiting(primary).catch(() => undefined);
     isLooking = false;

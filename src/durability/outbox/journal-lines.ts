@@ -52,7 +52,7 @@ const lineWith = <const Script extends string, Call extends Type.TSchema>(script
     call,
   });
 
-/** What a line must be: its price becomes a charge as it stands there. The Redis names of its key follow from the ids. */
+/** The schema of a line: its price becomes a charge as it stands. The Redis names of its key follow from the ids. */
 const lineSchema = Type.Union([lineWith("bind", bindCall), lineWith("void", voidCall)]);
 const LINE = Compile(lineSchema);
 

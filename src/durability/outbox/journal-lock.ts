@@ -55,7 +55,7 @@ export async function holdLock(folder: string): Promise<FileLock> {
   return { stem: newStem(UNLOCKED), release: () => undefined };
 }
 
-/** Whether the writer of a file has ended. */
+/** True if the writer of a file has ended. */
 export async function hasWriterEnded(folder: string, stem: string, suffix: string): Promise<boolean> {
   const mount = STEM.exec(stem)?.[1];
   if (mount === CLOSED) return true;

@@ -21,7 +21,7 @@ export function diskReason(error: unknown): string {
   return REASONS[code] ?? message;
 }
 
-/** Whether a journal can be used. Logs each change once. */
+/** Tracks if a journal can be used. Logs each change once. */
 export function createJournalState(
   folder: string,
   log: Logger,

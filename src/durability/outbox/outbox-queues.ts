@@ -46,7 +46,7 @@ export function createQueues() {
     sizeOf: (unmetered: boolean): number => sum(queuesWith(unmetered)),
     /** How many flushes to all primaries of this store would send. */
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
-    /** Whether a flush would send any. */
+    /** True if a flush would send any. */
     hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
       queuesOf(storeId).some((queue) =>
         queue.entries().some(([name, settlement]) => has(settlement) && !waitingForClaim.has(name)),

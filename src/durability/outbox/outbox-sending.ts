@@ -2,7 +2,7 @@ import { wouldFailAgain } from "../../redis/script-errors.ts";
 import type { Binding } from "../../scripts/bind.ts";
 import type { Run } from "../../scripts/script-definition.ts";
 import { type Voided, voidHold } from "../../scripts/void.ts";
-import { ClaimError } from "../claims.ts";
+import { ClaimError } from "../task-ids.ts";
 import type { OutboxParts } from "./outbox.ts";
 import { FLUSH_BATCH, type Queue } from "./outbox-queues.ts";
 import { type Charge, logFieldsOf, type Settlement } from "./pending-settlement.ts";
@@ -12,7 +12,7 @@ export interface FlushTarget {
   run: Run;
   /** Undefined while the store has no id. */
   storeId: string | undefined;
-  /** Whether the primary that `run` calls can settle it now; nothing else is sent. */
+  /** True if the primary that `run` calls can settle it now; nothing else is sent. */
   has(settlement: Settlement): boolean;
   /** The store's clock, Unix ms. */
   nowMs(): number;
@@ -58,7 +58,7 @@ export function createSending({ log, queues, unconfirmed, settleWithinMs, report
       }),
     );
     reportSize();
-    // What waits for a frozen partition, or for the primary of its claim, is no failure of this one.
+    // Settlements that wait for a frozen partition, or for the primary of their claim, are no failure of this one.
     const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
     if (failed) throw (failed as PromiseRejectedResult).reason;
   }

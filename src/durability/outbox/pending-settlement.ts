@@ -37,5 +37,5 @@ export type Settlement = Charge | VoidSettlement;
 export const isUnmetered = (settlement: Settlement): boolean =>
   settlement.script === "bind" && settlement.call.price === 0;
 
-/** What the log says of a settlement. */
+/** A settlement's fields in the log. */
 export const logFieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });

@@ -1,7 +1,7 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
 import { checkAddresses, checkEndpoints, type KeyRestrictions } from "../../domain/key-restrictions.ts";
 import { LIMITS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 
@@ -66,7 +66,11 @@ export function requireFutureExpiry(expiresAtMs: number, nowMs: number): void {
   throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
 }
 
-export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
-  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
+/** Of times in Unix ms, or of UTC days. @throws OperatorError */
+export function requireOrder<Time extends number | string>(
+  from: Time | undefined,
+  to: Time | undefined,
+): void {
+  if (from !== undefined && to !== undefined && from > to)
     throw new OperatorError("from must not come after to", "invalid", "from");
 }

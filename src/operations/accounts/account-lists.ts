@@ -1,11 +1,14 @@
+import { shown } from "../../domain/problems.ts";
 import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
-import { metadataDigest } from "../../records/metadata-index.ts";
+import { metadataDigest, metadataText } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
-import type { AccountRecord, AccountStatus } from "../../records/records.ts";
+import { accountOf } from "../../records/packed-fields.ts";
+import type { AccountFields, AccountStatus } from "../../records/records.ts";
+import { lowerCase } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import type { RankedPlace } from "../../scripts/ranked.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type KeyRecord, readKeys } from "../keys/keys.ts";
@@ -21,9 +24,8 @@ import {
   type Spending,
   spendingOf,
 } from "./account-ranks.ts";
-import { hasMetadata, type MetadataFilter } from "./metadata-filter.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
-import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
+import { compareBytes, firstMembers, type Listed } from "./sorted-lists.ts";
 
 const LOOKED_AT_MAX = 1000;
 const BATCH = 100;
@@ -165,12 +167,12 @@ async function readAccounts(
   listed: readonly Listed[],
 ): Promise<(AccountObject | undefined)[]> {
   const places = listed.map(({ member, partition }) => ({ accountId: member.split(" ").at(-1)!, partition }));
-  const records = await reads.many<AccountRecord, (typeof places)[number]>(
+  const records = await reads.many<AccountFields, (typeof places)[number]>(
     places,
     (pipe, { accountId, partition }) => pipe.hgetall(accountNames(partition, accountId).account),
   );
   return records.map((record, at) =>
-    record?.balance === undefined ? undefined : accountObject(places[at]!.accountId, record),
+    record?.money === undefined ? undefined : accountObject(places[at]!.accountId, accountOf(record)),
   );
 }
 
@@ -254,7 +256,7 @@ async function ownRanked(
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
 }
 
-/** What a list goes by, a whole number; undefined for an account that is not in it. */
+/** The sort value of an account in a list, a whole number; undefined if it is not in the list. */
 function scoreOf(account: AccountObject, spent: Spending, sort: AccountSort): number | undefined {
   const balance = account.balance + account.held;
   if (sort === "days_left") return daysLeftScore(balance, spent);
@@ -280,8 +282,7 @@ export async function listKeys(
 ): Promise<{ keys: KeyRecord[]; next: string | undefined }> {
   requirePageSize(limit);
   const list = ["keys", accountId];
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { account, keys: name } = accountNames(partition, accountId);
   if ((await redis.exists(account)) === 0) throw noAccount(accountId);
   let first = 0;
@@ -298,3 +299,25 @@ export async function listKeys(
     next: found.length > limit ? cursorOf(list, shown.at(-1)!) : undefined,
   };
 }
+
+/** Values by the names under which accounts have them. */
+type MetadataFilter = Readonly<Record<string, string>>;
+
+/** @param indexed names that may be asked for @throws OperatorError for another name */
+export function requireIndexed(asked: MetadataFilter, indexed: readonly string[]): void {
+  const other = Object.keys(asked).find((name) => !indexed.includes(name));
+  if (other === undefined) return;
+  const path = `metadata.${shown(other)}`;
+  const known = indexed.length === 0 ? "none is" : `these are: ${indexed.join(", ")}`;
+  throw new OperatorError(
+    `${path} is not indexed, ${known}; add the name to accounts.indexed_metadata in the configuration, which takes at most 4`,
+    "invalid",
+    path,
+  );
+}
+
+const hasMetadata = ({ metadata }: AccountObject, asked: MetadataFilter): boolean =>
+  Object.entries(asked).every(
+    ([name, text]) =>
+      metadata !== null && Object.hasOwn(metadata, name) && metadataText(metadata[name]) === text,
+  );

@@ -1,3 +1,4 @@
+import { dayText } from "../../domain/moments.ts";
 import { badCursor } from "../../records/cursors.ts";
 import { META, partitionNames, spentName } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -6,7 +7,7 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type RankedPlace, ranked } from "../../scripts/ranked.ts";
-import { compareBytes, type Listed } from "./sorted-lists.ts";
+import { compareBytes, firstOverAll, type Listed } from "./sorted-lists.ts";
 
 // Accounts by balance and by spending. ROLLUP writes these lists about once a second.
 
@@ -17,8 +18,6 @@ export const isDescending = (sort: AccountSort): boolean => sort.startsWith("-")
 
 const DAY_MS = 86_400_000;
 const WEEK_DAYS = 7;
-/** Ids are spread by a hash, so few partitions have more than their share. */
-const SPARE = 4;
 
 interface RankedAccount extends Listed {
   score: number;
@@ -37,41 +36,23 @@ export function comparePlaces(one: RankedPlace, other: RankedPlace, descending: 
   return descending ? -ascending : ascending;
 }
 
-/** The first members of a list over all partitions. One call per partition, and another for the few with more than their share. */
+/** The first members of a list over all partitions. */
 export async function firstRanked(
   reads: PartitionReads,
   { partitions, nameOf, descending, after }: RankedList,
   most: number,
 ): Promise<RankedAccount[]> {
-  const size = Math.ceil(most / partitions) + SPARE;
-  const order = (one: RankedPlace, other: RankedPlace): number => comparePlaces(one, other, descending);
-  const parts = Array.from({ length: partitions }, (_, partition) => ({
-    partition,
-    last: after,
-    isWhole: false,
-  }));
-  let found: RankedAccount[] = [];
-  for (let wanting = parts; wanting.length > 0; ) {
-    const pages = await Promise.all(
-      wanting.map(({ partition, last }) => {
-        const call = { list: nameOf(partition), after: last, most: size, descending };
-        return reads.at(partition, (redis) => scriptsOf(redis).run(ranked, call));
-      }),
-    );
-    for (const [at, part] of wanting.entries()) {
-      const page = pages[at] ?? [];
-      found.push(...page.map((place) => ({ ...place, partition: part.partition })));
-      part.last = page.at(-1) ?? part.last;
-      part.isWhole = page.length < size;
-    }
-    found = found.sort(order).slice(0, most);
-    const bound = found.length < most ? undefined : found.at(-1)!;
-    wanting = parts.filter(
-      ({ isWhole, last }) =>
-        !isWhole && last !== undefined && (bound === undefined || order(last, bound) < 0),
-    );
-  }
-  return found;
+  const found = await firstOverAll<RankedPlace>({
+    ...{ partitions, most, after, compare: (one, other) => comparePlaces(one, other, descending) },
+    read: (parts, size) =>
+      Promise.all(
+        parts.map(({ partition, last }) => {
+          const call = { list: nameOf(partition), after: last, most: size, descending };
+          return reads.at(partition, (redis) => scriptsOf(redis).run(ranked, call));
+        }),
+      ),
+  });
+  return found.map(({ row, partition }) => ({ ...row, partition }));
 }
 
 /** The list that a sort goes by, from its beginning or behind a place. */
@@ -120,7 +101,7 @@ export const daysLeftScore = (balance: number, { week }: Spending): number | und
 /** Today first. */
 async function spendingDays(nodes: RedisNodes, count: number): Promise<string[]> {
   const nowMs = await storeNowMs(nodes.ofName(META));
-  return Array.from({ length: count }, (_, at) => new Date(nowMs - at * DAY_MS).toISOString().slice(0, 10));
+  return Array.from({ length: count }, (_, at) => dayText(nowMs - at * DAY_MS));
 }
 
 /** @param accounts a page of them */

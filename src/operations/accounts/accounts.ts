@@ -2,10 +2,11 @@ import type { Transaction } from "../../domain/answers.ts";
 import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountOf } from "../../records/packed-fields.ts";
 import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { AccountRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { latestEntries } from "../credits/account-history.ts";
 
@@ -37,9 +38,8 @@ interface AccountView extends AccountRow {
 
 export async function readAccount(nodes: RedisNodes, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
-  const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
+  const record = accountOf(await redis.hgetall(accountNames(partition, accountId).account));
   if (record.balance === undefined) throw unknownAccount(accountId);
   const entries = await latestEntries(redis, partition, {
     accountId,
@@ -51,9 +51,9 @@ export async function readAccount(nodes: RedisNodes, accountId: string): Promise
 
 /** @throws OperatorError: a misspelt account must not look empty */
 export async function requireAccount(nodes: RedisNodes, accountId: string): Promise<void> {
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { account } = accountNames(partition, accountId);
-  if (!(await nodes.of(partition).exists(account))) throw noAccount(accountId);
+  if (!(await redis.exists(account))) throw noAccount(accountId);
 }
 
 export const unknownAccount = (accountId: string): OperatorError =>

@@ -1,13 +1,14 @@
 import { byLimit, type LimitChanges, type Limits, TIER_LIMITS } from "../../domain/limits.ts";
+import { MULTIPLIER_RULE, multiplierText } from "../../domain/money.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
-import { MULTIPLIER_RULE, multiplierText } from "../../domain/price-multiplier.ts";
 import type { Actor } from "../../records/actor.ts";
-import { accountNames, partitionOf } from "../../records/names.ts";
+import { accountNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { accountOf } from "../../records/packed-fields.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
 import { account } from "../../scripts/account.ts";
 import { gatherAll } from "../../scripts/gather.ts";
 import { suspend } from "../../scripts/suspend.ts";
@@ -17,7 +18,7 @@ import {
   requireLimits,
   requireNewAccountId,
 } from "../access/operator-values.ts";
-import { keyIdPages } from "../keys/walk-keys.ts";
+import { keyIdPages } from "../keys/keys.ts";
 import { accountRow, randomAccountId } from "./accounts.ts";
 
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
@@ -75,18 +76,17 @@ export async function createAccount(
   if (wanted.accountId !== undefined) requireNewAccountId(wanted.accountId);
   const fields = fieldsOf({ label: wanted.label, metadata: wanted.metadata, limits: wanted.limits });
   const accountId = wanted.accountId ?? (await randomAccountId(nodes));
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  nodes.requireWritable?.([nodes.of(partition)]);
+  const { partition, redis } = await writablePlace(nodes, accountId);
   const call = { partition, accountId, action: "account.create", actor, fields } as const;
-  const reply = await scriptsOf(nodes.of(partition)).run(account, call);
+  const reply = await scriptsOf(redis).run(account, call);
   if (reply.outcome === "created") return accountObject(accountId, reply.record);
   throw new OperatorError(`there is an account ${accountId} already`, "account_exists", "account_id");
 }
 
 export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
   requireAccountId(accountId);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const record: AccountRecord = await nodes.of(partition).hgetall(accountNames(partition, accountId).account);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
+  const record = accountOf(await redis.hgetall(accountNames(partition, accountId).account));
   if (record.balance === undefined) throw noAccount(accountId);
   return accountObject(accountId, record);
 }
@@ -110,10 +110,9 @@ export async function patchAccount(
 ): Promise<AccountObject> {
   requireAccountId(accountId);
   const fields = fieldsOf(changes);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  nodes.requireWritable?.([nodes.of(partition)]);
+  const { partition, redis } = await writablePlace(nodes, accountId);
   const call = { partition, accountId, ifRevisions, mayReinstate, actor };
-  const { run } = scriptsOf(nodes.of(partition));
+  const { run } = scriptsOf(redis);
   const status = onlyRestriction(fields);
   const reply = status
     ? await run(suspend, { ...call, status })

@@ -4,7 +4,7 @@ import { partitionOf, refusalLogNames } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { answersOf } from "../../redis/pipelines.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
 
 // The latest refusals of each key, one by one. Statistics: gateways write them in the background, and drop what has no room.
@@ -104,9 +104,9 @@ function refusalOf(text: string, keyId: string, accountId: string): Refusal {
 
 /** Latest first; gateways write at different moments, so they are sorted by when they happened. */
 async function refusalsOfKey(nodes: RedisNodes, keyId: string, accountId: string): Promise<Refusal[]> {
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { log } = refusalLogNames(partition, keyId);
-  const texts = await nodes.of(partition).lrange(log, 0, REFUSALS_OF_KEY - 1);
+  const texts = await redis.lrange(log, 0, REFUSALS_OF_KEY - 1);
   return texts.map((text) => refusalOf(text, keyId, accountId)).sort(byTime);
 }
 

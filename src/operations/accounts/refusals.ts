@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
+import { dayText } from "../../domain/moments.ts";
 import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { partitionOf, refusalsName } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { answersOf } from "../../redis/pipelines.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount } from "../../redis/store-facts.ts";
 import { refused } from "../../scripts/refused.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { compareBytes } from "./sorted-lists.ts";
@@ -31,7 +32,7 @@ export interface HourlyRefusals extends RefusalCount {
 }
 
 const nameOfDay = (day: string): string => `tg:refusals:${day}`;
-const nameOf = (atMs: number): string => nameOfDay(new Date(atMs).toISOString().slice(0, 10));
+const nameOf = (atMs: number): string => nameOfDay(dayText(atMs));
 
 /**
  * Adds the refusals of this gateway to the counts of all. Statistics: a call whose reply is lost may have counted.
@@ -108,8 +109,7 @@ export async function refusalsOf(
   nowMs: number,
   { keyId, fromMs = 0, toMs = Infinity }: RefusalFilter = {},
 ): Promise<AccountRefusals> {
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const sinceMs = startOfHourMs(Math.max(nowMs - SHOWN_MS, fromMs));
   const hours = new Map<string, HourlyRefusals>();
   let uncounted = 0;

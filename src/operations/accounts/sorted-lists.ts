@@ -26,36 +26,51 @@ export async function firstMembers(
   { partitions, nameOf, prefix, after }: SortedList,
   most: number,
 ): Promise<Listed[]> {
-  const size = Math.ceil(most / partitions) + SPARE;
-  const parts = Array.from({ length: partitions }, (_, partition) => ({
-    partition,
-    last: after,
-    isWhole: false,
-  }));
   const end = prefix === "" ? "+" : Buffer.concat([Buffer.from(`(${prefix}`), Buffer.from([0xff])]);
-  let found: Listed[] = [];
-  for (let wanting = parts; wanting.length > 0; ) {
-    const pages = await reads.many<string[], (typeof parts)[number]>(wanting, (pipe, { partition, last }) =>
-      pipe.zrange(
-        nameOf(partition),
-        last === "" ? startOf(prefix) : `(${last}`,
-        end,
-        "BYLEX",
-        "LIMIT",
-        0,
-        size,
-      ),
-    );
-    for (const [at, part] of wanting.entries()) {
+  const found = await firstOverAll<string>({
+    ...{ partitions, most, compare: compareBytes, after: after === "" ? undefined : after },
+    read: (parts, size) =>
+      reads.many<string[], Part<string>>(parts, (pipe, { partition, last }) => {
+        const start = last === undefined ? startOf(prefix) : `(${last}`;
+        return pipe.zrange(nameOf(partition), start, end, "BYLEX", "LIMIT", 0, size);
+      }),
+  });
+  return found.map(({ row, partition }) => ({ member: row, partition }));
+}
+
+/** The list of a partition, as far as it was read. */
+interface Part<Row> {
+  partition: number;
+  last: Row | undefined;
+}
+
+/**
+ * The first rows of lists over all partitions. Each list is read in pages of its share of the rows.
+ * @param options.read a page of each of these lists, behind its `last`; undefined where it could not be read
+ */
+export async function firstOverAll<Row>(options: {
+  partitions: number;
+  most: number;
+  /** Exclusive; undefined for the first. */
+  after: Row | undefined;
+  compare(one: Row, other: Row): number;
+  read(parts: readonly Part<Row>[], size: number): Promise<(readonly Row[] | undefined)[]>;
+}): Promise<{ row: Row; partition: number }[]> {
+  const { partitions, most, after, compare, read } = options;
+  const size = Math.ceil(most / partitions) + SPARE;
+  let parts = Array.from({ length: partitions }, (_, partition): Part<Row> => ({ partition, last: after }));
+  let found: { row: Row; partition: number }[] = [];
+  while (parts.length > 0) {
+    const pages = await read(parts, size);
+    for (const [at, part] of parts.entries()) {
       const page = pages[at] ?? [];
-      found.push(...page.map((member) => ({ member, partition: part.partition })));
-      part.last = page.at(-1) ?? part.last;
-      part.isWhole = page.length < size;
+      found.push(...page.map((row) => ({ row, partition: part.partition })));
+      part.last = page.length < size ? undefined : page.at(-1);
     }
-    found = found.sort((one, other) => compareBytes(one.member, other.member)).slice(0, most);
-    const bound = found.length < most ? undefined : found.at(-1)!.member;
-    wanting = parts.filter(
-      ({ isWhole, last }) => !isWhole && (bound === undefined || compareBytes(last, bound) < 0),
+    found = found.sort((one, other) => compare(one.row, other.row)).slice(0, most);
+    const bound = found.length < most ? undefined : found.at(-1)!.row;
+    parts = parts.filter(
+      ({ last }) => last !== undefined && (bound === undefined || compare(last, bound) < 0),
     );
   }
   return found;
@@ -72,6 +87,3 @@ export function compareBytes(one: string, other: string): number {
     return Buffer.compare(Buffer.from(one), Buffer.from(other));
   return one < other ? -1 : 1;
 }
-
-/** As in lua/include/lists.lua. */
-export const lowerCase = (label: string): string => label.replace(/[A-Z]/g, (letter) => letter.toLowerCase());

@@ -1,8 +1,7 @@
 import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { ENTRY_KINDS, type LedgerEntry } from "../../records/ledger-entries.ts";
-import { partitionOf } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount } from "../../redis/store-facts.ts";
 import { type AuditRecord, placeOfAudit, readAudit } from "../access/audit.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
@@ -10,7 +9,7 @@ import { wantedOf } from "../credits/transactions.ts";
 import { positionText, readPosition } from "../newest-first.ts";
 import { requireAccount } from "./accounts.ts";
 
-/** What happened to an account: an entry of its ledger, or a change by an operator or the gateway. */
+/** An event of an account: an entry of its ledger, or a change by an operator or the gateway. */
 type TimelineEvent =
   | { atMs: number; entry: LedgerEntry; record?: undefined }
   | { atMs: number; record: AuditRecord; entry?: undefined };
@@ -19,7 +18,7 @@ interface TimelineQuery {
   /** Unix ms; `toMs` exclusive. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
-  /** Whether charges are among the entries. */
+  /** True if charges are among the entries. */
   hasCharges: boolean;
   /** False: the audit alone. */
   hasLedger: boolean;
@@ -77,11 +76,11 @@ async function ledgerLane(
   archive: ArchivedHistory | undefined,
 ): Promise<Lane> {
   if (position === ENDED) return noLane();
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const kinds = ENTRY_KINDS.filter((kind) => kind !== "charge");
   const wanted = hasCharges ? undefined : kinds.flatMap((kind) => wantedOf(undefined, kind) ?? []);
   const { entries, next } = await readHistory({
-    ...{ redis: nodes.of(partition), partition, accountId, limit, archive },
+    ...{ redis: redis, partition, accountId, limit, archive },
     position: position || undefined,
     filter: { wanted, fromMs, toMs },
   });

@@ -1,9 +1,10 @@
+import { dayText } from "../../domain/moments.ts";
 import { accountNames, META, partitionOf, spentName } from "../../records/names.ts";
-import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
+import { requireOrder } from "../access/operator-values.ts";
 import { REFUSAL_DAYS, refusalsOfDay } from "./refusals.ts";
 import { compareBytes } from "./sorted-lists.ts";
 
@@ -57,7 +58,7 @@ export async function topAccounts(
   const nowMs = await storeNowMs(nodes.ofName(META));
   const today = dayText(nowMs);
   const { from = today, to = from > today ? from : today } = period;
-  if (from > to) throw new OperatorError("from must not come after to", "invalid", "from");
+  requireOrder(from, to);
   const kept = by === "spend" ? SPENDING_DAYS : REFUSAL_DAYS;
   const oldest = dayText(nowMs - (kept - 1) * DAY_MS);
   const reads = readsOfMost(nodes);
@@ -73,8 +74,6 @@ export async function topAccounts(
   const sinceMs = from < oldest ? Date.parse(oldest) : undefined;
   return { accounts, source: "redis", sinceMs, complete, unread: reads.unread() };
 }
-
-const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
 function daysOf({ from, to }: Days): string[] {
   const days: string[] = [];

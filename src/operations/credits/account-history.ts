@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "../../records/checkpoints.ts";
 import { badCursor } from "../../records/cursors.ts";
-import { isLater, msOf } from "../../records/entry-ids.ts";
-import { kindOf, type LedgerEntry, ledgerEntry } from "../../records/ledger-entries.ts";
+import { isLater, kindOf, type LedgerEntry, ledgerEntry, msOf } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { moneyOf } from "../../records/packed-fields.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { type HistoryFilter, history } from "../../scripts/history.ts";
 
@@ -55,9 +55,9 @@ const IN_REDIS = /^(\(?\d{1,19}-\d{1,19})?$/;
 export async function readHistory(options: HistoryOptions): Promise<HistoryPage> {
   const { redis, partition, accountId, filter, limit, archive } = options;
   const { account } = accountNames(partition, accountId);
-  const [balance, last] = await redis.hmget(account, "balance", "last_entry");
-  if (balance === null) throw noAccount(accountId);
-  const position = options.position ?? last ?? "";
+  const money = await redis.hget(account, "money");
+  if (money === null) throw noAccount(accountId);
+  const position = options.position ?? moneyOf(money).last_entry ?? "";
   if (position.startsWith(ARCHIVED)) return fromArchive(options, position.slice(ARCHIVED.length));
   if (!IN_REDIS.test(position)) throw badCursor();
   const { entries, next, left } = await followEntries(options, position);

@@ -1,11 +1,10 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { LedgerEntry } from "../../records/ledger-entries.ts";
-import { partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { writablePlace } from "../../redis/store-facts.ts";
 import { adjust } from "../../scripts/adjust.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import {
@@ -44,9 +43,7 @@ export async function adjustCredits(
   }
   const reason = requireReason(wanted.reason);
   requireReference(reference);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
-  nodes.requireWritable?.([redis]);
+  const { partition, redis } = await writablePlace(nodes, accountId);
   const adjusted = await oncePerReference(
     { nodes, accountId, reference, standsFor: `adjustment ${amount}`, readArchived },
     (lookedUp) =>

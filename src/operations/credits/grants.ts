@@ -1,15 +1,19 @@
-import type { CreditPackage } from "../../domain/credit-packages.ts";
-import { readMoney } from "../../domain/money.ts";
+import { type CreditPackage, readMoney } from "../../domain/money.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";
-import { detailsOf, detailsText, type EntryDetails } from "../../records/entry-details.ts";
-import { type GrantKind, grantText, type LedgerEntry } from "../../records/ledger-entries.ts";
-import { partitionOf } from "../../records/names.ts";
+import {
+  detailsOf,
+  detailsText,
+  type EntryDetails,
+  type GrantKind,
+  grantText,
+  type LedgerEntry,
+} from "../../records/ledger-entries.ts";
 import { accountClosed, OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { writablePlace } from "../../redis/store-facts.ts";
 import { type Recharged, recharge } from "../../scripts/recharge.ts";
 import { requireAccountId, requireCredits } from "../access/operator-values.ts";
 import { unknownAccount } from "../accounts/accounts.ts";
@@ -28,7 +32,7 @@ interface Grant {
   entry?: LedgerEntry | undefined;
 }
 
-/** What is granted, as operators say it. */
+/** A grant as operators give it. */
 interface GrantTerms {
   credits?: number | undefined;
   package?: string | undefined;
@@ -38,7 +42,7 @@ interface GrantTerms {
   metadata?: Metadata | undefined;
 }
 
-/** What a grant is to an accountant. */
+/** The accounting kind of a grant. */
 interface GrantNotes {
   kind: GrantKind;
   details: EntryDetails;
@@ -121,9 +125,7 @@ export async function grantCredits(
   requireAccountId(accountId);
   requireCredits(amount);
   requireReference(reference);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  nodes.requireWritable?.([nodes.of(partition)]);
-  const redis = nodes.of(partition);
+  const { partition, redis } = await writablePlace(nodes, accountId);
   const granted = await oncePerReference(
     { nodes, accountId, reference, standsFor: grantText(kind, amount), readArchived },
     (lookedUp) =>

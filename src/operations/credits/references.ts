@@ -1,12 +1,13 @@
 import type { Redis } from "ioredis";
 import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
+import { accountNames, partitionNames, REFERENCE_ACCOUNTS_MAX, referencePlace } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
+import { moneyOf } from "../../records/packed-fields.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import { history } from "../../scripts/history.ts";
-import { entryIdOf } from "./reference-index.ts";
 
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 /** One line without spaces at its ends. */
@@ -38,7 +39,7 @@ export function requireReason(reason: string): string {
   throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
 }
 
-/** What a reference was used for, by what it stands for; credits without a word are those of a purchase. */
+/** The use of a reference in words, from its meaning; credits without a word are those of a purchase. */
 const useOf = (text: string): string => /^(adjustment|refund|reversal) /.exec(text)?.[1] ?? "grant";
 
 /** @param earlier what it stands for; undefined if that was forgotten meanwhile */
@@ -101,8 +102,8 @@ async function useInRedis(what: {
   reference: string;
 }): Promise<string | undefined> {
   const { nodes, accountId, reference } = what;
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const found = await nodes.of(partition).hget(accountNames(partition, accountId).references, reference);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
+  const found = await redis.hget(accountNames(partition, accountId).references, reference);
   return found ?? undefined;
 }
 
@@ -176,8 +177,8 @@ async function amongLatest(
   accountId: string,
   reference: string,
 ): Promise<LedgerEntry | undefined> {
-  const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
-  for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
+  const money = await redis.hget(accountNames(partition, accountId).account, "money");
+  for (let from = moneyOf(money).last_entry ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
     const size = slices === 0 ? 2 : SLICE;
     const call = { partition, accountId, from, lookedAtMax: size, answeredMax: size };
     const page = await scriptsOf(redis).run(history, call);
@@ -186,4 +187,62 @@ async function amongLatest(
     from = page.next;
   }
   return undefined;
+}
+
+/** An account that may have the reference. */
+interface Indexed {
+  accountId: string;
+  entry: string;
+}
+
+/** As written by lua/include/references.lua. */
+export const readPlace = (text: string | null | undefined): Indexed[] =>
+  (text ?? "")
+    .split(" ")
+    .filter((one) => one !== "")
+    .map((one) => {
+      const [accountId = "", entry = ""] = one.split("@");
+      return { accountId, entry };
+    });
+
+export const placeText = (indexed: readonly Indexed[]): string =>
+  indexed.map(({ accountId, entry }) => `${accountId}@${entry}`).join(" ");
+
+/** It may be another reference's, or trimmed. */
+export async function entryIdOf(
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  reference: string,
+): Promise<string | undefined> {
+  const { name, field } = referencePlace(partition, reference);
+  const [listed, beyond] = await redis.hmget(name, field, `${field} ${accountId}`);
+  return readPlace(listed).find((one) => one.accountId === accountId)?.entry || beyond || undefined;
+}
+
+/** Accounts that have used this reference, by the index of each partition. `complete` is false if a place is full. */
+export async function accountsOfReference(
+  nodes: RedisNodes,
+  reference: string,
+): Promise<{ accountIds: string[]; complete: boolean; unread: Unread | undefined }> {
+  const reads = readsOfMost(nodes);
+  const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({
+    partition,
+    ...referencePlace(partition, reference),
+  }));
+  const texts = await reads.many<string | null, (typeof places)[number]>(places, (pipe, { name, field }) =>
+    pipe.hget(name, field),
+  );
+  const lists = texts.map((text, partition) =>
+    readPlace(text).map(({ accountId }) => ({ partition, accountId })),
+  );
+  const listed = lists.flat();
+  const has = await reads.many<number, (typeof listed)[number]>(listed, (pipe, { partition, accountId }) =>
+    pipe.hexists(accountNames(partition, accountId).references, reference),
+  );
+  return {
+    accountIds: listed.filter((_, at) => has[at] === 1).map(({ accountId }) => accountId),
+    complete: lists.every(({ length }) => length < REFERENCE_ACCOUNTS_MAX),
+    unread: reads.unread(),
+  };
 }

@@ -1,6 +1,6 @@
 import type { Actor } from "../../records/actor.ts";
-import { compareIds } from "../../records/entry-ids.ts";
 import {
+  compareIds,
   kindOf,
   LEDGER_PAGE,
   LEDGER_START,
@@ -17,7 +17,6 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type ChargeEntry, type Refunded, refund } from "../../scripts/refund.ts";
 import { findTask } from "../tasks/operator-tasks.ts";
-import type { FindArchivedEntry } from "./named-entries.ts";
 import {
   entryOfReference,
   oncePerReference,
@@ -25,6 +24,7 @@ import {
   requireReason,
   requireReference,
 } from "./references.ts";
+import type { FindArchivedEntry } from "./transactions.ts";
 
 const SEARCHED_MAX = 500_000;
 

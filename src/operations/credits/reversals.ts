@@ -1,15 +1,14 @@
-import { CREDITS_MAX } from "../../domain/credit-packages.ts";
+import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
 import { readCheckpoint } from "../../records/checkpoints.ts";
 import { isGrant, kindOf, type LedgerEntry, reversalText, standsFor } from "../../records/ledger-entries.ts";
-import { accountNames, partitionOf } from "../../records/names.ts";
+import { accountNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
 import { reverse } from "../../scripts/reverse.ts";
 import { requireAccountId } from "../access/operator-values.ts";
-import { transactionOfReference } from "./named-entries.ts";
 import {
   entryOfReference,
   oncePerReference,
@@ -17,6 +16,7 @@ import {
   requireReason,
   requireReference,
 } from "./references.ts";
+import { transactionOfReference } from "./transactions.ts";
 
 interface ReversalTerms {
   /** The reference of the grant. */
@@ -53,9 +53,7 @@ export async function reverseGrant(
   const why = requireReason(reason);
   requireReference(reference);
   requireOf(of);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
-  nodes.requireWritable?.([redis]);
+  const { partition, redis } = await writablePlace(nodes, accountId);
   const granted = await forgottenGrant(nodes, partition, accountId, of, readArchived);
   const reversed = await oncePerReference(
     { nodes, accountId, reference, standsFor: reversalText(of, amount), readArchived },
@@ -96,7 +94,7 @@ function nothingLeft(of: string, { left, balance }: { left: number; balance: num
   return new OperatorError(`${why}; nothing is changed`, "nothing_left", "of");
 }
 
-/** What a grant's reference stands for that Redis has forgotten; undefined for all others. */
+/** The meaning of a grant's reference that Redis has forgotten; undefined for all others. */
 async function forgottenGrant(
   nodes: RedisNodes,
   partition: number,
@@ -135,8 +133,8 @@ export async function reversedOf(
     .filter((entry) => isGrant(kindOf(entry)) && entry.reference !== "")
     .map(({ reference }) => reference);
   if (references.length === 0) return new Map();
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { reversed } = accountNames(partition, accountId);
-  const credits = await nodes.of(partition).hmget(reversed, ...references);
+  const credits = await redis.hmget(reversed, ...references);
   return new Map(references.map((reference, at) => [reference, Number(credits[at] ?? 0)]));
 }

@@ -13,7 +13,7 @@ import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import { issue } from "../../scripts/issue.ts";
 import {
   requireAccountId,
@@ -24,7 +24,7 @@ import {
   requireLimits,
   requireNewAccountId,
 } from "../access/operator-values.ts";
-import { randomAccountId } from "../accounts/accounts.ts";
+import { randomAccountId, requireAccount } from "../accounts/accounts.ts";
 
 /** Visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
@@ -157,8 +157,7 @@ export async function issueKeyOnce(
       "Idempotency-Key",
     );
   }
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const keyId = keyIdFor(accountId, idempotencyKey);
   const { key: record } = keyNames(partition, keyId);
   const fingerprint = fingerprintOf(options);
@@ -279,3 +278,32 @@ export function requireNewKeysTier(tiers: () => Tiers, tier: string | undefined)
 
 const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;
 const indexOf = (key: string): string => indexName(digestOf(key));
+
+/**
+ * Takes over a key that customers have already. A repeat makes no second one, and changes nothing. @param requireNew
+ * checks a new key, not a repeat @throws OperatorError `not_found` for an unknown account, `conflict` for a key of
+ * another one
+ */
+export async function importKey(
+  nodes: RedisNodes,
+  options: Omit<KeyOptions, "credits"> & { accountId: string; token: string },
+  actor: Actor,
+  requireNew: () => void,
+): Promise<{ keyId: string; isNew: boolean }> {
+  const { accountId, expiresAtMs } = options;
+  await requireAccount(nodes, accountId);
+  try {
+    requireNew();
+    if (expiresAtMs !== undefined) {
+      const redis = nodes.of(partitionOf(accountId, await partitionsOf(nodes)));
+      requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
+    }
+    const { keyId } = await issueKey(nodes, options, actor);
+    return { keyId, isNew: true };
+  } catch (error) {
+    if (!(error instanceof KnownKeyError)) throw error;
+    if (error.accountId === accountId) return { keyId: error.keyId, isNew: false };
+    // Whose it is concerns only those who may see that account.
+    throw new OperatorError("this key is another account's", "key_exists", "key");
+  }
+}

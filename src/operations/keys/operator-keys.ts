@@ -8,7 +8,7 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { clocks } from "../../redis/server-clock.ts";
 import { inspect } from "../../scripts/inspect.ts";
 import { USE_FIELDS, type Use, useNow, useOf } from "../limit-use.ts";
-import { keyIdPages } from "./walk-keys.ts";
+import { keyIdPages } from "./keys.ts";
 
 export const KEYS_LOOKED_AT_MAX = 20_000;
 

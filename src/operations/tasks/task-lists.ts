@@ -1,27 +1,18 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
-import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { isObject } from "../../domain/json.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { dueRange } from "../../records/due-times.ts";
 import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf, requestName } from "../../records/names.ts";
+import { accountNames, partitionNames, requestName } from "../../records/names.ts";
 import { noAccount } from "../../records/operator-error.ts";
 import type { RequestRecord } from "../../records/records.ts";
 import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
-import {
-  type ChargePosition,
-  firstPosition,
-  type ListPosition,
-  nextList,
-  type Position,
-  REFUND_DIGEST,
-  REFUNDS_MAX,
-  readPosition,
-} from "./task-positions.ts";
 import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 
 export interface TaskQuery {
@@ -73,8 +64,7 @@ export async function listTasks(
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const list = ["tasks", accountId, status, endpoint, fromMs, toMs];
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   if ((await redis.exists(accountNames(partition, accountId).account)) === 0) throw noAccount(accountId);
   const source = { redis, partition, accountId, query, archive };
   let position: Position | undefined =
@@ -249,3 +239,74 @@ function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery):
   if (endpoint !== undefined && task.endpoint !== endpoint) return false;
   return (fromMs === undefined || atMs >= fromMs) && (toMs === undefined || atMs < toMs);
 }
+
+/** Digests of refunds in a cursor whose charges come on a later page. */
+const REFUNDS_MAX = 400;
+const REFUND_DIGEST = 6;
+/** More than become due in one millisecond. */
+const SAME_SCORE_MAX = 10_000_000;
+
+/** In a list of the partition by score, or along the account's charges. */
+type Position = ListPosition | ChargePosition;
+
+interface ListPosition {
+  of: "holds" | "polls" | "done";
+  /** The last score, and how many requests of that score were read. */
+  score: string;
+  times: number;
+}
+
+interface ChargePosition {
+  of: "charges";
+  /** Undefined at the newest entry. */
+  at?: string | undefined;
+  /** Requests of failed tasks whose charge comes later. */
+  refunds: string[];
+}
+
+const startOf = (of: ListPosition["of"]): ListPosition => ({
+  of,
+  score: of === "done" ? "-inf" : dueRange(of)[0],
+  times: 0,
+});
+const CHARGES: ChargePosition = { of: "charges", refunds: [] };
+
+function firstPosition(status: ListedStatus | undefined): Position {
+  if (status === "void") return startOf("done");
+  if (status === "processing") return startOf("polls");
+  return status === "completed" || status === "failed" ? CHARGES : startOf("holds");
+}
+
+function nextList({ of }: Position, status: ListedStatus | undefined): Position | undefined {
+  if (status !== undefined) return undefined;
+  if (of === "holds") return startOf("polls");
+  return of === "polls" ? CHARGES : undefined;
+}
+
+/** @throws OperatorError for an invalid position */
+function readPosition(text: string): Position {
+  const { of, score, times, at, refunds } = parsedObject(text);
+  if (of === "charges" && at === undefined) return CHARGES;
+  if (of === "charges" && typeof at === "string" && areDigests(refunds)) return { of, at, refunds };
+  const isScore = typeof score === "string" && /^(-inf|\d{1,16})$/.test(score);
+  if ((of === "holds" || of === "polls" || of === "done") && isScore && isCount(times))
+    return { of, score, times };
+  throw badCursor();
+}
+
+function parsedObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+const isCount = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) <= SAME_SCORE_MAX;
+
+const areDigests = (value: unknown): value is string[] =>
+  Array.isArray(value) &&
+  value.length <= REFUNDS_MAX &&
+  value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST);

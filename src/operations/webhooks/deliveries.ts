@@ -10,7 +10,7 @@ import {
   readEvent,
   type StoredDelivery,
 } from "../../records/deliveries.ts";
-import { accountNames, endpointNames, eventName, partitionOf } from "../../records/names.ts";
+import { accountNames, endpointNames, eventName } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -18,7 +18,7 @@ import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { membersOf } from "../../redis/sorted-set-pages.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { placeOfAccount } from "../../redis/store-facts.ts";
 import { queueDelivery } from "../../scripts/queue-delivery.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";
 
@@ -54,9 +54,9 @@ export async function deliveryTarget(
   id: string,
 ): Promise<DeliveryTarget> {
   if (id !== CALLBACK_DELIVERIES) return readEndpoint(nodes, accountId, id);
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const { account } = accountNames(partition, accountId);
-  if ((await nodes.of(partition).exists(account)) === 0) throw noAccount(accountId);
+  if ((await redis.exists(account)) === 0) throw noAccount(accountId);
   return { endpointId: callbacksOf(accountId), accountId, partition };
 }
 

@@ -1,16 +1,16 @@
 import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
-import { accountNames, endpointNames, partitionOf, webhooksName } from "../../records/names.ts";
+import { accountNames, endpointNames, webhookNames, webhooksName } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { randomId } from "../../records/random-ids.ts";
 import type { EndpointRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { listPages } from "../../redis/sorted-set-pages.ts";
+import { partitionsOf, placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
 import { webhook } from "../../scripts/webhook.ts";
 import { requireLabel } from "../access/operator-values.ts";
-import type { WebhookRules } from "./webhook-rules.ts";
 
 export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;
 type DisabledReason = "gone" | "failing" | "operator";
@@ -60,10 +60,9 @@ export async function registerEndpoint(
   const secret = rules.newSecret();
   const all = { events: WEBHOOK_EVENT_TYPES, ...wanted };
   const fields = { ...fieldsOf(all, rules), secret: rules.seal(secret) };
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  nodes.requireWritable?.([nodes.of(partition)]);
+  const { partition, redis } = await writablePlace(nodes, accountId);
   const endpointId = randomId("we");
-  const reply = await scriptsOf(nodes.of(partition)).run(webhook, {
+  const reply = await scriptsOf(redis).run(webhook, {
     ...{ partition, accountId, endpointId, action: "webhook.create", fields, actor },
     endpointsMax: rules.endpointsMax,
   });
@@ -84,8 +83,7 @@ export async function registerEndpoint(
 
 /** In the order of their registration. @throws OperatorError `not_found` */
 export async function listEndpoints(nodes: RedisNodes, accountId: string): Promise<Endpoint[]> {
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const ids = await redis.zrange(webhooksName(partition, accountId), "0", "-1");
   if (ids.length === 0 && (await redis.exists(accountNames(partition, accountId).account)) === 0)
     throw noAccount(accountId);
@@ -99,7 +97,7 @@ export async function readEndpoint(
   accountId: string,
   endpointId: string,
 ): Promise<Endpoint> {
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { partition } = await placeOfAccount(nodes, accountId);
   const [endpoint] = await readEndpoints(nodes, partition, [endpointId]);
   if (endpoint?.accountId !== accountId) throw noEndpoint(accountId, endpointId);
   return endpoint;
@@ -230,4 +228,111 @@ function endpointOf(
     droppedAtMs: timeOf(record.dropped_at),
     waiting,
   };
+}
+
+/** Settings for operations on webhook endpoints. */
+export interface WebhookRules {
+  /** Endpoints of an account, at most. */
+  endpointsMax: number;
+  newSecret(): string;
+  /** For the store. */
+  seal(secret: string): string;
+  unseal(sealed: string): string;
+  /** False for one that the key before has sealed. */
+  isCurrent(sealed: string): boolean;
+  /** The address to keep, or why none is called there. */
+  checkAddress(url: string): { ok: true; url: string } | { ok: false; reason: string };
+}
+
+/** Without WEBHOOK_SECRET_KEY there are no endpoints. */
+export const webhooksAreOff = (): OperatorError =>
+  new OperatorError(
+    "webhooks are off: set WEBHOOK_SECRET_KEY in the environment of the gateways, to at least 32 random characters",
+    "webhooks_off",
+  );
+
+/** `failed`: endpoints whose present secret no key opens. They are left as they are. */
+interface Resealed {
+  looked: number;
+  resealed: number;
+  failed: { accountId: string; endpointId: string }[];
+}
+
+type Rules = Pick<WebhookRules, "seal" | "unseal" | "isCurrent">;
+
+/** An endpoint that somebody changes meanwhile is read again this often. */
+const READS_MAX = 5;
+
+/** Seals the secrets of all endpoints with the present key, so that the key before is needed no more. May be repeated. */
+export async function resealSecrets(nodes: RedisNodes, actor: Actor, rules: Rules): Promise<Resealed> {
+  const result: Resealed = { looked: 0, resealed: 0, failed: [] };
+  const partitions = await partitionsOf(nodes);
+  for (let partition = 0; partition < partitions; partition++) {
+    for await (const ids of listPages(nodes.of(partition), webhookNames(partition).endpoints)) {
+      const secrets = await readSecrets(nodes, partition, ids);
+      for (const [at, endpointId] of ids.entries()) {
+        const { outcome, accountId } = await reseal(
+          nodes,
+          { partition, endpointId },
+          secrets[at]!,
+          actor,
+          rules,
+        );
+        result.looked++;
+        if (outcome === "resealed") result.resealed++;
+        if (outcome === "failed") result.failed.push({ accountId, endpointId });
+      }
+    }
+  }
+  return result;
+}
+
+const SECRETS = ["secret", "previous_secret"] as const;
+type Sealed = readonly (string | null)[];
+
+const readSecrets = (nodes: RedisNodes, partition: number, ids: readonly string[]): Promise<Sealed[]> =>
+  many<(string | null)[], string>(nodes.of(partition), ids, (pipe, id) =>
+    pipe.hmget(endpointNames(partition, id).endpoint, "account_id", "revision", ...SECRETS),
+  );
+
+async function reseal(
+  nodes: RedisNodes,
+  { partition, endpointId }: { partition: number; endpointId: string },
+  read: Sealed,
+  actor: Actor,
+  rules: Rules,
+): Promise<{ outcome: "resealed" | "failed" | "nothing"; accountId: string }> {
+  let stored = read;
+  for (let reads = 0; reads < READS_MAX; reads++) {
+    const [accountId, revision, ...sealed] = stored;
+    if (!accountId) return { outcome: "nothing", accountId: "" };
+    const fields = sealedAnew(sealed, rules);
+    if (!fields) return { outcome: "failed", accountId };
+    if (Object.keys(fields).length === 0) return { outcome: "nothing", accountId };
+    const { outcome } = await scriptsOf(nodes.of(partition)).run(webhook, {
+      ...{ partition, accountId, endpointId, fields, actor, action: "webhook.reseal" },
+      ifRevisions: [Number(revision ?? 0)],
+    });
+    if (outcome !== "stale") return { outcome: outcome === "changed" ? "resealed" : "nothing", accountId };
+    [stored = []] = await readSecrets(nodes, partition, [endpointId]);
+  }
+  return { outcome: "failed", accountId: stored[0] ?? "" };
+}
+
+/**
+ * Seals the secrets anew that have another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
+ * it signs no more.
+ */
+function sealedAnew(sealed: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {
+  const fields: Record<string, string> = {};
+  for (const [at, field] of SECRETS.entries()) {
+    const one = sealed[at];
+    if (!one || isCurrent(one)) continue;
+    try {
+      fields[field] = seal(unseal(one));
+    } catch {
+      if (field === "secret") return undefined;
+    }
+  }
+  return fields;
 }

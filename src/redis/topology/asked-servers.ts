@@ -17,7 +17,7 @@ export interface Failure {
   error: unknown;
 }
 
-/** What servers answered to one question. */
+/** The answers of several servers to one question. */
 interface Answers<Answer> {
   answers: Answer[];
   failures: Failure[];

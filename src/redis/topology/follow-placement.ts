@@ -12,7 +12,7 @@ const QUESTIONS_WHILE_AWAY = 120;
 /** However often somebody asks for one, questions are at least this far apart. */
 const APART_MS = 100;
 
-/** What came of a question. */
+/** The result of a placement look-up. */
 export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const;
 
 /** Keeps a gateway with the primaries that the servers of its store name. */
@@ -21,7 +21,7 @@ export interface PlacementFollower {
   ask(): void;
   /** The latest answer that counts; undefined before the first. */
   placement(): Placement | undefined;
-  /** The same; resolves once the answer to a question that began after now is in force, or did not come. */
+  /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
   asked(): Promise<void>;
   close(): void;
 }

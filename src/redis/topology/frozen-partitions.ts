@@ -73,9 +73,9 @@ export function createFrozenPartitions(options: {
   const frozen = {
     /** No partition is left alone. A field, since each call reads it. */
     isEmpty: true,
-    /** Whether a partition is left alone. */
+    /** True if a partition is frozen or its slot is migrating. */
     has,
-    /** The same for the partition of a name. */
+    /** True if the partition of a name is frozen or its slot is migrating. */
     hasName(name: string): boolean {
       const partition = partitionOfName(name);
       return partition !== undefined && has(partition);
@@ -97,7 +97,7 @@ export function createFrozenPartitions(options: {
   return frozen as Omit<typeof frozen, "isEmpty"> & { readonly isEmpty: boolean };
 }
 
-/** What the customers of a partition that is left alone are answered. */
+/** The answer to customers of a frozen partition. */
 export const frozenError = (cause?: unknown): GatewayError =>
   new GatewayError("store_unavailable", "store: the partition is frozen or on its way to another node", {
     cause,

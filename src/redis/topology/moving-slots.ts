@@ -3,12 +3,12 @@ import { setTimeout as wait } from "node:timers/promises";
 /** Between tries. Most slots have some hundred small names, which move in milliseconds. */
 const WAITS_MS = [10, 20, 40, 80];
 
-/** Whether a node has refused a command since its slot is on its way to another node. The command has done nothing. */
+/** True if a node has refused a command because its slot is migrating. The command has done nothing. */
 export const isMoving = (error: unknown): boolean =>
   error instanceof Error && /^(ASK|TRYAGAIN) /.test(error.message);
 
 /**
- * Whether a node has refused a call, or an item of one, since its slot is another node's. It has done nothing: each script
+ * True if a node has refused a call, or an item of one, because another node has its slot. It has done nothing: each script
  * fails so at its first command.
  */
 export const hasMoved = (error: unknown): boolean =>

@@ -50,7 +50,7 @@ const ROLE_MS = 2000;
 export const SLOTS_WITHOUT_PRIMARY =
   "slots of the cluster have no primary, and accounts of these partitions get 503; assign the slots: redis-cli --cluster check, then fix";
 
-/** What no primary serves: how many slots, and the names of the store in them. Undefined if there is none. */
+/** Slots that no primary serves: how many, and the store's names in them. Undefined if there are none. */
 export function gapsIn(
   { ofSlot }: Placement,
   partitions: number,
@@ -93,7 +93,7 @@ export async function findPlacement(address: RedisAddress, options: PlacementOpt
   }
 }
 
-/** What a gateway asks while it runs, for an address that names no primary itself. */
+/** The placement look-up of a running gateway whose address names no primary itself. */
 export function placementSource(address: RedisAddress, options: PlacementOptions): PlacementSource {
   if (address.kind === "cluster") return createClusterSource(address, options);
   const { find, ...sentinels } = createSentinels(address, options);
@@ -137,7 +137,7 @@ export function wordsOfNamed(name: string, wasUsable: () => boolean): (error: un
 const IS_REPLICA =
   "wait for the failover to end; if this stays, see that REDIS_URL has the Sentinels or nodes of this store";
 
-/** What it means that a server that was named cannot be used. */
+/** Explains why a named server cannot be used. */
 function notUsable(name: string, error: unknown): StoreError {
   if (isReadOnly(error))
     return new StoreError(

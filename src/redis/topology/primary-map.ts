@@ -34,7 +34,7 @@ export class PrimariesInUse {
 
   readonly ofName = (name: string): Primary => this.map.ofName(name);
 
-  /** Whether some accounts can be served. */
+  /** True if some accounts can be served. */
   readonly isUsable = (): boolean => this.map.all.some(({ breaker }) => !breaker.isOpen);
 
   /**

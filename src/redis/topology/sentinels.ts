@@ -8,7 +8,7 @@ import type { PlacedPrimary, PlacementOptions } from "./placement.ts";
 /** Sentinels that are asked at most: those of the address, and others that they name. */
 const SENTINELS_MAX = 16;
 
-/** What one Sentinel answers. */
+/** The answer of one Sentinel. */
 export interface SentinelAnswer {
   primary: PlacedPrimary;
   /** The other Sentinels of this primary that it knows. */
@@ -62,7 +62,7 @@ export function newest(
   return best && { ...best, replicas: Math.max(...named.map(({ replicas }) => replicas)) };
 }
 
-/** Those of the address, and others that the Sentinels name now. */
+/** Sentinels of the address, and others that they name now. */
 function nextAsked(given: readonly RedisHost[], answers: readonly SentinelAnswer[]): RedisHost[] {
   const hosts = [...given, ...answers.flatMap(({ others }) => others)];
   return [...new Map(hosts.map((host) => [hostText(host), host])).values()].slice(0, SENTINELS_MAX);

@@ -57,7 +57,7 @@ export interface KeyTerms {
   expiresAtMs: number;
   /** Credits that it may spend in a month; `Infinity` for a key without a cap. */
   cap: number;
-  /** What it has spent of them in the month of the reply. */
+  /** Credits of them spent in the month of the reply. */
   spent: number;
 }
 

@@ -37,7 +37,7 @@ export function processMetrics({ counter, gauge, readCounter }: MetricFactory) {
     ),
     checks: gauge(
       "tollgate_check",
-      "The last check of what the gateway needs, once a minute: 0 ok, 1 look at it, 2 mend it.",
+      "The last check of what the gateway needs, every five minutes: 0 ok, 1 look at it, 2 mend it.",
       { labelNames: ["check"], aggregator: "max" },
     ),
     spansDropped: counter(

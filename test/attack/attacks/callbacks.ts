@@ -1,5 +1,5 @@
 import { Redis } from "ioredis";
-import { createCallbackAddresses } from "../../../src/gateway/callback-addresses.ts";
+import { createCallbackAddresses } from "../../../src/gateway/callbacks.ts";
 import { digestOf, indexName, partitionOf } from "../../../src/records/names.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { partitionsOf } from "../../../src/redis/store-facts.ts";

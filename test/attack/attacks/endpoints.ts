@@ -6,8 +6,11 @@ import { pipeline } from "node:stream/promises";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { testEndpoint } from "../../../src/operations/webhooks/deliveries.ts";
-import { type Endpoint, registerEndpoint } from "../../../src/operations/webhooks/endpoints.ts";
-import type { WebhookRules } from "../../../src/operations/webhooks/webhook-rules.ts";
+import {
+  type Endpoint,
+  registerEndpoint,
+  type WebhookRules,
+} from "../../../src/operations/webhooks/endpoints.ts";
 import { cliActor } from "../../../src/records/actor.ts";
 import { digestOf, indexName } from "../../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../../src/redis/nodes.ts";

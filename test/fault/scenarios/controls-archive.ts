@@ -36,7 +36,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
   await new Promise((done) => setTimeout(done, 1200));
   for (const { position, next } of pages)
     if (next.newest)
-      await (await import("./trim-ledger.ts")).trimLedger(primary.run, { partition: position.partition, archivedTo: next.newest, keepMs: 0 });
+      await (await import("./trimming.ts")).trimLedger(primary.run, { partition: position.partition, archivedTo: next.newest, keepMs: 0 });
   ${WRITES_FAIL}
 `,
       },

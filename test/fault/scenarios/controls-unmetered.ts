@@ -36,7 +36,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "a key goes on beyond its end",
     patches: [
       {
-        file: "src/gateway/key-memory.ts",
+        file: "src/gateway/unmetered.ts",
         from: ">= valid.terms.expiresAtMs",
         to: ">= Number.POSITIVE_INFINITY",
       },
@@ -49,7 +49,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "a key goes on beyond its cap",
     patches: [
       {
-        file: "src/gateway/key-memory.ts",
+        file: "src/gateway/unmetered.ts",
         from: "spent + price > valid.terms.cap",
         to: "price > valid.terms.cap",
       },
@@ -62,7 +62,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "what passes is told limits of zero",
     patches: [
       {
-        file: "src/gateway/key-memory.ts",
+        file: "src/gateway/unmetered.ts",
         from: "concurrentLimit = 0 } = usage.valid?.state ?? {};",
         to: "concurrentLimit = 0 } = {};",
       },

@@ -105,8 +105,8 @@ const GENERAL: readonly Control[] = [
       {
         file: "lua/bind.lua",
         from: 'post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
-        to: `call("HINCRBY", account, "held", state == "held" and int(-price) or "0")
-          call("HINCRBY", account, "total_used", int(price))
+        to: `local balance, held, used, requests, last, extras = money_words(call("HGET", account, "money"))
+          write_money(account, balance, int(held - (state == "held" and price or 0)), int(used + price), requests, last, extras)
           local _ = ({`,
       },
       {
@@ -121,13 +121,15 @@ const GENERAL: readonly Control[] = [
         const { requestId, key, price } = generation;
         const { names, accountId } = key;
         const { taskId } = task;
-        const left = await connection.of(key.partition).command((redis) => redis.hincrby(names.account, "balance", -price));
+        const { moneyOf, moneyText } = await import("../records/packed-fields.ts");
+        const money = moneyOf(await connection.of(key.partition).command((redis) => redis.hget(names.account, "money")));
+        const left = Number(money.balance) - price;
         const entry = ["account_id", accountId, "type", "consume", "amount", -price, "balance_after", left];
         entry.push("request_id", requestId, "task_id", taskId, "at", Date.now(), "key_id", key.keyId);
-        const last = await connection.of(key.partition).command((redis) => redis.hget(names.account, "last_entry"));
-        entry.push("previous", last ?? "");
+        entry.push("previous", money.last_entry ?? "");
         const id = await connection.of(key.partition).command((redis) => redis.xadd(names.ledger, "*", ...entry));
-        await connection.of(key.partition).command((redis) => redis.hset(names.account, "last_entry", id ?? ""));`,
+        const after = moneyText({ ...money, balance: String(left), last_entry: id ?? "" });
+        await connection.of(key.partition).command((redis) => redis.hset(names.account, "money", after));`,
       },
     ],
     run: (options) => crash.run(options, { kills: 2, width: 1, gateways: 2, only: "BIND" }),

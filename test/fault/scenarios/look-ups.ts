@@ -6,7 +6,7 @@ import pg from "pg";
 import { connectArchive } from "../../../src/archive/archive-connection.ts";
 import { identifyOrClaim } from "../../../src/archive/identity.ts";
 import { migrate } from "../../../src/archive/migrations.ts";
-import { trimLedger } from "../../../src/archive/trim-ledger.ts";
+import { trimLedger } from "../../../src/archive/trimming.ts";
 import { LEDGER_START, readLedger } from "../../../src/records/ledger-entries.ts";
 import {
   accountNames,
@@ -17,6 +17,7 @@ import {
 } from "../../../src/records/names.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { scriptsOf } from "../../../src/redis/script-runner.ts";
+import { addMoney } from "../../support/account-money.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { startPostgres } from "../../support/postgres-server.ts";
 import { type Customer, generate } from "../client.ts";
@@ -166,7 +167,7 @@ async function loseCharge(
     names.map(async (name) => ({ name, dump: await redis.dumpBuffer(name), ttlMs: await redis.pttl(name) })),
   );
   await redis.xtrim(partitionNames(PARTITION).ledger, "MAXLEN", 0);
-  await redis.hincrby(accountNames(PARTITION, accountId).account, "balance", 10);
+  await addMoney(redis, accountNames(PARTITION, accountId).account, "balance", 10);
   const { requestId, taskId } = event;
   await redis.del(requestName(PARTITION, requestId), taskName(taskId, PARTITION), claimName(taskId));
   return async () => {

@@ -21,7 +21,7 @@ const TASK_DATA = {
   testFile: "upstream/outcomes.test.ts",
 } as const;
 const VISIBLE = {
-  file: "src/domain/visible-text.ts",
+  file: "src/domain/operator-texts.ts",
   project: "unit",
   testFile: "sandbox/readable-lines.test.ts",
 } as const;
@@ -32,7 +32,6 @@ const JOURNAL_FOLDER = {
   test: "pipes, folders, links and huge files in the folder are not opened",
 } as const;
 const FALLBACK = {
-  file: "src/gateway/key-memory.ts",
   project: "unit",
   testFile: "gateway/unmetered-fallback.test.ts",
 } as const;
@@ -112,7 +111,7 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   },
   {
     name: "after a rotation only the new secret signs",
-    file: "src/webhooks/signature.ts",
+    file: "src/webhooks/delivery-message.ts",
     from: "secrets.map((secret)",
     to: "secrets.slice(0, 1).map((secret)",
     project: "unit",
@@ -151,6 +150,7 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   },
   {
     ...FALLBACK,
+    file: "src/gateway/unmetered.ts",
     name: "an INSPECT that is answered after a revoke makes the key good again",
     from: "if (valid === undefined || isInvalid || !isAllowed(context)) return false;",
     to: "if (valid === undefined || !isAllowed(context)) return false;",
@@ -158,6 +158,7 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   },
   {
     ...FALLBACK,
+    file: "src/gateway/key-memory.ts",
     name: "the latest reply counts, whenever its script ran",
     from: "if (usage.valid === undefined || usage.valid.atMs <= atMs)",
     to: "if (true)",

@@ -77,11 +77,6 @@ async function besideDeadOnes(stage: Stage, each: number, progress: (line: strin
     bytesEach <= BYTES_EACH_MAX,
     `${bytesEach} bytes, ${waiting} wait`,
   );
-  // Until their first tries have failed, nobody knows that they are dead.
-  const { messages } = telling.receiver;
-  const hasFailed = ({ endpointId }: Endpoint): boolean =>
-    messages.some((one) => one.endpointId === endpointId && one.endedMs > 0);
-  await within(30_000, () => dead.every(hasFailed));
   const beside = { freshMs: await freshAfterMs(stage, answering), servedMs: await servedAfterMs(world) };
   judge(
     stage,

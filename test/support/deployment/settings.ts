@@ -60,9 +60,16 @@ export function knownVariables(read: Read): Set<string> {
   return new Set([...page.matchAll(/^\| `([A-Z_]+)` \|/gm)].map(([, name = ""]) => name));
 }
 
+/** Variables that Node.js, its packages and its allocator read. */
+const OF_NODE = [
+  ...["NODE_ENV", "NODE_EXTRA_CA_CERTS", "NODE_COMPILE_CACHE", "NODE_COMPILE_CACHE_PORTABLE"],
+  "MALLOC_ARENA_MAX",
+];
+
 /** Names that no gateway reads, so that what they say is silently lost. */
 export function unknownVariables(read: Read, where: string, names: Iterable<string>): string[] {
-  const known = knownVariables(read).add("NODE_ENV").add("NODE_EXTRA_CA_CERTS").add("MALLOC_ARENA_MAX");
+  const known = knownVariables(read);
+  for (const name of OF_NODE) known.add(name);
   return [...names].filter((name) => !known.has(name)).map((name) => `${where}: no gateway reads ${name}`);
 }
 

@@ -5,7 +5,7 @@ import { parse } from "yaml";
 import { configPath, redact } from "../../../src/config/config.ts";
 import { processBounds, processLimits } from "../../../src/config/process-bounds.ts";
 import { ConfigSchema } from "../../../src/config/schema.ts";
-import { CREDIT_PACKAGES } from "../../../src/domain/credit-packages.ts";
+import { CREDIT_PACKAGES } from "../../../src/domain/money.ts";
 import { loadConfig } from "../../support/load-config.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
 

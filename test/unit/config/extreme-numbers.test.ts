@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { loadPrices } from "../../../src/config/prices.ts";
+import { loadPrices } from "../../../src/config/price-lists.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
 import { type PricedBody, type PriceTable, priceOf } from "../../../src/domain/prices.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";

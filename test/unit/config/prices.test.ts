@@ -1,6 +1,6 @@
 import path from "node:path";
 import { expect, test } from "vitest";
-import { loadPrices } from "../../../src/config/prices.ts";
+import { loadPrices } from "../../../src/config/price-lists.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
 import { type PricedBody, priceOf } from "../../../src/domain/prices.ts";
 

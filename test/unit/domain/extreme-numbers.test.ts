@@ -1,6 +1,6 @@
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { loadPrices } from "../../../src/config/prices.ts";
+import { loadPrices } from "../../../src/config/price-lists.ts";
 import type { GenerationEndpoint } from "../../../src/domain/endpoints.ts";
 import { parseJson } from "../../../src/domain/json.ts";
 import { priceOf } from "../../../src/domain/prices.ts";

@@ -14,13 +14,13 @@ import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange
 import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/request-lifecycle.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
+import { withoutSecret } from "../../../src/upstream/answer.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
-import { withoutSecret } from "../../../src/upstream/redact-credential.ts";
 import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";
 import { endpointOf } from "../../../src/upstream/task-route.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
 import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
-import { formBoundary } from "../../../src/upstream/upload-head.ts";
+import { formBoundary } from "../../../src/upstream/upload-stream.ts";
 import { readGeneration } from "../../../src/upstream/upstream.ts";
 
 /** A request with one header line, as node:http hands it over. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { multipliedPrice, multiplierText } from "../../../src/domain/price-multiplier.ts";
+import { multipliedPrice, multiplierText } from "../../../src/domain/money.ts";
 import { type PriceList, type PriceTable, priceListAt, pricesAround } from "../../../src/domain/prices.ts";
 
 describe("a price multiplier", () => {

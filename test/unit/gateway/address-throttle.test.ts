@@ -1,9 +1,8 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createAddressThrottle } from "../../../src/gateway/address-throttle.ts";
 import { drainBody } from "../../../src/gateway/body.ts";
-import { UNREAD_MAX } from "../../../src/gateway/connection-reads.ts";
+import { createAddressThrottle, UNREAD_MAX } from "../../../src/gateway/connection-reads.ts";
 import { until } from "../../support/until.ts";
 import { givenListener } from "./listener-stage.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { refuse } from "../../../src/domain/errors.ts";
-import { createPollFailureCache } from "../../../src/gateway/poll-failure-cache.ts";
+import { createPollFailureCache } from "../../../src/gateway/poll.ts";
 
 const failed = refuse("upstream_failed", { retryAfterSeconds: 5 });
 

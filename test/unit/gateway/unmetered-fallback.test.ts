@@ -1,12 +1,8 @@
 import { expect, test } from "vitest";
 import { GatewayError } from "../../../src/domain/errors.ts";
 import type { RequestContext } from "../../../src/gateway/http-exchange.ts";
-import {
-  createFallbackMemory,
-  createKeyUsages,
-  passUnmetered,
-  rememberGoodKey,
-} from "../../../src/gateway/key-memory.ts";
+import { createKeyUsages, rememberGoodKey } from "../../../src/gateway/key-memory.ts";
+import { createFallbackMemory, passUnmetered } from "../../../src/gateway/unmetered.ts";
 import { keyRef } from "../../../src/records/names.ts";
 import type { AccountStatus } from "../../../src/records/records.ts";
 import type { KeyTerms } from "../../../src/scripts/include/limits.ts";

@@ -82,3 +82,21 @@ test("the command of deploy/systemd has the environment of the service, and not 
   });
   expect({ words, cwd }).toEqual({ words: ["keys", "list", "--tier", "a b"], cwd: root });
 });
+
+// Guarantee: a gateway starts without the fetch client that Node.js carries, which takes 40 ms and is not used.
+test("no module of a gateway loads the fetch client of Node.js", () => {
+  const loads = (code: string): string =>
+    spawnSync(
+      process.execPath,
+      [
+        "--input-type=module",
+        "-e",
+        `${code}; console.log(process.moduleLoadList.some((name) => name.includes("deps/undici")))`,
+      ],
+      { encoding: "utf8" },
+    ).stdout;
+  expect(loads(`await import(${JSON.stringify(join(ROOT, "src/process/start-gateway.ts"))})`)).toBe(
+    "false\n",
+  );
+  expect(loads('await import("node:http")')).toBe("true\n");
+});

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { createPacedQueue } from "../../../src/settlement/paced-queue.ts";
+import { createPacedQueue } from "../../../src/settlement/sweep-lanes.ts";
 import { soon } from "../../support/soon.ts";
 
 /** A queue whose work ends when the test says so. */

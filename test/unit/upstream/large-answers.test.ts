@@ -5,8 +5,12 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { JSON_BODY_BYTES_MAX } from "../../../src/domain/limits.ts";
 import { createJsonClient } from "../../../src/upstream/json-client.ts";
-import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "../../../src/upstream/large-answers.ts";
-import type { SpacedWork } from "../../../src/upstream/spaced-work.ts";
+import {
+  ANSWER_BYTES_MAX,
+  LargeAnswers,
+  SMALL_ANSWER_BYTES,
+  type SpacedWork,
+} from "../../../src/upstream/large-answers.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
 
 function givenUpstream(answer: (body: string) => string) {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { withoutBegunSecret, withoutSecret } from "../../../src/upstream/redact-credential.ts";
+import { withoutBegunSecret, withoutSecret } from "../../../src/upstream/answer.ts";
 
 test("without a credential nothing is changed", () => {
   expect(withoutSecret(undefined)("any [words]")).toBe("any [words]");

@@ -1,6 +1,6 @@
 import { setImmediate as tick } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { SpacedWork } from "../../../src/upstream/spaced-work.ts";
+import { SpacedWork } from "../../../src/upstream/large-answers.ts";
 
 /** Work whose time is what each piece says it takes; the rests are recorded, and end when the test says so. */
 function givenWork() {

@@ -4,9 +4,8 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Refusal } from "../../../src/domain/errors.ts";
 import type { ImageType } from "../../../src/domain/images.ts";
 import { FILE_BYTES_MAX } from "../../../src/domain/limits.ts";
-import { ImageForm } from "../../../src/upstream/upload-form.ts";
-import { formBoundary } from "../../../src/upstream/upload-head.ts";
-import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-refusals.ts";
+import { FORM_OVERHEAD_BYTES_MAX, ImageForm } from "../../../src/upstream/upload-form.ts";
+import { formBoundary } from "../../../src/upstream/upload-stream.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import { BOUNDARY, formOf, imageForm, sinkInto } from "./upload-stage.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cutBytes, splitAt } from "../../../src/upstream/upload-split.ts";
+import { cutBytes, splitAt } from "../../../src/upstream/upload-form.ts";
 
 const NOTHING = Buffer.alloc(0);
 

@@ -7,7 +7,7 @@ import packageJson from "../../../package.json" with { type: "json" };
 import type { Refusal } from "../../../src/domain/errors.ts";
 import { FILE_BYTES_MAX } from "../../../src/domain/limits.ts";
 import { readUpload } from "../../../src/upstream/upload-body.ts";
-import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-refusals.ts";
+import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-form.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import {
   BOUNDARY,

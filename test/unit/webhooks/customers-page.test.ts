@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { TEST_EVENT, WEBHOOK_EVENT_TYPES } from "../../../src/domain/webhook-events.ts";
-import { newSecret, signHeaders } from "../../../src/webhooks/signature.ts";
+import { newSecret, signHeaders } from "../../../src/webhooks/delivery-message.ts";
 import { holdPort } from "../../support/held-port.ts";
 import { soon } from "../../support/soon.ts";
 import { givenSender } from "./receiver.ts";

@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
-import { createMessages } from "../../../src/webhooks/delivery-message.ts";
+import { createMessages, newSecret } from "../../../src/webhooks/delivery-message.ts";
 import { openSecretBox, SealedSecretError } from "../../../src/webhooks/sealed-secrets.ts";
-import { newSecret } from "../../../src/webhooks/signature.ts";
 
 const boxOf = (secretKey: string) => openSecretBox({ secretKey, previousSecretKey: undefined })!;
 const [lost, present] = [randomBytes(32), randomBytes(32)].map((bytes) => boxOf(bytes.toString("base64")));

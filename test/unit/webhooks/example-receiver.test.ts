@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { newSecret, signHeaders } from "../../../src/webhooks/signature.ts";
+import { newSecret, signHeaders } from "../../../src/webhooks/delivery-message.ts";
 import { holdPort } from "../../support/held-port.ts";
 import { soon } from "../../support/soon.ts";
 import { givenSender } from "./receiver.ts";

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { deriveKey } from "../../../src/records/derived-keys.ts";
+import { newSecret } from "../../../src/webhooks/delivery-message.ts";
 import { openSecretBox, SealedSecretError } from "../../../src/webhooks/sealed-secrets.ts";
-import { newSecret } from "../../../src/webhooks/signature.ts";
 
 const FIRST = "first-key-first-key-first-key-first-key";
 const SECOND = "second-key-second-key-second-key-second";

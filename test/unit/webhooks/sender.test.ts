@@ -1,8 +1,7 @@
 import type { Socket } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { retryAfterS } from "../../../src/webhooks/retry-after.ts";
-import { createSender } from "../../../src/webhooks/sender.ts";
+import { createSender, retryAfterS } from "../../../src/webhooks/sender.ts";
 import { soon } from "../../support/soon.ts";
 import { answered, givenReceiver, givenSender, LOOPBACK, messageTo } from "./receiver.ts";
 

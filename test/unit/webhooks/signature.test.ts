@@ -2,7 +2,7 @@ import OpenAI from "openai";
 import { Webhook as StandardWebhook } from "standardwebhooks";
 import { Webhook as SvixWebhook } from "svix";
 import { describe, expect, test } from "vitest";
-import { newSecret, signHeaders } from "../../../src/webhooks/signature.ts";
+import { newSecret, signHeaders } from "../../../src/webhooks/delivery-message.ts";
 
 /** How customers verify, each with a library of theirs. */
 const RECEIVERS: Record<string, (secret: string, body: string, headers: Record<string, string>) => unknown> =

@@ -1,7 +1,6 @@
 import { type Static, Type } from "typebox";
-import { listAccounts } from "../../../operations/accounts/account-lists.ts";
+import { listAccounts, requireIndexed } from "../../../operations/accounts/account-lists.ts";
 import { ACCOUNT_SORTS } from "../../../operations/accounts/account-ranks.ts";
-import { requireIndexed } from "../../../operations/accounts/metadata-filter.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountObject,
@@ -11,7 +10,7 @@ import {
 } from "../../../operations/accounts/operator-accounts.ts";
 import { Account, AccountChanges, ListedAccount, NewAccount } from "../account-schemas.ts";
 import { requireAllAccounts, requireOwnAccount } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, unread } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { type Answer, operation, page } from "../route.ts";
 import { accountShown, listedAccountShown } from "../shown.ts";
 
@@ -21,39 +20,31 @@ const answer = (account: AccountObject, status: Answer["status"] = 200): Answer 
   revision: account.revision,
 });
 
-const Query = object({
-  ...paging,
-  prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: "The id begins with it." })),
-  label: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 100,
-      description: "The label begins with it, in any case of letters.",
-    }),
-  ),
-  status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
-  metadata: Type.Optional(
+const Query = t.object({
+  ...t.paging,
+  prefix: t.filter(64, "The id begins with it."),
+  label: t.filter(100, "The label begins with it, in any case of letters."),
+  status: t.optional(t.oneOf(ACCOUNT_STATUSES, "Those with this status.")),
+  metadata: t.optional(
     Type.Record(Type.String(), Type.String({ maxLength: 200 }), {
       description:
         "`metadata.plan=pro` lists those whose metadata has this value as `plan`, for the names in `accounts.indexed_metadata` of the configuration. The value is a text, or a number or boolean as JSON writes it. Of several names all must match.",
     }),
   ),
-  sort: Type.Optional(
-    Type.Enum([...ACCOUNT_SORTS], {
-      description:
-        "By balance, by the credits spent today or in seven days, or by the days that are left, a minus for the largest first; then by id. `-spent_today` lists those that have spent any today, `-spent_7d` and `days_left` those that have in seven days.",
-    }),
+  sort: t.optional(
+    t.oneOf(
+      ACCOUNT_SORTS,
+      "By balance, by the credits spent today or in seven days, or by the days that are left, a minus for the largest first; then by id. `-spent_today` lists those that have spent any today, `-spent_7d` and `days_left` those that have in seven days.",
+    ),
   ),
-  balance_below: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: Number.MAX_SAFE_INTEGER,
-      description: "Those with a balance of less; by balance unless `sort` says otherwise.",
-    }),
+  balance_below: t.optional(
+    t.whole(
+      0,
+      Number.MAX_SAFE_INTEGER,
+      "Those with a balance of less; by balance unless `sort` says otherwise.",
+    ),
   ),
 });
-
-const Page = object({ ...pageOf(ListedAccount).properties, unread });
 
 export const listOfAccounts = operation("GET /accounts", {
   scope: "accounts:read",
@@ -62,9 +53,9 @@ export const listOfAccounts = operation("GET /accounts", {
   description:
     "In the order of their ids, with `label` in the order of labels, with `sort` in that order over all pages. `sort` and `balance_below` go by the balance of the ledger, which includes what is held, as it was about a second ago; the rows are as they are now. What was spent eight days ago leaves the order of `-spent_7d` and `days_left` within some minutes after midnight UTC. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
   query: Query,
-  answers: { 200: { description: "Accounts.", schema: Page } },
+  answers: { 200: { description: "Accounts.", schema: t.pageOf(ListedAccount, { unread: t.unread }) } },
   async operate(nodes, { query: given, grantee }, { config }) {
-    const { limit = LIMIT_DEFAULT, balance_below: balanceBelow, ...query } = given;
+    const { limit = t.LIMIT_DEFAULT, balance_below: balanceBelow, ...query } = given;
     if (query.metadata) requireIndexed(query.metadata, config().accounts.indexedMetadata);
     return listAccounts(nodes, { ...query, balanceBelow, limit }, grantee.accounts);
   },

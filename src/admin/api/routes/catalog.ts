@@ -1,7 +1,6 @@
-import { Type } from "typebox";
 import { listInForce } from "../../../config/price-lists.ts";
 import { missingTiers } from "../../../config/tiers-in-use.ts";
-import { object, textOrNull } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Package } from "../money-schemas.ts";
 import { page, route } from "../route.ts";
 import { Price, Tiers } from "../schemas.ts";
@@ -10,7 +9,7 @@ const MISSING_SHOWN_MAX = 100;
 
 /** A short list that comes whole. */
 const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
-  object({ data: Type.Array(item), next_cursor: textOrNull("Always null.") });
+  t.object({ data: t.list(item), next_cursor: t.textOrNull(t.ALWAYS_NULL) });
 
 export const catalogRoutes = [
   route("GET /packages", {

@@ -1,18 +1,16 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
 import { byLimit, CAPS, LIMITS, type LimitChanges } from "../../../domain/limits.ts";
 import { checkedRestrictions } from "../../../operations/access/operator-values.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { pageRefusalsOfKey } from "../../../operations/accounts/refusal-log.ts";
-import { changeKey, revokeKey } from "../../../operations/keys/change-key.ts";
-import { importKey } from "../../../operations/keys/import-key.ts";
-import { issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
+import { changeKey, revokeKey, rotateKey } from "../../../operations/keys/change-key.ts";
+import { importKey, issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
 import { findKey, type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
-import { rotateKey } from "../../../operations/keys/rotate-key.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { ImportedKey, Key, KeyChanges, KeyRefusal, KeySecret, NewKey, Rotation } from "../account-schemas.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, period } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
 import type { OperationSettings } from "../services.ts";
@@ -118,10 +116,10 @@ const listOfKeys = operation("GET /accounts/{account}/keys", {
   name: "listKeys",
   summary: "List the keys of an account",
   description: "In the order of their creation, with those that are revoked or expired.",
-  query: object(paging),
-  answers: { 200: { description: "Keys, without the keys themselves.", schema: pageOf(Key) } },
+  query: t.object(t.paging),
+  answers: { 200: { description: "Keys, without the keys themselves.", schema: t.pageOf(Key) } },
   refusals: [404],
-  operate: (nodes, { params, query: { cursor, limit = LIMIT_DEFAULT } }) =>
+  operate: (nodes, { params, query: { cursor, limit = t.LIMIT_DEFAULT } }) =>
     listKeys(nodes, params.account!, { cursor, limit }),
   answer: ({ keys, next }, _, { tiers }) =>
     page(
@@ -234,20 +232,16 @@ export const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/
   summary: "List the latest refusals of a key",
   description:
     "Each one with its second, the last 1,000 of the last day, latest first; some seconds behind. Of the keys of a partition those 30 that were refused last have such a list.",
-  query: object({
-    ...paging,
-    ...period,
-    outcome: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 64, description: "Of this kind only, such as `rate_limited`." }),
-    ),
-    request_id: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 200, description: "Of this request only, by either id." }),
-    ),
+  query: t.object({
+    ...t.paging,
+    ...t.period,
+    outcome: t.filter(64, "Of this kind only, such as `rate_limited`."),
+    request_id: t.filter(200, "Of this request only, by either id."),
   }),
-  answers: { 200: { description: "Refusals.", schema: pageOf(KeyRefusal) } },
+  answers: { 200: { description: "Refusals.", schema: t.pageOf(KeyRefusal) } },
   refusals: [404],
   async operate(nodes, call) {
-    const { outcome, request_id: requestId, cursor, limit = LIMIT_DEFAULT } = call.query;
+    const { outcome, request_id: requestId, cursor, limit = t.LIMIT_DEFAULT } = call.query;
     const filter = { outcome, requestId, cursor, limit, ...periodOf(call.query) };
     return pageRefusalsOfKey(nodes, await keyOf(nodes, call), filter);
   },

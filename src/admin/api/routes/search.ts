@@ -1,4 +1,5 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
+import { ACCOUNT_ID } from "../../../domain/operator-texts.ts";
 import type { Scope } from "../../../domain/scopes.ts";
 import { findAuditRecord } from "../../../operations/access/audit.ts";
 import type { RedisNodes } from "../../../operations/access/operator-session.ts";
@@ -6,22 +7,25 @@ import { tokenOfId } from "../../../operations/access/tokens.ts";
 import { listAccounts } from "../../../operations/accounts/account-lists.ts";
 import { readAccountObject } from "../../../operations/accounts/operator-accounts.ts";
 import { findRefusal } from "../../../operations/accounts/refusal-log.ts";
-import { type FindArchivedEntry, findTransaction } from "../../../operations/credits/named-entries.ts";
-import { accountsOfReference } from "../../../operations/credits/reference-index.ts";
+import { searchWords } from "../../../operations/accounts/search-words.ts";
+import { accountsOfReference } from "../../../operations/credits/references.ts";
+import { type FindArchivedEntry, findTransaction } from "../../../operations/credits/transactions.ts";
 import { findKey } from "../../../operations/keys/keys.ts";
 import { findTask } from "../../../operations/tasks/operator-tasks.ts";
 import { partitionOf } from "../../../records/names.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
+import type { Placed } from "../../../records/words.ts";
 import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
-import { object } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { SearchResults } from "../view-schemas.ts";
 import { isSeenBy } from "./tokens.ts";
 
-const LABELS_MAX = 20;
+const FOUND_MAX = 20;
+const NO_ACCOUNTS = { accounts: [], next: undefined, unread: undefined };
 
 type Found = Static<typeof SearchResults>["data"][number];
 
@@ -29,10 +33,10 @@ export const searchRoutes = [
   operation("GET /search", {
     scope: "accounts:read",
     name: "search",
-    summary: "Find what an id, a reference or a label names",
+    summary: "Find what an id, a label, metadata or a reference names",
     description:
-      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if there may be more accounts: twenty have the label or the reference, or a server is away. A refused request by the id that its customer quotes, for a day. The labels of keys and tokens are not searched. A token for some accounts finds what belongs to them.",
-    query: object({ q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) }),
+      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their id; a refused request by the id that its customer quotes, for a day. Accounts by words of their label or of texts and numbers of their metadata, keys by words of their label, and grants, adjustments, reversals and refunds by words of their reference, as long as Redis knows it (at least 400 days): what is typed is the beginning of one of the first eight words (of a reference four), and may go on behind it. Case of A to Z and what stands between words do not matter. `complete` is false if there may be more: at most twenty are found by words, twenty accounts by a whole reference or the beginning of an id, or a server is away. The labels of tokens are not searched. A token for some accounts finds what belongs to them, among the first thousand that have the words.",
+    query: t.object({ q: t.bounded(200, "What to look for.") }),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
     async operate(nodes, { query, grantee }, { lookUps }) {
       const q = query.q.trim();
@@ -75,34 +79,47 @@ async function find(
     ),
   ];
   const named = (await Promise.all(looks)).filter((one) => typeof one === "object");
-  const { accounts, next, unread } = await listAccounts(
-    nodes,
-    { label: q, limit: LABELS_MAX },
-    grantee.accounts,
-  );
-  const labelled = accounts.filter(({ accountId }) => named.every(({ id }) => id !== accountId));
-  const referred = await accountsOfReference(nodes, q);
-  const all = [
-    ...named,
-    ...labelled.map(({ accountId, label }) => found("account", accountId, accountId, label)),
-    ...referred.accountIds.map((accountId) => found("reference", q, accountId)),
-  ];
+  const own = grantee.accounts ?? undefined;
+  const [referred, begun, worded] = await Promise.all([
+    accountsOfReference(nodes, q),
+    ACCOUNT_ID.test(q) ? listAccounts(nodes, { prefix: q, limit: FOUND_MAX }, own) : NO_ACCOUNTS,
+    searchWords(nodes, q, { limit: FOUND_MAX, own }),
+  ]);
+  const byWords = worded.found
+    .toSorted(accountsFirst)
+    .map(({ accountId, keyId, reference, label, metadata }) =>
+      reference === undefined
+        ? { ...found(keyId ? "key" : "account", keyId ?? accountId, accountId, label), metadata }
+        : found("reference", reference, accountId),
+    );
+  const all = [...named, ...referred.accountIds.map((accountId) => found("reference", q, accountId))];
+  const known = new Set(all.map(placeOf));
+  const byId = begun.accounts.map(({ accountId, label }) => found("account", accountId, accountId, label));
+  for (const one of [...byId, ...byWords]) {
+    if (!known.has(placeOf(one))) all.push(one);
+    known.add(placeOf(one));
+  }
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const task = await unlessUnknown(findTask(nodes, q), all.length === 0 ? UnreadError : undefined);
   if (task) all.push(found(task.requestId === q ? "request" : "task", q, task.record.account_id ?? null));
-  const complete = next === undefined && unread === undefined;
   const refused = may("usage:read") ? await findRefusal(nodes, q, Date.now()) : undefined;
   if (refused)
     all.push({ ...found("refusal", q, refused.accountId, refused.outcome), key_id: refused.keyId });
-  return { found: all, complete: complete && referred.complete && referred.unread === undefined };
+  const isWhole = [referred, begun, worded].every(({ unread }) => unread === undefined);
+  return { found: all, complete: isWhole && referred.complete && worded.complete && !begun.next };
 }
+
+const rank = ({ keyId, reference }: Placed): number => (reference !== undefined ? 2 : keyId ? 1 : 0);
+const accountsFirst = (one: Placed, other: Placed): number => rank(one) - rank(other);
 
 const found = (
   kind: Found["kind"],
   id: string,
   accountId: string | null,
   label: string | null | undefined = null,
-): Found => ({ kind, id, account_id: accountId, label, key_id: null });
+): Found => ({ kind, id, account_id: accountId, label, metadata: null, key_id: null });
+
+const placeOf = ({ kind, id, account_id }: Found): string => JSON.stringify([kind, id, account_id]);
 
 /** @param besides errors that are thrown all the same */
 async function unlessUnknown<Result>(

@@ -1,12 +1,14 @@
-import { Type } from "typebox";
 import { csvLine } from "../../../domain/csv.ts";
 import { sumOfMoney } from "../../../domain/money.ts";
-import type { AccountStatement } from "../../../ledger/account-statements.ts";
 import { type Sale as SaleOfMonth, salesOf } from "../../../ledger/sales.ts";
-import { pageStatements, readStatement } from "../../../ledger/statement-pages.ts";
-import { STATEMENT_NUMBERS } from "../../../ledger/statements.ts";
+import {
+  type AccountStatement,
+  pageStatements,
+  readStatement,
+  STATEMENT_NUMBERS,
+} from "../../../ledger/statements.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, timeOrNull, unread } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Sale, Statement } from "../money-schemas.ts";
 import { operation, page } from "../route.ts";
 import { isoTimeOrNull } from "../shown.ts";
@@ -32,11 +34,7 @@ const csvOf = (statements: readonly AccountStatement[], month: string): string =
     )
     .join("")}`;
 
-const month = Type.String({
-  maxLength: 32,
-  description: "A UTC month.",
-  examples: ["2026-10"],
-});
+const month = t.upTo(32, "A UTC month.", "2026-10");
 
 const SUM =
   "opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing. From the archive where there is one, else from Redis as far as it reaches. With `Accept: text/csv` as RFC 4180 has it; then `X-Next-Cursor` names the next page.";
@@ -54,20 +52,17 @@ const salesOfMonth = operation("GET /sales", {
   summary: "List what was sold and given in a month",
   description:
     "Grants of all accounts by kind, package and currency, about a second behind; reversals are not subtracted. From Redis, which keeps it for 400 days; from the archive where Redis does not reach back so far. `since`: earlier grants are not counted. With `Accept: text/csv` as RFC 4180 has it.",
-  query: object({ month }),
+  query: t.object({ month }),
   answers: {
     200: {
       description: "One page.",
-      schema: object(
-        {
-          ...pageOf(Sale).properties,
-          amounts_paid: Statement.properties.amounts_paid,
-          source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
-          since: timeOrNull,
-          unread,
-        },
-        { title: "Sales" },
-      ),
+      schema: t.titled("Sales", {
+        ...t.pageOf(Sale).properties,
+        amounts_paid: Statement.properties.amounts_paid,
+        source: t.source,
+        since: t.seldomTime,
+        unread: t.unread,
+      }),
       csv: true,
     },
   },
@@ -96,15 +91,15 @@ export const statementRoutes = [
     name: "listStatements",
     summary: "List statements of a month",
     description: `Of all accounts, in the order of their ids. ${SUM}`,
-    query: object({ ...paging, month }),
+    query: t.object({ ...t.paging, month }),
     answers: {
       200: {
         description: "Statements.",
-        schema: object({ ...pageOf(Statement).properties, unread }),
+        schema: t.pageOf(Statement, { unread: t.unread }),
         csv: true,
       },
     },
-    async operate(nodes, { query: { limit = LIMIT_DEFAULT, ...query }, grantee }, { archive }) {
+    async operate(nodes, { query: { limit = t.LIMIT_DEFAULT, ...query }, grantee }, { archive }) {
       return pageStatements(nodes, { ...query, limit }, grantee.accounts, await archive?.open(nodes));
     },
     answer: ({ statements, next, unread }, { query }) => ({

@@ -1,4 +1,3 @@
-import { Type } from "typebox";
 import { refundTask } from "../../../operations/credits/refunds.ts";
 import { withLabels } from "../../../operations/labels.ts";
 import {
@@ -6,12 +5,12 @@ import {
   findTask,
   noTask,
   releaseTask,
+  transactionsOfTask,
 } from "../../../operations/tasks/operator-tasks.ts";
 import { listTasks } from "../../../operations/tasks/task-lists.ts";
-import { transactionsOfTask } from "../../../operations/tasks/task-transactions.ts";
 import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { NewRefund, Transaction } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
@@ -27,16 +26,12 @@ async function taskOf(nodes: RedisNodes, { params, grantee: { accounts } }: ApiC
   throw noTask(params.task!);
 }
 
-const Query = object({
-  ...paging,
-  status: Type.Optional(Type.Enum([...LISTED_STATUSES], { description: "Those that stand there now." })),
-  endpoint: Type.Optional(
-    Type.String({ description: "The full path.", examples: ["/api/v1/gen2/text-to-video"] }),
-  ),
-  ...period,
+const Query = t.object({
+  ...t.paging,
+  status: t.optional(t.oneOf(LISTED_STATUSES, "Those that stand there now.")),
+  endpoint: t.optional(t.words("The full path.", "/api/v1/gen2/text-to-video")),
+  ...t.period,
 });
-
-const Page = object({ ...pageOf(Task).properties, ...reaches });
 
 const listOfTasks = operation("GET /accounts/{account}/tasks", {
   scope: "tasks:read",
@@ -45,10 +40,10 @@ const listOfTasks = operation("GET /accounts/{account}/tasks", {
   description:
     "Open ones first, then those that were charged, newest first; void ones with `status=void` only; `from` and `to` are about their creation. Pages may have fewer rows than `limit`, even none, and still a next one.",
   query: Query,
-  answers: { 200: { description: "Tasks.", schema: Page } },
+  answers: { 200: { description: "Tasks.", schema: t.pageOf(Task, t.reaches) } },
   refusals: [404],
   async operate(nodes, { params, query }, { archive }) {
-    const { status, endpoint, cursor, limit = LIMIT_DEFAULT } = query;
+    const { status, endpoint, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { ...{ status, endpoint, cursor, limit }, ...periodOf(query) };
     const found = await listTasks(nodes, params.account!, filter, await archive?.open(nodes));
     return { ...found, tasks: await withLabels(nodes, found.tasks, ({ accountId }) => accountId) };
@@ -82,7 +77,7 @@ const transactionsOfTaskRoute = operation("GET /tasks/{task}/transactions", {
   summary: "List the transactions of a task",
   description:
     "Oldest first: its charge, its refund or correction and who made it, and the charge after a completion that came late. Of a task that `GET /tasks/{task}` knows.",
-  answers: { 200: { description: "Transactions, all on one page.", schema: pageOf(Transaction) } },
+  answers: { 200: { description: "Transactions, all on one page.", schema: t.pageOf(Transaction) } },
   refusals: [404],
   async operate(nodes, call, { archive, lookUps }) {
     const opened = await archive?.open(nodes);

@@ -9,7 +9,7 @@ import { useOfAccount } from "../../../operations/limit-use.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../operations/store/operator-views.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, paging, period } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { operation, page, route } from "../route.ts";
@@ -93,8 +93,8 @@ const openRequests = route("GET /open-requests", {
   name: "listOpenRequests",
   summary: "List holds and tasks that have been open for long",
   description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
-  query: object({
-    older_than_seconds: Type.Optional(
+  query: t.object({
+    older_than_seconds: t.optional(
       Type.Integer({
         minimum: 0,
         maximum: 31_536_000,
@@ -132,15 +132,15 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
   summary: "List when and why an account was refused",
   description:
     "By hour, key and outcome, latest first, the last eight days. With `from` and `to` the hours that some of that time is in.",
-  query: object({
-    ...paging,
-    ...period,
-    key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })),
+  query: t.object({
+    ...t.paging,
+    ...t.period,
+    key_id: t.optional(t.upTo(200, "Of this key only.")),
   }),
   answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
   refusals: [404],
   async operate(nodes, { params, query }) {
-    const { key_id: keyId, cursor, limit = LIMIT_DEFAULT } = query;
+    const { key_id: keyId, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { keyId, ...periodOf(query) };
     const { accountId, partition } = await readAccount(nodes, params.account!);
     const nowMs = await storeNowMs(nodes.of(partition));
@@ -159,12 +159,10 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
     ),
 });
 
-const UseQuery = object({
-  key_id: Type.Optional(
-    Type.String({ maxLength: 200, description: "Of this key only; without `cursor` and `limit`." }),
-  ),
-  cursor: paging.cursor,
-  limit: Type.Optional(
+const UseQuery = t.object({
+  key_id: t.optional(t.upTo(200, "Of this key only; without `cursor` and `limit`.")),
+  cursor: t.paging.cursor,
+  limit: t.optional(
     Type.Integer({
       minimum: 1,
       maximum: USES_SHOWN_MAX,

@@ -1,4 +1,3 @@
-import { Type } from "typebox";
 import { exceededRight } from "../../../domain/scopes.ts";
 import {
   createToken,
@@ -13,7 +12,7 @@ import {
 import { badCursor } from "../../../records/cursors.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import type { Grantee } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { operation, page, route } from "../route.ts";
 import { NewToken, Token, WhoAmI } from "../schemas.ts";
 import { tokenShown } from "../shown.ts";
@@ -67,14 +66,12 @@ export const listOfTokens = operation("GET /tokens", {
   summary: "List tokens",
   description:
     "Newest first, with those that are revoked or expired. A token sees those that have nothing that it lacks: no other scope, no other account, no later end. Its pages may have fewer rows.",
-  query: object({
-    ...paging,
-    token_id: Type.Optional(
-      Type.String({ maxLength: 100, description: "This one only; it is the only page." }),
-    ),
+  query: t.object({
+    ...t.paging,
+    token_id: t.optional(t.upTo(100, "This one only; it is the only page.")),
   }),
-  answers: { 200: { description: "Tokens, without the tokens themselves.", schema: pageOf(Token) } },
-  async operate(nodes, { query: { token_id: tokenId, cursor, limit = LIMIT_DEFAULT }, grantee }) {
+  answers: { 200: { description: "Tokens, without the tokens themselves.", schema: t.pageOf(Token) } },
+  async operate(nodes, { query: { token_id: tokenId, cursor, limit = t.LIMIT_DEFAULT }, grantee }) {
     const { tokens, next } = await (tokenId === undefined
       ? listTokens(nodes, { cursor, limit })
       : onlyToken(nodes, tokenId, cursor));

@@ -1,33 +1,35 @@
-import { Type } from "typebox";
-import { pageAllTransactions } from "../../../operations/credits/all-transactions.ts";
 import { reversedOf } from "../../../operations/credits/reversals.ts";
-import { namedTransactions, pageTransactions } from "../../../operations/credits/transactions.ts";
+import {
+  namedTransactions,
+  pageAllTransactions,
+  pageTransactions,
+} from "../../../operations/credits/transactions.ts";
 import { isGrant, kindOf } from "../../../records/ledger-entries.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging, period, reaches, titled } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Transaction, TransactionKind, TransactionOfAll } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
 import { reachShown, transactionShown } from "../shown.ts";
 
-const Query = object({
-  ...paging,
-  type: Type.Optional(Type.Enum(["consume", "recharge"], { description: "As customers see it." })),
-  kind: Type.Optional(TransactionKind),
-  id: Type.Optional(Type.String({ maxLength: 100, description: "The one of this id." })),
-  reference: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 200, description: "The one under this reference, in whole." }),
-  ),
-  ...period,
+const kinds = {
+  type: t.optional(t.oneOf(["consume", "recharge"], "As customers see it.")),
+  kind: t.optional(TransactionKind),
+};
+
+const Query = t.object({
+  ...t.paging,
+  ...kinds,
+  id: t.optional(t.upTo(100, "The one of this id.")),
+  reference: t.filter(200, "The one under this reference, in whole."),
+  ...t.period,
 });
 
-const AllQuery = object({ ...paging, type: Query.properties.type, kind: Query.properties.kind, ...period });
-const AllPage = titled("TransactionPage", {
-  ...pageOf(TransactionOfAll).properties,
-  source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
-  ...reaches,
+const AllPage = t.titled("TransactionPage", {
+  ...t.pageOf(TransactionOfAll).properties,
+  source: t.source,
+  ...t.reaches,
 });
-const Page = object({ ...pageOf(Transaction).properties, ...reaches });
 
 const transactionsOfAccount = operation("GET /accounts/{account}/transactions", {
   scope: "credits:read",
@@ -36,10 +38,10 @@ const transactionsOfAccount = operation("GET /accounts/{account}/transactions", 
   description:
     "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries. With `id` or `reference` there is one row at most.",
   query: Query,
-  answers: { 200: { description: "Transactions.", schema: Page } },
+  answers: { 200: { description: "Transactions.", schema: t.pageOf(Transaction, t.reaches) } },
   refusals: [404],
   async operate(nodes, { params, query }, { archive, lookUps }) {
-    const { id, reference, type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+    const { id, reference, type, kind, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
     const found =
       id === undefined && reference === undefined
@@ -64,11 +66,11 @@ export const transactionsOfAll = operation("GET /transactions", {
   summary: "List the transactions of all accounts",
   description:
     "Newest first, from the archive where there is one (some seconds behind), else from Redis as far as it reaches. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries.",
-  query: AllQuery,
+  query: t.object({ ...t.paging, ...kinds, ...t.period }),
   answers: { 200: { description: "Transactions, with their accounts.", schema: AllPage } },
   async operate(nodes, { query, grantee }, { archive }) {
     requireAllAccounts(grantee);
-    const { type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+    const { type, kind, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
     return pageAllTransactions(nodes, filter, await archive?.open(nodes));
   },

@@ -3,7 +3,7 @@ import { accountUsage } from "../../../ledger/account-usage.ts";
 import { allUsage } from "../../../ledger/all-usage.ts";
 import { topAccounts } from "../../../operations/accounts/top-accounts.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, paging } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { AllUsage, TopAccounts, Usage } from "../schemas.ts";
@@ -13,7 +13,18 @@ const GROUPS = ["day", "endpoint", "key"] as const;
 const ALL_GROUPS = ["day", "month", "account", "endpoint", "key"] as const;
 
 const day = (description: string) =>
-  Type.Optional(Type.String({ format: "date", description, examples: ["2026-10-31"] }));
+  t.optional(Type.String({ format: "date", description, examples: ["2026-10-31"] }));
+const days = { from: day("The first day."), to: day("The last day, itself included.") };
+
+/** @param known the groups, in words */
+const groupBy = (known: string, example: string) =>
+  t.optional(
+    Type.String({
+      default: "day",
+      description: `What each row is about: some of ${known}, with commas.`,
+      examples: [example],
+    }),
+  );
 
 /** @throws Problem for a group that there is not, or one given twice */
 function groupsOf<Group extends string>(text: string, known: readonly Group[]): Group[] {
@@ -32,18 +43,15 @@ export const topOfAccounts = operation("GET /top-accounts", {
   summary: "List the accounts that spent most, or were refused most",
   description:
     "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
-  query: object({
-    by: Type.Optional(
-      Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." }),
-    ),
-    from: day("The first day."),
-    to: day("The last day, itself included."),
-    limit: paging.limit,
+  query: t.object({
+    by: t.optional(Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." })),
+    ...days,
+    limit: t.paging.limit,
   }),
   answers: { 200: { description: "Accounts, the first with the most.", schema: TopAccounts } },
   async operate(nodes, { query, grantee }, { archive }) {
     requireAllAccounts(grantee);
-    const { by = "spend", limit = LIMIT_DEFAULT, ...days } = query;
+    const { by = "spend", limit = t.LIMIT_DEFAULT, ...days } = query;
     return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
   },
   answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
@@ -65,23 +73,10 @@ export const usageRoutes = [
     summary: "Read usage",
     description:
       "By UTC day, endpoint and key, about a second behind. From the archive where there is one, else from Redis, which keeps it for 400 days.",
-    query: object({
-      from: day("The first day."),
-      to: day("The last day, itself included."),
-      group_by: Type.Optional(
-        Type.String({
-          default: "day",
-          description: "What each row is about: some of `day`, `endpoint` and `key`, with commas.",
-          examples: ["day,endpoint"],
-        }),
-      ),
-      key_id: Type.Optional(
-        Type.String({
-          minLength: 1,
-          maxLength: 64,
-          description: "Of this key only; with `key` in `group_by`.",
-        }),
-      ),
+    query: t.object({
+      ...days,
+      group_by: groupBy("`day`, `endpoint` and `key`", "day,endpoint"),
+      key_id: t.filter(64, "Of this key only; with `key` in `group_by`."),
     }),
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
@@ -112,25 +107,17 @@ export const usageRoutes = [
     summary: "Read the usage of all accounts",
     description:
       "About a second behind. By `day`, `month` and `endpoint` it is one page. With `account` or `key` it comes account by account in the order of their ids, in pages that may have fewer rows than `limit`, even none, and still a next one. From Redis, which keeps usage for 400 days; what is older from the archive where there is one.",
-    query: object({
-      ...paging,
-      from: day("The first day."),
-      to: day("The last day, itself included."),
-      group_by: Type.Optional(
-        Type.String({
-          default: "day",
-          description:
-            "What each row is about: some of `day`, `month`, `account`, `endpoint` and `key`, with commas.",
-          examples: ["month,account"],
-        }),
-      ),
+    query: t.object({
+      ...t.paging,
+      ...days,
+      group_by: groupBy("`day`, `month`, `account`, `endpoint` and `key`", "month,account"),
     }),
     answers: {
       200: { description: "Rows in the order of the groups; `account` is the first.", schema: AllUsage },
     },
     async operate(nodes, { query, grantee }, { archive }) {
       requireAllAccounts(grantee);
-      const { from, to, group_by: groupBy = "day", cursor, limit = LIMIT_DEFAULT } = query;
+      const { from, to, group_by: groupBy = "day", cursor, limit = t.LIMIT_DEFAULT } = query;
       const selection = { from, to, by: groupsOf(groupBy, ALL_GROUPS), cursor, limit };
       return allUsage(nodes, selection, await archive?.open(nodes));
     },

@@ -2,15 +2,15 @@ import { Type } from "typebox";
 import { worstOf } from "../../../checks/check.ts";
 import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
-import type { UsageNumbers } from "../../../ledger/usage-records.ts";
+import type { UsageNumbers } from "../../../ledger/usage.ts";
 import { type GatewayReport, readReports } from "../../../operations/store/gateway-reports.ts";
 import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { object } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { route } from "../route.ts";
 import { type Services, shared } from "../services.ts";
-import { checkShown, isoTime, SHOWN_STATUS } from "../shown.ts";
+import { checkShown, isoTime } from "../shown.ts";
 import { Configuration, Health, Live, Overview } from "../view-schemas.ts";
 
 /** Several operators who look at the overview cost one read. */
@@ -21,8 +21,8 @@ const live = route("GET /live", {
   name: "readLive",
   summary: "Read the figures of this gateway's last 15 minutes",
   description: "Sampled every 2 s over all its processes. Rates are averages over 10 s, latencies over 30 s.",
-  query: object({
-    after_ms: Type.Optional(Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." })),
+  query: t.object({
+    after_ms: t.optional(Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." })),
   }),
   answers: { 200: { description: "The gateway and its samples.", schema: Live } },
   async run({ grantee, query }, { gateway, live, archive }) {
@@ -37,13 +37,13 @@ const health = route("GET /health", {
   name: "readHealth",
   summary: "Read what is in order and what is not",
   description:
-    "The checks of `tollgate doctor`, as this gateway sees them, and its own figures. It looks once a minute, however often it is asked. `status` is that of the worst check. `runbook` is a page of the documentation.",
+    "The checks of `tollgate doctor`, as this gateway sees them, and its own figures. It looks once a minute at most, however often it is asked. `status` is that of the worst check. `runbook` is a page of the documentation.",
   answers: { 200: { description: "Checks.", schema: Health } },
   async run({ grantee }, { health }) {
     requireAllAccounts(grantee);
     const { checkedAtMs, checks } = await health();
     const body = {
-      status: SHOWN_STATUS[worstOf(checks)],
+      status: worstOf(checks),
       checked_at: isoTime(checkedAtMs),
       checks: checks.map(checkShown),
     };

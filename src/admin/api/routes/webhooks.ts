@@ -1,4 +1,3 @@
-import { Type } from "typebox";
 import { durationMs } from "../../../config/setting-types.ts";
 import {
   type DeliveryTarget,
@@ -14,12 +13,12 @@ import {
   patchEndpoint,
   readEndpoint,
   registerEndpoint,
+  resealSecrets,
   rotateSecret,
 } from "../../../operations/webhooks/endpoints.ts";
-import { resealSecrets } from "../../../operations/webhooks/reseal.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import { requireAllAccounts } from "../authorize.ts";
-import { LIMIT_DEFAULT, object, pageOf, paging } from "../field-schemas.ts";
+import * as t from "../field-schemas.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
 import { deliveryShown, webhookShown } from "../shown.ts";
 import {
@@ -74,7 +73,7 @@ export const listOfWebhooks = operation("GET /accounts/{account}/webhooks", {
   name: "listWebhooks",
   summary: "List the endpoints of an account",
   description: "In the order of their registration, all on one page.",
-  answers: { 200: { description: "Endpoints, without their secrets.", schema: pageOf(Webhook) } },
+  answers: { 200: { description: "Endpoints, without their secrets.", schema: t.pageOf(Webhook) } },
   refusals: [404, 409],
   async operate(nodes, { params }, { webhooks }) {
     await webhooks();
@@ -174,12 +173,12 @@ export const listOfDeliveries = operation("GET /accounts/{account}/webhooks/{web
   summary: "List what an endpoint got",
   description:
     "Newest event first. `callback` in place of the endpoint lists those to the `callBackUrl` of the account's requests. Kept for 7 days: those that wait, and the last 1,000 that ended. With `status` a page may have fewer rows.",
-  query: object({ status: Type.Optional(deliveryStatus), ...paging }),
-  answers: { 200: { description: "Deliveries.", schema: pageOf(Delivery) } },
+  query: t.object({ status: t.optional(deliveryStatus), ...t.paging }),
+  answers: { 200: { description: "Deliveries.", schema: t.pageOf(Delivery) } },
   refusals: [404, 409],
   async operate(nodes, call, { webhooks }) {
     await webhooks();
-    const { status, cursor, limit = LIMIT_DEFAULT } = call.query;
+    const { status, cursor, limit = t.LIMIT_DEFAULT } = call.query;
     return listDeliveries(nodes, await targetOf(nodes, call), { status, cursor, limit });
   },
   answer: ({ deliveries, next }) => page(deliveries.map(deliveryShown), next),

@@ -13,7 +13,7 @@ const WORDS_OF_STATUS = { ok: "good", warn: "look", fail: "mend" };
 export const runbookLink = (runbook, text = "what to do") =>
   link(hrefTo(["runbook", ...runbook.replace(/^.*\//, "").split("#")]), text);
 
-/** What doctor would find, as this gateway sees it. @extends {Component<{}, { health?: Health, error?: unknown }>} */
+/** Doctor's checks as this gateway sees them. @extends {Component<{}, { health?: Health, error?: unknown }>} */
 export class Checks extends Component {
   async componentDidMount() {
     try {

@@ -15,9 +15,9 @@ const NOT_CONFIRMED =
 /**
  * A sentence for the status line, and perhaps a secret that is shown this once.
  * @typedef {object} Done
- * @property {Content} said
+ * @property {Content} [said] in place of the question's
  * @property {boolean | undefined} [confirmed]
- * @property {{ label: string, value: string, hint: string } | undefined} [secret]
+ * @property {{ label: string, value: string, hint: string } | undefined} [shownOnce]
  */
 
 /**
@@ -30,6 +30,7 @@ const NOT_CONFIRMED =
  * @property {(values: Values) => string} [preview] what would come of it, said as one types
  * @property {(values: Values) => string | undefined} [doubt] asks again with these words before it is done
  * @property {(values: Values) => Promise<Done>} run
+ * @property {Content} [said] once it is done
  */
 
 /**
@@ -64,7 +65,7 @@ export function ask(question) {
  * @property {string} doubt
  * @property {string} error
  * @property {boolean} tokenLost
- * @property {{ said: string, secret: NonNullable<Done["secret"]> }} [secret]
+ * @property {{ said: string, secret: NonNullable<Done["shownOnce"]> }} [secret]
  * @extends {Component<{ question: Question, asked: { isDone: boolean, hasSecret: boolean }, close: () => void }, State>}
  */
 class Form extends Component {
@@ -90,7 +91,7 @@ class Form extends Component {
     ok.disabled = true;
     this.setState({ error: "" });
     try {
-      const { said, confirmed, secret } = await question.run(values);
+      const { said = question.said, confirmed, shownOnce: secret } = await question.run(values);
       asked.isDone = true;
       asked.hasSecret = secret !== undefined;
       say([said, confirmed === false && ` ${NOT_CONFIRMED}`]);
@@ -175,7 +176,7 @@ const TOKEN_FIELD = html`<div id="dialog-token" class="field">
   <p class="hint">The token is not valid any more. Give another one; what you typed is kept.</p>
 </div>`;
 
-/** @extends {Component<{ said: string, secret: NonNullable<Done["secret"]> }>} */
+/** @extends {Component<{ said: string, secret: NonNullable<Done["shownOnce"]> }>} */
 class Secret extends Component {
   componentDidMount() {
     byId("dialog-copy").focus();

@@ -71,7 +71,7 @@ export function keyLink(account, key, label) {
   return labelled(account && may("keys:read") ? link(hrefTo(["key", account, key]), id) : id, label);
 }
 
-/** What people call it, below its id. @param {Content} id @param {string | null | undefined} label */
+/** The label below an id. @param {Content} id @param {string | null | undefined} label */
 const labelled = (id, label) => (label ? [id, html`<div class="hint">${label}</div>`] : id);
 
 /** @param {string | null | undefined} id a task's or a request's */

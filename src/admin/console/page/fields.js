@@ -101,7 +101,7 @@ export const creditsUpOrDown = (value) =>
   /^-?[1-9]\d{0,14}$/.test(value) ? undefined : "must be a whole number other than 0, such as 500 or -500";
 
 /** @param {string} value */
-export const reference = (value) =>
+const reference = (value) =>
   /^[\x20-\x7e]{1,200}$/.test(value) ? undefined : "must have 1 to 200 printable ASCII characters";
 
 /** @param {string} value */
@@ -186,4 +186,35 @@ export const labelField = (value, example = "the customer's name") => ({
   label: "Label",
   hint: `For people, such as ${example}. Empty: none.`,
   value: value ?? "",
+});
+
+/** @returns {Field} */
+export const reasonField = (hint = "Why; it stands in the ledger.") => ({
+  name: "reason",
+  label: "Reason",
+  hint,
+  check: required,
+});
+
+/** @param {string} hint @param {string} [value] @returns {Field} */
+export const referenceField = (hint, value = "") => ({
+  name: "reference",
+  label: "Reference",
+  hint,
+  value,
+  check: reference,
+});
+
+/** How long what is replaced goes on. @param {string} label @param {string} value @returns {Field} */
+export const overlapField = (label, value) => ({
+  name: "overlap",
+  label,
+  type: "select",
+  value,
+  options: [
+    ["0s", "0: it ends at once"],
+    ["1h", "hour"],
+    ["24h", "24 hours"],
+    ["168h", "7 days"],
+  ],
 });

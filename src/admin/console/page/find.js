@@ -44,7 +44,7 @@ async function look() {
 
 /** @param {Found} one */
 const foundLine = (one) =>
-  html`<li>${link(placeOf(one), [one.label ?? one.id, html` <span class="found-more">${[one.kind, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
+  html`<li>${link(placeOf(one), [one.label ?? one.id, html` <span class="found-more">${[one.kind, one.metadata, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
 
 byId("find").addEventListener("input", () => {
   clearTimeout(waiting);

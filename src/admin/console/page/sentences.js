@@ -79,7 +79,7 @@ const SENTENCES = {
 
 export const AUDIT_ACTIONS = Object.keys(SENTENCES);
 
-/** What was done, as it follows the name of who did it. @param {AuditRecord} record */
+/** The action in words that follow the actor's name. @param {AuditRecord} record */
 export const deedOf = (record) =>
   SENTENCES[record.action]?.(/** @type {Values} */ (record.after ?? {}), record) ?? changesText(record);
 

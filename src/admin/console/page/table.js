@@ -1,5 +1,5 @@
 /** @import { Content } from "./dom.js" */
-import { Component, failureNote, h, html, link } from "./dom.js";
+import { accountLink, Component, failureNote, h, html, link } from "./dom.js";
 import { here, hrefHere, noteHere } from "./location.js";
 
 /** @typedef {string | number | boolean | null | undefined} Value */
@@ -76,7 +76,7 @@ function titleOf(column, order, sortBy) {
   return html`<th scope="col" role="columnheader" class=${kindOf(column)} aria-sort=${wayOf(column, order)}>${sorter(column, order, sortBy)}</th>`;
 }
 
-/** What sorts by a column: a link where the gateway does it, over all pages. @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
+/** The control that sorts by a column: a link where the gateway sorts over all pages. @template Row @param {Column<Row>} column @param {Order} order @param {(name: string) => void} sortBy */
 function sorter(column, order, sortBy) {
   const { title, of, orders } = column;
   if (!of && !orders) return title;
@@ -120,6 +120,15 @@ function sorted(rows, columns, { name, down }) {
   });
 }
 
+/** A page of a list. @template Row @param {string} caption @param {Column<Row>[]} columns @param {{ data: Row[], next_cursor: string | null }} page @param {string} [order] in words @param {string} [empty] instead of rows */
+export const pagedTable = (caption, columns, page, order = "Latest first.", empty = "There are none.") => [
+  table(caption, columns, page.data, empty),
+  paging(page, order),
+];
+
+/** Of what was looked at so far. */
+export const NONE_SO_FAR = "None among those looked at so far; go on to the next page.";
+
 /** Back leads to the page before. @param {{ next_cursor: string | null }} list @param {string} order in words @param {boolean} [isSorted] over all pages */
 export function paging({ next_cursor: next }, order, isSorted = false) {
   const cursor = here().query.get("cursor");
@@ -135,9 +144,30 @@ export function paging({ next_cursor: next }, order, isSorted = false) {
  * @property {string} name in the address
  * @property {string} label
  * @property {"search" | "date" | "month"} [type] days and months are UTC, as 2026-11-30
+ * @property {string} [placeholder]
  * @property {string} [usual] its value where the address has none
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
  */
+
+/** The days of a list. @type {[from: Filter, to: Filter]} */
+export const DAYS = [
+  { name: "from", label: "From", type: "date" },
+  { name: "to", label: "to", type: "date" },
+];
+
+/** A choice among words. @param {string} none without a choice @param {readonly string[]} words @returns {[value: string, label: string][]} */
+export const choiceOf = (none, words) => [
+  ["", none],
+  ...words.map((one) => /** @type {[string, string]} */ ([one, one])),
+];
+
+/** The account of a row, with its label. @type {Column<{ account_id: string, account_label: string | null }>} */
+export const ACCOUNT_COLUMN = {
+  title: "Account",
+  wrap: true,
+  cell: (row) => accountLink(row.account_id, row.account_label),
+  of: (row) => row.account_id,
+};
 
 /**
  * A form whose values stand in the address, so that Back undoes a filter, and below it what the filter lets through. Where
@@ -173,11 +203,11 @@ const TYPES = {
 };
 
 /** @param {Filter} filter @param {string} value */
-function filterField({ name, label, type = "search", options }, value) {
+function filterField({ name, label, type = "search", placeholder, options }, value) {
   const id = `filter-${name}`;
   const control = options
     ? html`<select id=${id} name=${name}>${optionList(options, value)}</select>`
-    : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${TYPES[type]} />`;
+    : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${{ placeholder, ...TYPES[type] }} />`;
   return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
 }
 

@@ -1,2 +1,2 @@
-/** What each type of event tells, by type; the console serves it as a module. */
+/** A sentence per event type; the console serves it as a module. */
 export const WEBHOOK_EVENTS: Readonly<Record<string, string>>;

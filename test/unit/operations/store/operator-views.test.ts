@@ -16,7 +16,7 @@ const scored = (members: readonly string[]): string[] => members.flatMap((member
 function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): RedisNodes {
   const answers = {
     zscan: (name: string) => ["0", scored(keysOf(name.split(":").at(-1) ?? ""))],
-    hgetall: () => ({ balance: "100", held: "10", total_used: "5", total_requests: "1" }),
+    hgetall: () => ({ money: "100 10 5 1 -" }),
     hmget: (name: string) => [
       ...["acme", "standard"],
       `0 0 ${Math.floor(Date.now() / DAY_MS)} ${name.split("_").at(-1) ?? ""}`,

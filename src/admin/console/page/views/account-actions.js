@@ -1,5 +1,4 @@
 /** @import { Booked } from "../api.js" */
-/** @import { Field } from "../fields.js" */
 /** @import { Account, AccountStatus } from "../objects.d.ts" */
 import {
   adjustCredits,
@@ -18,8 +17,8 @@ import {
   labelField,
   limitFields,
   limitsOf,
-  reference,
-  required,
+  reasonField,
+  referenceField,
   textOrNull,
 } from "../fields.js";
 import { count, signed } from "../format.js";
@@ -94,13 +93,13 @@ export const askEdit = (account, etag) =>
       },
     ],
     verb: "Save",
-    async run(values) {
+    run(values) {
       const metadata = values.metadata ? JSON.parse(values.metadata) : null;
       const alerts = { credits_below: thresholdsOf(values.credits_below) };
       const changes = { label: textOrNull(values.label), limits: limitsOf(values), alerts, metadata };
-      const { confirmed } = await patchAccount(account.account_id, changes, etag);
-      return { said: `Account ${account.account_id} is changed.`, confirmed };
+      return patchAccount(account.account_id, changes, etag);
     },
+    said: `Account ${account.account_id} is changed.`,
   });
 
 /** @type {Record<AccountStatus, { verb: string, danger: boolean, lines: string[], said: string }>} */
@@ -134,18 +133,13 @@ export const askStatus = (account, etag, status) =>
     lines: STATUS[status].lines,
     verb: `${STATUS[status].verb} it`,
     danger: STATUS[status].danger,
-    async run() {
-      const { confirmed } = await patchAccount(account.account_id, { status }, etag);
-      return { said: `Account ${account.account_id} ${STATUS[status].said}.`, confirmed };
-    },
+    run: () => patchAccount(account.account_id, { status }, etag),
+    said: `Account ${account.account_id} ${STATUS[status].said}.`,
   });
 
-const referenceField = /** @type {Field} */ ({
-  name: "reference",
-  label: "Reference",
-  hint: "What it is for, such as an invoice or a ticket. The same reference counts once, however often it is sent.",
-  check: reference,
-});
+const ofBooking = referenceField(
+  "What it is for, such as an invoice or a ticket. The same reference counts once, however often it is sent.",
+);
 
 /** The account is read anew: the balance of when the page was read may have been spent. @param {string} id */
 export async function askGrant(id) {
@@ -189,19 +183,16 @@ export async function askGrant(id) {
           ["goodwill", "goodwill: given for a customer's trouble"],
         ],
       },
-      referenceField,
+      ofBooking,
     ],
     verb: "Grant",
     preview: (values) => balances(account, amountOf(values)),
     doubt: (values) => doubtAbout(account, amountOf(values)),
     async run(values) {
       const what = values.package ? { package: values.package } : { credits: Number(values.credits) };
-      const booked = await grantCredits(account.account_id, {
-        ...what,
-        kind: /** @type {"purchase" | "trial" | "goodwill"} */ (values.kind),
-        reference: values.reference,
-      });
-      return bookedFor(account, booked, values.reference);
+      const { kind, reference } = values;
+      const booked = await grantCredits(account.account_id, { ...what, kind, reference });
+      return bookedFor(account, booked, reference);
     },
   });
 }
@@ -220,19 +211,15 @@ export async function askAdjust(id) {
         type: "number",
         check: (value) => creditsUpOrDown(value) ?? beyondBalance(account, Number(value)),
       },
-      { name: "reason", label: "Reason", hint: "Why; it stands in the ledger.", check: required },
-      referenceField,
+      reasonField(),
+      ofBooking,
     ],
     verb: "Adjust",
     preview: ({ amount }) => balances(account, Number(amount)),
     doubt: ({ amount }) => doubtAbout(account, Number(amount)),
-    async run({ amount, reason, reference: of }) {
-      const booked = await adjustCredits(account.account_id, {
-        amount: Number(amount),
-        reason,
-        reference: of,
-      });
-      return bookedFor(account, booked, of);
+    async run({ amount, reason, reference }) {
+      const body = { amount: Number(amount), reason, reference };
+      return bookedFor(account, await adjustCredits(account.account_id, body), reference);
     },
   });
 }

@@ -18,14 +18,11 @@ import {
 } from "../dom.js";
 import { count, endpointName, signed, wordsOf } from "../format.js";
 import { here, hrefTo, pageOf } from "../location.js";
-import { downloadCsv, filtered, paging, table } from "../table.js";
+import { choiceOf, DAYS, downloadCsv, filtered, pagedTable } from "../table.js";
 import { askReversal, leftOf } from "./reversal.js";
 
 const CSV_PER_PAGE = 100;
 const CSV_ROWS_MAX = 20_000;
-
-const FROM = /** @type {const} */ ({ name: "from", label: "From", type: "date" });
-const TO = /** @type {const} */ ({ name: "to", label: "to", type: "date" });
 
 const TRANSACTION_KINDS = /** @type {const} */ ([
   ["", "all"],
@@ -40,8 +37,7 @@ const TRANSACTION_KINDS = /** @type {const} */ ([
 
 const TRANSACTION_FILTERS = [
   { name: "kind", label: "Kind", options: TRANSACTION_KINDS },
-  FROM,
-  TO,
+  ...DAYS,
   { name: "reference", label: "Reference" },
   { name: "id", label: "Id" },
 ];
@@ -62,24 +58,20 @@ async function transactionsPage(id, query, again) {
       ? asking("Undo …", () => askReversal(id, one), again, "quiet")
       : "";
   const page = await listTransactions(id, pageOf(query, TRANSACTION_FILTER_NAMES));
-  return [
-    table(
-      "Transactions (UTC)",
-      [
-        { title: "When", header: true, of: (one) => one.created_at, as: moment },
-        { title: "What", cell: kindAndNet, of: ({ kind, type }) => kind ?? type },
-        { title: "Credits", numeric: true, of: (one) => one.amount, as: signed },
-        { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
-        { title: "Reason", wrap: true, cell: (one) => reasonOf(id, one) },
-        { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
-        { title: "By", wrap: true, of: (one) => one.by },
-        { title: "Undo", cell: undo },
-      ],
-      page.data,
-      "There are none.",
-    ),
-    paging(page, "Latest first."),
-  ];
+  return pagedTable(
+    "Transactions (UTC)",
+    [
+      { title: "When", header: true, of: (one) => one.created_at, as: moment },
+      { title: "What", cell: kindAndNet, of: ({ kind, type }) => kind ?? type },
+      { title: "Credits", numeric: true, of: (one) => one.amount, as: signed },
+      { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
+      { title: "Reason", wrap: true, cell: (one) => reasonOf(id, one) },
+      { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
+      { title: "By", wrap: true, of: (one) => one.by },
+      { title: "Undo", cell: undo },
+    ],
+    page,
+  );
 }
 
 /** A grant says what is left of it. @param {Transaction} transaction */
@@ -142,14 +134,7 @@ const CSV_TITLES = [
   "by",
 ];
 
-const TASK_STATUSES = /** @type {const} */ ([
-  ["", "all"],
-  ["held", "held"],
-  ["processing", "processing"],
-  ["completed", "completed"],
-  ["failed", "failed"],
-  ["void", "void"],
-]);
+const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"];
 
 /** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showAccountTasks({ account_id: id }, { place: { query } }) {
@@ -160,9 +145,9 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
   const prices = await listPrices().catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
-    { name: "status", label: "Status", options: TASK_STATUSES },
-    { name: "endpoint", label: "Endpoint", options: [/** @type {const} */ (["", "all"]), ...names] },
-    FROM,
+    { name: "status", label: "Status", options: choiceOf("all", TASK_STATUSES) },
+    { name: "endpoint", label: "Endpoint", options: [...choiceOf("all", []), ...names] },
+    DAYS[0],
   ];
   return filtered(filters, async () => (await reading)());
 }
@@ -170,29 +155,26 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
 /** @param {string} id @param {URLSearchParams} query */
 async function tasksPage(id, query) {
   const page = await listTasks(id, pageOf(query, ["status", "endpoint", "from"]));
-  return [
-    table(
-      "Tasks (UTC)",
-      [
-        { title: "When", header: true, of: (one) => one.created_at, as: moment },
-        { title: "Status", of: (one) => one.status, as: badge },
-        { title: "Credits", numeric: true, of: (one) => one.price, as: count },
-        { title: "Refunded", of: (one) => one.refunded, as: (is) => (is ? "yes" : "no") },
-        { title: "Endpoint", of: (one) => one.endpoint, as: endpointName },
-        { title: "Task or request", wrap: true, cell: (one) => taskLink(one.task_id ?? one.request_id) },
-        { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id, one.key_label) },
-        { title: "Finished", of: (one) => one.finished_at, as: moment },
-      ],
-      page.data,
-      "There are none.",
-    ),
-    paging(page, "Open ones first, then the latest. To find one, search for its id."),
-  ];
+  return pagedTable(
+    "Tasks (UTC)",
+    [
+      { title: "When", header: true, of: (one) => one.created_at, as: moment },
+      { title: "Status", of: (one) => one.status, as: badge },
+      { title: "Credits", numeric: true, of: (one) => one.price, as: count },
+      { title: "Refunded", of: (one) => one.refunded, as: (is) => (is ? "yes" : "no") },
+      { title: "Endpoint", of: (one) => one.endpoint, as: endpointName },
+      { title: "Task or request", wrap: true, cell: (one) => taskLink(one.task_id ?? one.request_id) },
+      { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id, one.key_label) },
+      { title: "Finished", of: (one) => one.finished_at, as: moment },
+    ],
+    page,
+    "Open ones first, then the latest. To find one, search for its id.",
+  );
 }
 
 /** @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export const showAccountRefusals = ({ account_id: id }, { place: { query } }) =>
-  filtered([{ name: "key_id", label: "Key" }, FROM, TO], () => refusalsPage(id, query));
+  filtered([{ name: "key_id", label: "Key" }, ...DAYS], () => refusalsPage(id, query));
 
 /** @param {string} id @param {URLSearchParams} query */
 async function refusalsPage(id, query) {
@@ -200,7 +182,7 @@ async function refusalsPage(id, query) {
   const { data, uncounted } = page;
   const most = Math.max(0, ...data.map((row) => row.count));
   return [
-    table(
+    pagedTable(
       "Refused in the last eight days, by hour (UTC)",
       [
         { title: "In the hour of", header: true, of: (row) => row.hour, as: moment },
@@ -213,10 +195,8 @@ async function refusalsPage(id, query) {
           cell: (row) => (row.key_id === "*" ? "further keys" : keyLink(id, row.key_id, row.key_label)),
         },
       ],
-      data,
-      "There are none.",
+      page,
     ),
-    paging(page, "Latest first."),
     Boolean(uncounted) &&
       hint(`${count(uncounted)} refusals of this and other accounts had no room in these counts.`),
     hint(

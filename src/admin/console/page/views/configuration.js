@@ -85,7 +85,7 @@ function missingTiers({ missing }) {
   ];
 }
 
-/** What a price depends on, with its unit. @type {Record<string, (value: string) => string>} */
+/** The parameters that a price depends on, with their units. @type {Record<string, (value: string) => string>} */
 const UNITS = { duration: (value) => `${value} s`, n_frames: (value) => `${value} frames` };
 
 /** @param {number | object} price credits, or credits by what is asked for, as the price file has it */

@@ -14,6 +14,7 @@ import {
   limitsOf,
   momentOrNull,
   momentValue,
+  overlapField,
   textOrNull,
 } from "../fields.js";
 import { momentText } from "../format.js";
@@ -87,7 +88,7 @@ const linkTo = ({ account_id, key_id }) => keyLink(account_id, key_id);
 
 /** @param {Key} made @param {Content[]} said with a link to its page: in the list it may be on the last one @returns {Done} */
 function keyMade({ key, confirmed }, said) {
-  if (key) return { said, confirmed, secret: { label: "The new key", value: key, hint: KEEP_IT } };
+  if (key) return { said, confirmed, shownOnce: { label: "The new key", value: key, hint: KEEP_IT } };
   const why = " An earlier try had made it, and its secret cannot be shown again: rotate it.";
   return { said: [...said, why], confirmed };
 }
@@ -98,10 +99,8 @@ export const askEditKey = async (key, etag) =>
     title: `Edit key ${key.key_id}`,
     fields: [labelField(key.label, WHERE), ...(await tierField(key.tier)), ...moreFields(key)],
     verb: "Save",
-    async run(values) {
-      const { confirmed } = await patchKey(key, changesOf(key, values), etag);
-      return { said: `Key ${key.key_id} is changed.`, confirmed };
-    },
+    run: (values) => patchKey(key, changesOf(key, values), etag),
+    said: `Key ${key.key_id} is changed.`,
   });
 
 /** An expiry to the second stays when it was not touched. @param {Key} key @param {Record<string, string>} values */
@@ -123,20 +122,7 @@ export const askRotate = (key, overlap = "24h") =>
     lines: [
       `Key ${key.key_id}${key.label ? ` (${key.label})` : ""} of account ${key.account_id} gets a successor with the same tier, limits and expiry.`,
     ],
-    fields: [
-      {
-        name: "overlap",
-        label: "The old one works for another",
-        type: "select",
-        value: overlap,
-        options: [
-          ["0s", "0: it ends at once"],
-          ["1h", "hour"],
-          ["24h", "24 hours"],
-          ["168h", "7 days"],
-        ],
-      },
-    ],
+    fields: [overlapField("The old one works for another", overlap)],
     verb: overlap === "0s" ? "Replace it" : "Rotate it",
     danger: true,
     async run({ overlap: chosen }) {

@@ -25,7 +25,7 @@ import { limitTile, useColumns } from "../fields.js";
 import { count, momentText, plural } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
 import { DAY_SECONDS, dateOf } from "../plots.js";
-import { paging, table } from "../table.js";
+import { ACCOUNT_COLUMN, pagedTable, table } from "../table.js";
 import { askCreateKey, askEditKey, askRevoke, askRotate } from "./key-actions.js";
 import { askLeakedKey } from "./leaked-key.js";
 import { refusalsOfKey } from "./refusals.js";
@@ -113,7 +113,7 @@ export function keysPart(account, keys, use, again) {
   const used = new Map(use.keys.map((one) => [one.key_id, one]));
   return [
     actions(may("keys:write") && asking("Create key …", () => askCreateKey(account), again)),
-    table(
+    pagedTable(
       "Keys",
       [
         { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
@@ -128,10 +128,10 @@ export function keysPart(account, keys, use, again) {
         })),
         { title: "State", cell: keyState, of: (key) => key.status },
       ],
-      keys.data,
+      keys,
+      `${plural(keys.data.length, "key")} shown.`,
       "It has no keys.",
     ),
-    paging(keys, `${plural(keys.data.length, "key")} shown.`),
   ];
 }
 
@@ -158,12 +158,7 @@ export async function showKeys({ again }) {
       "Most used",
       [
         { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id, key.key_label) },
-        {
-          title: "Account",
-          wrap: true,
-          cell: (key) => accountLink(key.account_id, key.account_label),
-          of: (key) => key.account_id,
-        },
+        ACCOUNT_COLUMN,
         { title: "Tier", of: (key) => key.tier },
         ...useColumns((/** @type {TopKeys["data"][number]} */ key) => key),
         { title: "State", cell: (key) => badge(key.usable ? "active" : "revoked or expired") },
@@ -184,12 +179,7 @@ function refusedTable({ data }) {
       "Most refused",
       [
         { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
-        {
-          title: "Account",
-          wrap: true,
-          cell: (row) => accountLink(row.account_id, row.account_label),
-          of: (row) => row.account_id,
-        },
+        ACCOUNT_COLUMN,
         { title: "Why", of: (row) => row.outcome, as: code },
         { title: "Refusals", numeric: true, of: (row) => row.count, as: (times) => bar(times, most) },
       ],

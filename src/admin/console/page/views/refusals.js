@@ -5,19 +5,12 @@ import { code, hint, html, moment } from "../dom.js";
 import { age, count } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
 import { pageOf } from "../location.js";
-import { filtered, paging, table } from "../table.js";
+import { choiceOf, filtered, pagedTable } from "../table.js";
 
 const OUTCOMES = [...[...TIER_LIMITS, ...CAPS].map(({ refusal }) => refusal), "insufficient_credits"];
 
 const KEY_REFUSAL_FILTERS = [
-  {
-    name: "outcome",
-    label: "Limit",
-    options: [
-      /** @type {const} */ (["", "all"]),
-      ...OUTCOMES.map((name) => /** @type {const} */ ([name, name])),
-    ],
-  },
+  { name: "outcome", label: "Limit", options: choiceOf("all", OUTCOMES) },
   { name: "from", label: "From (UTC)" },
   { name: "to", label: "to" },
   { name: "request_id", label: "Request" },
@@ -29,22 +22,18 @@ export async function refusalsOfKey({ account_id: account, key_id: id }, query) 
     const [from, to] = ["from", "to"].map((name) => timeOfText(query.get(name) ?? ""));
     const filter = pageOf(query, ["outcome", "request_id"]);
     const page = await listRefusalsOfKey(account, id, { ...filter, from, to });
-    return [
-      table(
-        "Refused requests (UTC)",
-        [
-          { title: "When", header: true, of: (one) => one.at, as: moment },
-          { title: "Why", of: (one) => one.outcome, as: code },
-          { title: "Used of the limit", numeric: true, cell: usedOfLimit, of: (one) => one.used },
-          { title: "Wait", numeric: true, of: (one) => one.retry_after, as: waitText },
-          { title: "Request", wrap: true, of: (one) => one.request_id, as: code },
-          { title: "The client's id", wrap: true, of: (one) => one.client_request_id, as: clientId },
-        ],
-        page.data,
-        "There are none.",
-      ),
-      paging(page, "Latest first."),
-    ];
+    return pagedTable(
+      "Refused requests (UTC)",
+      [
+        { title: "When", header: true, of: (one) => one.at, as: moment },
+        { title: "Why", of: (one) => one.outcome, as: code },
+        { title: "Used of the limit", numeric: true, cell: usedOfLimit, of: (one) => one.used },
+        { title: "Wait", numeric: true, of: (one) => one.retry_after, as: waitText },
+        { title: "Request", wrap: true, of: (one) => one.request_id, as: code },
+        { title: "The client's id", wrap: true, of: (one) => one.client_request_id, as: clientId },
+      ],
+      page,
+    );
   });
   return [
     html`<h3 class="section">Refusals</h3>`,

@@ -59,7 +59,7 @@ async function topTable(by, from, to) {
   ];
 }
 
-/** What was sold and given in a month. @param {Context} context @returns {Promise<Content>} */
+/** Grants of a month by package and kind. @param {Context} context @returns {Promise<Content>} */
 export async function showSales({ place: { query }, again }) {
   const month = query.get("month") || day().slice(0, 7);
   const filters = [{ name: "month", label: "Month", type: /** @type {const} */ ("month"), usual: month }];

@@ -1,14 +1,14 @@
 /** @import { Transaction } from "../objects.d.ts" */
 import { readAccount, reverseGrant } from "../api.js";
 import { ask } from "../dialogs.js";
-import { credits, reference, required } from "../fields.js";
+import { credits, reasonField, referenceField } from "../fields.js";
 import { count, momentText } from "../format.js";
 import { subjectOf } from "../sentences.js";
 
 /** @param {Transaction} transaction */
 const isGrant = ({ kind, reference: of }) => ["purchase", "trial", "goodwill"].includes(kind) && Boolean(of);
 
-/** What reversals have left of a grant; 0 for what is none. @param {Transaction} grant */
+/** The part of a grant that no reversal has taken; 0 for other entries. @param {Transaction} grant */
 export const leftOf = (grant) => (isGrant(grant) ? grant.amount - (grant.reversed ?? 0) : 0);
 
 /** The balance is read when it is asked: it may have been spent since the list was read. @param {string} id @param {Transaction} grant */
@@ -35,15 +35,12 @@ export async function askReversal(id, grant) {
         type: "number",
         check: (value) => (value ? credits(value) : undefined),
       },
-      { name: "reason", label: "Reason", hint: "The customer sees it.", check: required },
-      {
-        name: "reference",
-        label: "Reference",
-        hint: "The same one counts once, however often it is sent.",
-        // One for each state of the grant: a repeat whose answer was lost takes nothing twice.
-        value: `undo ${grant.id}${reversed > 0 ? ` after ${reversed}` : ""}`,
-        check: reference,
-      },
+      reasonField("The customer sees it."),
+      // One for each state of the grant: a repeat whose answer was lost takes nothing twice.
+      referenceField(
+        "The same one counts once, however often it is sent.",
+        `undo ${grant.id}${reversed > 0 ? ` after ${reversed}` : ""}`,
+      ),
     ],
     verb: "Take back",
     danger: true,

@@ -21,11 +21,13 @@ export async function showSearch({ place, again }) {
     return [heading("Search", again), note(SECRET_SEARCHED)];
   }
   if (!q)
-    return [heading("Search"), hint("The field above takes an id, a reference or the beginning of a label.")];
+    return [
+      heading("Search"),
+      hint("The field above takes an id, or words of a label, of metadata or of a reference."),
+    ];
   const { data, complete } = await search(q);
   const [only] = data;
   if (only && data.length === 1 && complete) return placeAt(placeOf(only));
-  const accounts = link(hrefTo(["accounts"], { label: q }), "list of accounts");
   return [
     heading(["Search for ", code(q)], again),
     table(
@@ -40,21 +42,22 @@ export async function showSearch({ place, again }) {
           of: (one) => one.id,
         },
         { title: "Label", wrap: true, of: (one) => one.label },
+        { title: "Metadata", wrap: true, of: (one) => one.metadata },
         { title: "Account", wrap: true, of: (one) => one.account_id, as: (id) => accountLink(id) },
       ],
       data,
       complete
-        ? `No id is ${q}, no account has a label that begins with it, and no grant, adjustment or refund has this reference.`
+        ? `No id is ${q}, and no label, metadata or reference has words that begin with it.`
         : "Nothing was found.",
     ),
     !complete &&
       note([
-        "More accounts than are shown may have this label or reference. All with the label are in the ",
-        accounts,
-        ". For a reference, open the account and look among its transactions.",
+        "There may be more than these: say more of what you look for. All accounts whose label begins with it are in the ",
+        link(hrefTo(["accounts"], { label: q }), "list of accounts"),
+        ".",
       ]),
     hint(
-      "An id or a reference must be whole; of an account's label the beginning is enough. Keys and tokens are not found by their labels: a key is on the page of its account, a token under Tokens.",
+      "Ids are whole, those of accounts also their beginning. In labels of accounts and keys, in metadata and in references a word is found by its beginning, and by the words behind it. Tokens are not found by their labels: they stand under Tokens.",
     ),
   ];
 }

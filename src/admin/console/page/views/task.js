@@ -18,7 +18,7 @@ import {
   link,
   moment,
 } from "../dom.js";
-import { reference, required } from "../fields.js";
+import { reasonField, referenceField } from "../fields.js";
 import { count, endpointName, momentText, signed } from "../format.js";
 import { hrefTo } from "../location.js";
 import { entrySentence } from "../sentences.js";
@@ -79,7 +79,7 @@ const entriesTable = (account, entries) =>
     "It has none: nothing was charged.",
   );
 
-/** What became of the video and of its credits, in words for the customer. @param {TaskDetail} task @param {Transaction[] | undefined} entries undefined where they are not known */
+/** The end of the video and of its credits, in words for the customer. @param {TaskDetail} task @param {Transaction[] | undefined} entries undefined where they are not known */
 function answerText(task, entries) {
   const id = task.task_id ?? task.request_id;
   return [
@@ -177,10 +177,7 @@ function askRefund(task) {
     lines: [
       `${count(task.price ?? 0)} credits of task ${id} go back to account ${task.account_id}. A task is refunded once.`,
     ],
-    fields: [
-      { name: "reason", label: "Reason", hint: "Why; it stands in the ledger.", check: required },
-      { name: "reference", label: "Reference", hint: "Such as a ticket.", check: reference },
-    ],
+    fields: [reasonField(), referenceField("Such as a ticket.")],
     verb: "Refund it",
     danger: true,
     async run({ reason, reference: of }) {

@@ -2,9 +2,9 @@
 /** @import { Context } from "../main.js" */
 /** @import { OpenRequest } from "../objects.d.ts" */
 import { listOpenRequests } from "../api.js";
-import { accountLink, badge, heading, hint, keyLink, taskLink, unreadNote } from "../dom.js";
+import { badge, heading, hint, keyLink, taskLink, unreadNote } from "../dom.js";
 import { age, count, endpointName } from "../format.js";
-import { filtered, table } from "../table.js";
+import { ACCOUNT_COLUMN, filtered, table } from "../table.js";
 
 const AGES = /** @type {const} */ ([
   ["0", "any"],
@@ -37,12 +37,7 @@ async function openRequests(seconds) {
         { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
         { title: "State", of: requestState, as: badge },
         { title: "Next poll", numeric: true, of: (row) => row.due_in_seconds, as: untilPoll },
-        {
-          title: "Account",
-          wrap: true,
-          cell: (row) => accountLink(row.account_id, row.account_label),
-          of: (row) => row.account_id,
-        },
+        ACCOUNT_COLUMN,
         { title: "Key", cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
         { title: "Credits", numeric: true, of: (row) => row.price, as: count },
         { title: "Endpoint", of: (row) => row.endpoint, as: endpointName },

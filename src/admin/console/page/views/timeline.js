@@ -6,40 +6,30 @@ import { code, keyLink, link, moment, taskLink } from "../dom.js";
 import { signed } from "../format.js";
 import { hrefTo, pageOf } from "../location.js";
 import { deedOf, entrySentence, subjectOf } from "../sentences.js";
-import { filtered, paging, table } from "../table.js";
+import { choiceOf, DAYS, filtered, pagedTable } from "../table.js";
 
 const TIMELINE_FILTERS = [
-  {
-    name: "charges",
-    label: "Charges",
-    options: /** @type {const} */ ([
-      ["", "with"],
-      ["without", "without"],
-    ]),
-  },
-  { name: "from", label: "From", type: /** @type {const} */ ("date") },
-  { name: "to", label: "to", type: /** @type {const} */ ("date") },
+  { name: "charges", label: "Charges", options: choiceOf("with", ["without"]) },
+  ...DAYS,
 ];
 
 /** All that happened to an account, in one order. @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export const showTimeline = ({ account_id: id }, { place: { query } }) =>
   filtered(TIMELINE_FILTERS, async () => {
     const page = await listTimeline(id, pageOf(query, ["charges", "from", "to"]));
-    return [
-      table(
-        "What happened (UTC)",
-        [
-          { title: "When", header: true, of: (one) => one.at, as: moment },
-          { title: "What", wide: true, cell: eventSentence },
-          { title: "Credits", numeric: true, of: (one) => one.transaction?.amount, as: eventCredits },
-          { title: "To what", wrap: true, cell: (one) => eventTarget(id, one) },
-          { title: "More", cell: (one) => eventLink(id, one) },
-        ],
-        page.data,
-        page.next_cursor ? "Nothing among what was looked at so far; go on to the next page." : "Nothing.",
-      ),
-      paging(page, "Latest first."),
-    ];
+    return pagedTable(
+      "What happened (UTC)",
+      [
+        { title: "When", header: true, of: (one) => one.at, as: moment },
+        { title: "What", wide: true, cell: eventSentence },
+        { title: "Credits", numeric: true, of: (one) => one.transaction?.amount, as: eventCredits },
+        { title: "To what", wrap: true, cell: (one) => eventTarget(id, one) },
+        { title: "More", cell: (one) => eventLink(id, one) },
+      ],
+      page,
+      undefined,
+      page.next_cursor ? "Nothing among what was looked at so far; go on to the next page." : "Nothing.",
+    );
   });
 
 /** @param {number | undefined} amount */
@@ -54,9 +44,9 @@ function eventSentence({ transaction, audit }) {
 /** @param {string} account @param {TimelineEvent} event */
 function eventTarget(account, { transaction, audit }) {
   if (transaction) return taskLink(transaction.task_id ?? transaction.request_id);
-  const { action = "", target = null } = audit ?? {};
+  const { action = "", target = null, key_label = null } = audit ?? {};
   if (!target || target === account) return "–";
-  if (action.startsWith("key.")) return keyLink(account, target);
+  if (action.startsWith("key.")) return keyLink(account, target, key_label);
   if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account, target]), code(target));
   return action.startsWith("task.") ? taskLink(target) : code(target);
 }

@@ -6,7 +6,7 @@ import { ask } from "../dialogs.js";
 import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";
 import { given, momentOrNull, required } from "../fields.js";
 import { hrefTo, pageOf } from "../location.js";
-import { paging, table } from "../table.js";
+import { pagedTable } from "../table.js";
 
 /** Tokens of the management API: made with scopes, shown once, revoked. @param {Context} context @returns {Promise<Content>} */
 export async function showTokens({ place: { query }, again }) {
@@ -21,7 +21,7 @@ export async function showTokens({ place: { query }, again }) {
   return [
     heading("Tokens", again),
     actions(asking("Create token …", askCreateToken, again, "primary")),
-    table(
+    pagedTable(
       "Tokens of the management API",
       [
         { title: "Label", header: true, wrap: true, of: (one) => one.label },
@@ -34,11 +34,11 @@ export async function showTokens({ place: { query }, again }) {
         { title: "State", of: tokenState, as: badge },
         { title: "Action", cell: revoke },
       ],
-      page.data,
+      page,
+      undefined,
       tokenId ? `There is no token ${tokenId}.` : "There is none: only ADMIN_TOKEN opens the management API.",
     ),
     tokenId && html`<p>${link(hrefTo(["tokens"]), "All tokens")}</p>`,
-    paging(page, "Latest first."),
   ];
 }
 
@@ -109,8 +109,8 @@ const askCreateToken = () =>
       );
       const said = `Token ${made.token_id}, ${made.label}, is created.`;
       const hint = "It is shown this once and kept nowhere. If it is lost, revoke it and create another one.";
-      const secret = made.token ? { label: "The new token", value: made.token, hint } : undefined;
-      return { said, secret, confirmed: made.confirmed };
+      const shownOnce = made.token ? { label: "The new token", value: made.token, hint } : undefined;
+      return { said, shownOnce, confirmed: made.confirmed };
     },
   });
 
@@ -121,10 +121,8 @@ const askRevokeToken = ({ token_id, label }) =>
     lines: [`Token ${token_id}, ${label}, ends at once and for good: its next request is answered 401.`],
     verb: "Revoke it",
     danger: true,
-    async run() {
-      const { confirmed } = await revokeToken(token_id);
-      return { said: `Token ${token_id} is revoked.`, confirmed };
-    },
+    run: () => revokeToken(token_id),
+    said: `Token ${token_id} is revoked.`,
   });
 
 /** @param {{ revoked_at?: string | null, expires_at?: string | null }} of a token */

@@ -10,7 +10,7 @@ import {
   testWebhook,
 } from "../api.js";
 import { ask } from "../dialogs.js";
-import { given, labelField, textOrNull } from "../fields.js";
+import { given, labelField, overlapField, textOrNull } from "../fields.js";
 import { WEBHOOK_EVENTS } from "../webhook-events.js";
 
 const URL_LENGTH_MAX = 2048;
@@ -50,7 +50,7 @@ const endpointBody = ({ url, events, label }) => ({
 const secretMade = ({ secret, confirmed }, said) => ({
   said,
   confirmed,
-  secret: secret ? { label: "The secret", value: secret, hint: SECRET_HINT } : undefined,
+  shownOnce: secret ? { label: "The secret", value: secret, hint: SECRET_HINT } : undefined,
 });
 
 /** @param {string} account */
@@ -73,10 +73,8 @@ export const askEditWebhook = (endpoint, etag) =>
     lines: ["Messages that wait go to the new address."],
     fields: endpointFields(endpoint),
     verb: "Save",
-    async run(values) {
-      const { confirmed } = await patchWebhook(endpoint, endpointBody(values), etag);
-      return { said: `Endpoint ${endpoint.id} is changed.`, confirmed };
-    },
+    run: (values) => patchWebhook(endpoint, endpointBody(values), etag),
+    said: `Endpoint ${endpoint.id} is changed.`,
   });
 
 /** @param {Webhook} endpoint */
@@ -98,20 +96,7 @@ export const askRotateSecret = (endpoint) =>
     lines: [
       `Endpoint ${endpoint.id} gets a new secret. Messages are signed with both for a while, so that its receiver can change over.`,
     ],
-    fields: [
-      {
-        name: "overlap",
-        label: "The old one goes on to sign for another",
-        type: "select",
-        value: "24h",
-        options: [
-          ["0s", "0: it ends at once"],
-          ["1h", "hour"],
-          ["24h", "24 hours"],
-          ["168h", "7 days"],
-        ],
-      },
-    ],
+    fields: [overlapField("The old one goes on to sign for another", "24h")],
     verb: "Rotate it",
     danger: true,
     async run({ overlap }) {
@@ -133,10 +118,8 @@ export const askWebhookStatus = (endpoint, etag, status) =>
     lines: [`${endpoint.url}, of account ${endpoint.account_id}.`, STATUS_LINES[status]],
     verb: status === "enabled" ? "Enable it" : "Disable it",
     danger: status === "disabled",
-    async run() {
-      const { confirmed } = await patchWebhook(endpoint, { status }, etag);
-      return { said: `Endpoint ${endpoint.id} is ${status}.`, confirmed };
-    },
+    run: () => patchWebhook(endpoint, { status }, etag),
+    said: `Endpoint ${endpoint.id} is ${status}.`,
   });
 
 /** @param {Webhook} endpoint */
@@ -148,10 +131,8 @@ export const askDeleteWebhook = (endpoint) =>
     ],
     verb: "Delete it",
     danger: true,
-    async run() {
-      await deleteWebhook(endpoint);
-      return { said: `Endpoint ${endpoint.id} is deleted.` };
-    },
+    run: () => deleteWebhook(endpoint).then(() => ({})),
+    said: `Endpoint ${endpoint.id} is deleted.`,
   });
 
 /** @param {Pick<Webhook, "account_id" | "id"> & { url?: string }} endpoint @param {Delivery} delivery */
@@ -162,8 +143,6 @@ export const askRedeliver = (endpoint, { id, type, url }) =>
       `${type}, ${id}, goes to ${url ?? endpoint.url} at once, under the same webhook-id. A receiver that has seen it ignores it.`,
     ],
     verb: "Deliver it",
-    async run() {
-      const { confirmed } = await redeliver(endpoint, id);
-      return { said: `Delivery ${id} is on its way. Refresh to see what came of it.`, confirmed };
-    },
+    run: () => redeliver(endpoint, id),
+    said: `Delivery ${id} is on its way. Refresh to see what came of it.`,
   });

@@ -22,7 +22,7 @@ import {
 } from "../dom.js";
 import { count, momentText } from "../format.js";
 import { hrefTo, pageOf } from "../location.js";
-import { filtered, paging, table } from "../table.js";
+import { choiceOf, filtered, NONE_SO_FAR, pagedTable, table } from "../table.js";
 import {
   askDeleteWebhook,
   askEditWebhook,
@@ -38,12 +38,7 @@ const CALLBACK = "callback";
 const SHOWN_URL_CHARS = 80;
 const SHOWN_ANSWER_CHARS = 120;
 
-const DELIVERY_STATUSES = /** @type {const} */ ([
-  ["", "all"],
-  ["waiting", "waiting"],
-  ["delivered", "delivered"],
-  ["failed", "failed"],
-]);
+const DELIVERY_STATUSES = choiceOf("all", ["waiting", "delivered", "failed"]);
 
 /** The endpoints of an account; what can be done to one is on its own page. @param {Account} account @param {Context} context @returns {Promise<Content>} */
 export async function showWebhooks({ account_id: id }, { again }) {
@@ -96,19 +91,15 @@ export async function showWebhook({ place: { args, query }, again }) {
       ["Delivered", endpoint.delivered_at && moment(endpoint.delivered_at)],
       ["Old secret signs until", endpoint.both_sign_until && moment(endpoint.both_sign_until)],
     ]),
-    await filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], () =>
-      deliveriesPage(endpoint, query, again),
-    ),
+    await deliveriesPart(endpoint, query, again),
   ];
 }
 
-/** What was sent to the addresses that an account's requests name. @param {string} account @param {URLSearchParams} query @param {() => void} again @returns {Promise<Content>} */
+/** Deliveries to the `callBackUrl` addresses of an account's requests. @param {string} account @param {URLSearchParams} query @param {() => void} again @returns {Promise<Content>} */
 const showCallbacks = async (account, query, again) => [
   heading("Deliveries to callBackUrl", again),
   factList([["Account", accountLink(account)]]),
-  await filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], () =>
-    deliveriesPage({ account_id: account, id: CALLBACK, status: "enabled" }, query, again),
-  ),
+  await deliveriesPart({ account_id: account, id: CALLBACK, status: "enabled" }, query, again),
 ];
 
 const DISABLED_WORDS = {
@@ -138,7 +129,7 @@ const endpointTiles = ({ waiting, dropped, dropped_at }) =>
 /** @param {Webhook} endpoint @param {string | null} etag @param {() => void} again */
 function endpointActions(endpoint, etag, again) {
   const isEnabled = endpoint.status === "enabled";
-  // What was said of the deletion stays in the view that comes.
+  // The message about the deletion stays when the next view opens.
   const leave = () => {
     const said = byId("result").textContent ?? "";
     addEventListener("hashchange", () => say(said), { once: true });
@@ -155,7 +146,15 @@ function endpointActions(endpoint, etag, again) {
   );
 }
 
-/** @param {Pick<Webhook, "account_id" | "id" | "status"> & { url?: string }} endpoint @param {URLSearchParams} query @param {() => void} again */
+/** @typedef {Pick<Webhook, "account_id" | "id" | "status"> & { url?: string }} Target */
+
+/** @param {Target} endpoint @param {URLSearchParams} query @param {() => void} again */
+const deliveriesPart = (endpoint, query, again) =>
+  filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], () =>
+    deliveriesPage(endpoint, query, again),
+  );
+
+/** @param {Target} endpoint @param {URLSearchParams} query @param {() => void} again */
 async function deliveriesPage(endpoint, query, again) {
   const page = await listDeliveries(endpoint, pageOf(query, ["status"]));
   const redeliverCell = (/** @type {Delivery} */ delivery) => {
@@ -164,28 +163,26 @@ async function deliveriesPage(endpoint, query, again) {
       ? button("Redeliver …", press, { "aria-label": `Redeliver ${delivery.id}` })
       : "";
   };
-  return [
-    table(
-      "Deliveries (UTC)",
-      [
-        { title: "Event", header: true, of: (one) => one.event_at, as: moment },
-        { title: "Type", of: (one) => one.type },
-        ...(endpoint.id === CALLBACK
-          ? [{ title: "Address", wrap: true, of: (/** @type {Delivery} */ one) => one.url }]
-          : []),
-        { title: "Status", of: (one) => one.status, as: badge },
-        { title: "Attempts", numeric: true, of: (one) => one.attempts, as: count },
-        { title: "Last attempt", of: (one) => one.last_attempt_at, as: moment },
-        { title: "Next", of: (one) => one.next_attempt_at, as: moment },
-        { title: "Answer", wrap: true, wide: true, cell: answerCell },
-        { title: "webhook-id", wrap: true, of: (one) => one.id, as: code },
-        { title: "Action", cell: redeliverCell },
-      ],
-      page.data,
-      page.next_cursor ? "None among those looked at so far; go on to the next page." : "There are none.",
-    ),
-    paging(page, "Latest event first. Kept for 7 days."),
-  ];
+  return pagedTable(
+    "Deliveries (UTC)",
+    [
+      { title: "Event", header: true, of: (one) => one.event_at, as: moment },
+      { title: "Type", of: (one) => one.type },
+      ...(endpoint.id === CALLBACK
+        ? [{ title: "Address", wrap: true, of: (/** @type {Delivery} */ one) => one.url }]
+        : []),
+      { title: "Status", of: (one) => one.status, as: badge },
+      { title: "Attempts", numeric: true, of: (one) => one.attempts, as: count },
+      { title: "Last attempt", of: (one) => one.last_attempt_at, as: moment },
+      { title: "Next", of: (one) => one.next_attempt_at, as: moment },
+      { title: "Answer", wrap: true, wide: true, cell: answerCell },
+      { title: "webhook-id", wrap: true, of: (one) => one.id, as: code },
+      { title: "Action", cell: redeliverCell },
+    ],
+    page,
+    "Latest event first. Kept for 7 days.",
+    page.next_cursor ? NONE_SO_FAR : undefined,
+  );
 }
 
 /** A long answer is folded. @param {Delivery} delivery */

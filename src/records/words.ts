@@ -1,0 +1,70 @@
+import { metadataText } from "./metadata-index.ts";
+
+// The index of words, as lua/include/words.lua writes it.
+
+const WORDS_MAX = 8;
+const WORDS_OF_REFERENCE_MAX = 4;
+const WORDS_BYTES_MAX = 40;
+
+const WORD = /[a-z0-9\u0080-\u{10ffff}]+/gu;
+
+/** Of ASCII. */
+export const lowerCase = (text: string): string => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+
+const wordsOf = (text: string): string[] => lowerCase(text).match(WORD) ?? [];
+
+/** The words of a text with a space between: what it is compared by. */
+export const wordsText = (text: string): string => wordsOf(text).join(" ");
+
+/** The beginning of a text that the index has: at most so many bytes, whole characters. */
+export function listedPart(words: string): string {
+  const bytes = Buffer.from(words);
+  let end = Math.min(WORDS_BYTES_MAX, bytes.length);
+  while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  return bytes.toString("utf8", 0, end);
+}
+
+/** From each of its first words on. */
+function wordPlaces(text: string, whose: string, wordsMax = WORDS_MAX): string[] {
+  const words = wordsOf(text);
+  return words.slice(0, wordsMax).map((_, at) => `${listedPart(words.slice(at).join(" "))}/${whose}`);
+}
+
+export const placesOfKey = (accountId: string, keyId: string, label: string | undefined): string[] =>
+  label === undefined ? [] : wordPlaces(label, `${accountId}@${keyId}`);
+
+/** A reference `key:<id>` is of the credits that came with a key, which is found by its id. */
+export const placesOfReference = (accountId: string, reference: string): string[] =>
+  reference.startsWith("key:")
+    ? []
+    : wordPlaces(reference, `${accountId}=${reference}`, WORDS_OF_REFERENCE_MAX);
+
+/** Texts and numbers of metadata by their names. */
+export const searchedMetadata = (metadata: Readonly<Record<string, unknown>>): [string, string][] =>
+  Object.entries(metadata).flatMap(([name, value]) => {
+    const text = typeof value === "boolean" ? undefined : metadataText(value);
+    return text === undefined ? [] : [[name, text]];
+  });
+
+export const placesOfAccount = (
+  accountId: string,
+  label: string | undefined,
+  metadata: Readonly<Record<string, unknown>>,
+): string[] =>
+  [...(label === undefined ? [] : [label]), ...searchedMetadata(metadata).map(([, text]) => text)].flatMap(
+    (text) => wordPlaces(text, accountId),
+  );
+
+/** Whose a place is. */
+export interface Placed {
+  accountId: string;
+  keyId?: string;
+  reference?: string;
+}
+
+export function readPlaced(place: string): Placed {
+  const whose = place.slice(place.indexOf("/") + 1);
+  const [, accountId = "", kind, rest = ""] = /^([^@=]*)(?:([@=])(.*))?$/s.exec(whose) ?? [];
+  if (kind === "@") return { accountId, keyId: rest };
+  return kind === "=" ? { accountId, reference: rest } : { accountId };
+}
