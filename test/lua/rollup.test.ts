@@ -23,8 +23,8 @@ import {
   times,
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { until } from "../support/until.ts";
 import { changeRequest } from "../support/stored-requests.ts";
+import { until } from "../support/until.ts";
 import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
