@@ -2309,6 +2309,16 @@ export async function mutatedText({ what, file, find, put }: Mutant): Promise<st
   return text.replace(find, () => put);
 }
 
+/** Mistakes by which a charge goes back twice. */
+export const REFUND_RACE_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "no request was refunded",
+    "include/refund",
+    'return recorded or call("HEXISTS", refunds, request_id) == 1, refunds',
+    "return false, refunds",
+  ),
+];
+
 /** Mistakes by which one request ends or hides what another one with the same Idempotency-Key has. */
 export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant("a repeat is admitted while the first is held", "admit", "if first[1] then", "if first[3] then"),
