@@ -2,7 +2,7 @@
 -- ROLLUP: adds the next entries of a partition's ledger, and the next noted ends of tasks, to the usage of their accounts and
 -- to the partition's totals, and brings the lists of accounts by balance and by spending (include/ranks.lua) and what was sold
 -- (include/sales.lua) up to date. In the same step it moves the cursor and removes the notes, so each counts once, however often
--- and wherever this runs. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
+-- and wherever this runs. Where nothing is left to add, the next accounts lose the days that have left the week. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/records/records.ts. Decision 0054.
 --
 -- BOUND  4000  the entries and the ended tasks that are asked for, and the fields that they change
@@ -29,12 +29,12 @@ local PLACES_MAX = 13
 -- The kind of an entry's credits that belong to no request.
 local COUNTED_AS = { purchase = "purchased", adjustment = "adjusted", trial = "trials", goodwill = "goodwill" }
 
-local rolled = call("HMGET", rolled_name, "entry", "entries", "skipped")
+local rolled = call("HMGET", rolled_name, "entry", "entries", "skipped", "week", "week_at")
 if not rolled[1] then
   local cut = call("HMGET", trimmed, "last_entry", "at", "entries")
-  rolled = { cut[1] or "0-0", "0", cut[3] or "0" }
+  rolled = { cut[1] or "0-0", "0", cut[3] or "0", int(week_begins(now)), "0" }
   call("HSET", rolled_name, "entry", rolled[1], "entries", "0", "skipped", rolled[3],
-    "since", cut[2] and int(tonumber(cut[2]) + 1) or "0", "ended_since", int(now))
+    "since", cut[2] and int(tonumber(cut[2]) + 1) or "0", "ended_since", int(now), "week", rolled[4], "week_at", "0")
 end
 
 -- By name and field the numbers to add, by their place; written in the end, one command for all that concerns the same field.
@@ -175,12 +175,20 @@ for name, fields in pairs(sums) do
   end
   if is_longer then call("PEXPIREAT", name, int(month_starts[name] + 31 * DAY_MS + tonumber(kept_ms))) end
 end
-write_ranks(ledger, now)
+write_ranks(ledger, now, tonumber(rolled[4]))
 if #notes > 0 then call("ZREMRANGEBYRANK", ended, 0, #notes / 2 - 1) end
 if #entries > 0 then
   call("HSET", rolled_name, "entry", entries[#entries][1])
   call("HINCRBY", rolled_name, "entries", #entries)
 end
-if #entries == most or #notes == 2 * most then return { "rolled", now, #entries, #notes / 2, 1, 0 } end
+local has_more = #entries == most or #notes == 2 * most
+if not has_more then
+  local first, at, is_behind = leave_week(ledger, now, tonumber(rolled[4]), tonumber(rolled[5]))
+  if int(first) ~= rolled[4] or int(at) ~= rolled[5] then
+    call("HSET", rolled_name, "week", int(first), "week_at", int(at))
+  end
+  has_more = is_behind
+end
+if has_more then return { "rolled", now, #entries, #notes / 2, 1, 0 } end
 local there = tonumber(call("HGET", trimmed, "entries") or 0) + call("XLEN", ledger)
 return { "rolled", now, #entries, #notes / 2, 0, there - tonumber(rolled[3]) - tonumber(rolled[2]) - #entries }

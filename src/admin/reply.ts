@@ -1,4 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
 
 export interface Reply {
   status: number;
@@ -17,6 +19,19 @@ export const json = (status: number, value: object, headers: Record<string, stri
   body: `${JSON.stringify(value)}\n`,
   headers: { "Content-Type": "application/json", ...headers },
 });
+
+const GZIP = /(?:^|,)\s*gzip\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))[^,]*)?(?:,|$)/i;
+/** A shorter one fits into a packet as it is. */
+const COMPRESSED_BYTES_MIN = 1200;
+const compress = promisify(gzip);
+
+/** A long reply is compressed for those that take that. */
+export async function compressed(req: IncomingMessage, reply: Reply): Promise<Reply> {
+  const { body = "", headers } = reply;
+  if (body.length < COMPRESSED_BYTES_MIN || !GZIP.test(String(req.headers["accept-encoding"] ?? "")))
+    return reply;
+  return { ...reply, body: await compress(body), headers: { ...headers, "Content-Encoding": "gzip" } };
+}
 
 /** Sends a reply that must not be cached. The unread rest of a refused request is dropped. */
 export function send(res: ServerResponse, { status, body, headers }: Reply): void {

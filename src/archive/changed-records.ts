@@ -2,9 +2,8 @@ import type { Redis } from "ioredis";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
 import type { AccountFields, KeyFields, RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
-import { many } from "../redis/pipelines.ts";
+import { many, membersOf } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
-import { membersOf } from "../redis/sorted-set-pages.ts";
 import { note } from "../scripts/note.ts";
 import { ENDPOINTS_SETTING, endpointsToArchive } from "./archived-endpoints.ts";
 

@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Connection } from "../redis/connection.ts";
-import { jittered } from "../redis/jitter.ts";
-import { repeated } from "../redis/repeated-work.ts";
+import { jittered, repeated } from "../redis/repeated-work.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { endTurns, takeTurns, usablePrimaries } from "./archive-record.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";

@@ -22,11 +22,10 @@ import { moneyOf } from "../records/packed-fields.ts";
 import type { AccountFields, KeyFields } from "../records/records.ts";
 import { requestText } from "../records/requests.ts";
 import { lowerCase, placesOfAccount, placesOfKey, placesOfReference } from "../records/words.ts";
-import { LAYOUT, RESTORING } from "../redis/layout.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import { requireNoEviction } from "../redis/store-facts.ts";
+import { LAYOUT, RESTORING, requireNoEviction } from "../redis/store-facts.ts";
 import { gatherAll } from "../scripts/gather.ts";
 
 interface RestoredStore {

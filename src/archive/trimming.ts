@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Run } from "../scripts/script-definition.ts";
-import { type ArchivedEntry, trim } from "../scripts/trim.ts";
+import { type ArchivedEntry, type TrimmedSlice, trim } from "../scripts/trim.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { ArchivedState } from "./archive-pages.ts";
@@ -69,17 +69,6 @@ const SLICE_MAX = 25;
 const PAUSE_MS = 5;
 const KEEP_REFERENCES_MS = 400 * 86_400_000;
 
-/**
- * - `trimmed`: entries and references that have left Redis. `more`: it was ended before all had left that may.
- * - `unknown`: the ledger does not have the archive's newest entry. Nothing has left.
- * - `broken`: the oldest entry does not follow from its account's checkpoint, so `ledger verify` reports it. It and all after it
- *   stay.
- */
-type Trimmed =
-  | { outcome: "trimmed"; entries: number; references: number; more: boolean }
-  | { outcome: "unknown" }
-  | { outcome: "broken"; entry: string };
-
 export interface TrimOptions {
   partition: number;
   /** Newest archived entry of the partition, read after its commit. It stays. */
@@ -95,7 +84,7 @@ export interface TrimOptions {
  * Removes archived entries older than `keepMs`, up to the charge of an unfinished task. May be stopped and repeated. @throws
  * Error of Redis; FROZEN
  */
-export async function trimLedger(run: Run, options: TrimOptions): Promise<Trimmed> {
+export async function trimLedger(run: Run, options: TrimOptions): Promise<TrimmedSlice> {
   const { partition, archivedTo, keepMs, keepReferencesMs = KEEP_REFERENCES_MS, signal } = options;
   const { slicesMax = Number.POSITIVE_INFINITY, sliceMax = SLICE_MAX } = options;
   const call = { partition, archivedTo, keepMs, keepReferencesMs, most: sliceMax };

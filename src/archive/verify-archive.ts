@@ -5,6 +5,7 @@ import {
   addEntry,
   emptyFold,
   type Findings,
+  FOLD_NUMBERS,
   type LedgerFold,
   type Report,
   reportInto,
@@ -22,8 +23,7 @@ import { moneyOf } from "../records/packed-fields.ts";
 import type { KeyFields } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { many } from "../redis/pipelines.ts";
-import { listPages } from "../redis/sorted-set-pages.ts";
+import { listPages, many } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { archivableMs, archivableText, ENTRY_TEXTS, type EntryRow, entryOf, type KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
@@ -157,7 +157,7 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
       if (checkpoint?.entry !== streamId) return;
       waiting.delete(accountId);
       const archived = fold.accounts.get(accountId)!;
-      const differs = COUNTED.filter((name) => archived[name] !== checkpoint[name]);
+      const differs = FOLD_NUMBERS.filter((name) => archived[name] !== checkpoint[name]);
       if (differs.length === 0) return;
       const what = differs
         .map((name) => `${name} ${archived[name]} by the archive, ${checkpoint[name]}`)
@@ -176,18 +176,6 @@ async function createCheckpointCheck({ report, step }: Run, redis: Redis, partit
     },
   };
 }
-
-const COUNTED = [
-  "entries",
-  "balance",
-  "recharged",
-  "consumed",
-  "refunded",
-  "adjusted",
-  "reversed",
-  "references",
-  "referenced",
-] as const;
 
 async function comparePage(
   run: Run,

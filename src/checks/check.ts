@@ -1,4 +1,4 @@
-export const CHECK_STATUSES = ["ok", "warning", "failed"] as const;
+export const CHECK_STATUSES = ["ok", "warn", "fail"] as const;
 
 /** All checks of `tollgate doctor` and of a running gateway, each with its section of the runbooks. */
 const SECTIONS = {
@@ -54,7 +54,7 @@ const checkOf =
   (status: Check["status"]) =>
   (name: CheckName, message: string, advice: string): Check => ({
     name,
-    ok: status !== "failed",
+    ok: status !== "fail",
     status,
     message,
     advice,
@@ -62,9 +62,9 @@ const checkOf =
 
 export const good = (name: CheckName, message: string): Check => ({ name, ok: true, status: "ok", message });
 /** Works, but deserves a look. */
-export const warning = checkOf("warning");
+export const warning = checkOf("warn");
 /** Must be mended before the gateway can be relied on. */
-export const failed = checkOf("failed");
+export const failed = checkOf("fail");
 
 /** Checks of one name. */
 export const checksOf = (name: CheckName) => ({

@@ -1,5 +1,5 @@
 import { slotOfPartition } from "../operations/store/freezing.ts";
-import { SLOTS } from "../redis/topology/slots.ts";
+import { SLOTS } from "../redis/topology/cluster-slots.ts";
 import { type Check, checksOf } from "./check.ts";
 
 const { good, warning, failed } = checksOf("cluster");

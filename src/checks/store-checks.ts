@@ -9,13 +9,12 @@ import { listPartitions, type PartitionView } from "../operations/store/freezing
 import { knownLoss } from "../operations/store/operator-loss.ts";
 import { upstreamTags } from "../operations/tasks/operator-tasks.ts";
 import type { RedisEndpoint } from "../redis/client.ts";
-import { layoutRefusal } from "../redis/layout.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { placeOf } from "../redis/open-nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { tryScripts } from "../redis/probes.ts";
 import { storeReason } from "../redis/reasons.ts";
-import { type FoundStore, storedFacts } from "../redis/store-facts.ts";
+import { type FoundStore, layoutRefusal, storedFacts } from "../redis/store-facts.ts";
 import { routeOf } from "../upstream/task-route.ts";
 import { type Check, failed, good, warning } from "./check.ts";
 import { nodesChecks } from "./nodes-checks.ts";

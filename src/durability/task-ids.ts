@@ -24,7 +24,6 @@ export function createTaskIds(store: TaskStore) {
     bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
       isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
 
-    /** Releases the task id. @throws ClaimError */
     async collect(call: CollectCall): Promise<Collected> {
       const { taskId } = call;
       if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });

@@ -150,7 +150,6 @@ function createSuccession(file: TermFile, log: Logger) {
   return { nextTerm, leadsElsewhere };
 }
 
-/** The metric of the replication ids in use. */
 function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "primaries">) {
   const known = new WeakMap<Checked, string>();
   const shown = new Map<string, string>();

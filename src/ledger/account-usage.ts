@@ -8,6 +8,7 @@ import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { placeOfAccount } from "../redis/store-facts.ts";
 import {
+  addUsage,
   createUsageRows,
   dayStartMs,
   monthBounds,
@@ -123,12 +124,7 @@ async function addRollups(
   for await (const page of usageOf(redis, partition, accountId, months)) {
     for (const { day, endpoint, keyId, numbers } of page) {
       if (day < from || day > to) continue;
-      const { requests, charged, refunded, completed, failed, seconds } = numbers;
-      if (requests + charged + refunded + completed + failed === 0) continue;
-      rows.add(
-        { day, endpoint, key_id: keyId },
-        { requests, credits: charged, refunds: refunded, completed, failed, seconds },
-      );
+      addUsage(rows, { day, endpoint, key_id: keyId }, numbers);
     }
   }
 }

@@ -9,6 +9,7 @@ import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { type ArchivedUsage, accountUsage, monthsOf } from "./account-usage.ts";
 import {
+  addUsage,
   createUsageRows,
   dayStartMs,
   rolledSince,
@@ -74,12 +75,7 @@ export async function allUsage(
   for (const { day, endpoint, numbers } of records) {
     if ((from !== undefined && day < from) || (to !== undefined && day > to)) continue;
     if ((endpoint !== "") !== isByEndpoint) continue;
-    const { requests, charged, refunded, completed, failed, seconds } = numbers;
-    if (requests + charged + refunded + completed + failed === 0) continue;
-    rows.add(
-      { day, endpoint },
-      { requests, credits: charged, refunds: refunded, completed, failed, seconds },
-    );
+    addUsage(rows, { day, endpoint }, numbers);
   }
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
   return {

@@ -10,6 +10,7 @@ import {
 } from "../records/ledger-entries.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { type Charges, createCharges } from "./charges.ts";
+import { numbersOf } from "./usage.ts";
 
 /** Names of violations: the invariants of docs/ARCHITECTURE.md. */
 export type Invariant =
@@ -56,19 +57,12 @@ export const reportInto =
     findings.violations.push({ invariant, account_id: accountId, ...request, message });
   };
 
-export interface AccountFold {
-  entries: number;
-  balance: number;
-  recharged: number;
-  consumed: number;
-  refunded: number;
-  /** Adjustments; negative downwards. */
-  adjusted: number;
-  reversed: number;
-  referenced: number;
-  references: number;
-  last: string;
-}
+/** Sums of the entries of an account; `adjusted` is negative downwards. */
+export const FOLD_NUMBERS = [
+  ...(["entries", "balance", "recharged", "consumed", "refunded"] as const),
+  ...(["adjusted", "reversed", "references", "referenced"] as const),
+] as const;
+export type AccountFold = Record<(typeof FOLD_NUMBERS)[number], number> & { last: string };
 
 const DAY_MS = 86_400_000;
 export const dayOf = (atMs: string | number): number => Math.floor(Number(atMs) / DAY_MS);
@@ -104,30 +98,12 @@ export const emptyFold = (
 
 const FOUND_BEFORE: Report = () => undefined;
 
-export const emptyAccount = (): AccountFold => ({
-  entries: 0,
-  balance: 0,
-  recharged: 0,
-  consumed: 0,
-  refunded: 0,
-  adjusted: 0,
-  reversed: 0,
-  referenced: 0,
-  references: 0,
-  last: "",
-});
-
-function accountAt(checkpoint: Checkpoint): AccountFold {
-  const { entry: last, entries, balance, recharged, consumed, refunded, adjusted, reversed } = checkpoint;
-  const { referenced, references } = checkpoint;
-  const sums = { recharged, consumed, refunded, adjusted, reversed };
-  return { last, entries, balance, ...sums, referenced, references };
-}
+export const emptyAccount = (): AccountFold => ({ ...numbersOf(FOLD_NUMBERS), last: "" });
 
 /** Continues from a checkpoint that is ahead: its entries left the ledger before they were read. */
 export function resumeAt(fold: LedgerFold, accountId: string, checkpoint: Checkpoint, report: Report): void {
   const account = fold.accounts.get(accountId) ?? emptyAccount();
-  const atCheckpoint = accountAt(checkpoint);
+  const atCheckpoint = { ...numbersOf(FOLD_NUMBERS, checkpoint), last: checkpoint.entry };
   if (isLater(checkpoint.entry, account.last || LEDGER_START)) {
     fold.accounts.set(accountId, atCheckpoint);
     // The checkpoint may be newer than in earlier readings.

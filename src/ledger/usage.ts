@@ -91,6 +91,16 @@ export function createUsageRows(by: readonly UsageGroup[]) {
   };
 }
 
+/** Adds what was used of an endpoint on a day; a day without usage has no row. */
+export function addUsage(
+  rows: ReturnType<typeof createUsageRows>,
+  place: Omit<UsageRow, keyof UsageCounts>,
+  { requests, charged, refunded, completed, failed, seconds }: UsageNumbers,
+): void {
+  if (requests + charged + refunded + completed + failed !== 0)
+    rows.add(place, { requests, credits: charged, refunds: refunded, completed, failed, seconds });
+}
+
 function compare(one: UsageRow, other: UsageRow, by: readonly UsageGroup[]): number {
   for (const name of by) {
     const [a = "", b = ""] = [one[USAGE_COLUMNS[name]], other[USAGE_COLUMNS[name]]];

@@ -4,7 +4,7 @@ import { listLoss } from "../operations/store/operator-loss.ts";
 import { partitionNames, partitionOf } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
-import { listPages } from "../redis/sorted-set-pages.ts";
+import { listPages } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import type { LedgerPart } from "../scripts/entries.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";

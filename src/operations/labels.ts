@@ -2,10 +2,23 @@ import { accountNames, keyNames, partitionOf } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
+import type { AuditRecord } from "./access/audit.ts";
 
-interface Labels {
+export interface Labels {
   accountLabel: string | null;
   keyLabel: string | null;
+}
+
+/** With the labels of the account, and of the key if one is the target. */
+export async function auditWithLabels(
+  nodes: RedisNodes,
+  records: readonly AuditRecord[],
+): Promise<(AuditRecord & Labels)[]> {
+  const rows = records.map((record) => ({
+    ...record,
+    keyId: record.action.startsWith("key.") ? record.target : "",
+  }));
+  return withLabels(nodes, rows, ({ accountId }) => accountId);
 }
 
 /** Labels of the accounts and keys of a page; null for those without a label, and for those whose server is away. */

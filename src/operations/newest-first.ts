@@ -44,7 +44,7 @@ export async function newestFirst<Row>(
     if (empty.length > 0) await refill(options, empty);
     const lane = latest(lanes);
     if (!lane) return { rows, next: undefined };
-    const entry = lane.buffer.shift()!;
+    const { entry } = lane.buffer.shift()!;
     last = { id: entry[0], partition: lane.partition };
     const row = rowOf(lane.partition, entry);
     if (row !== undefined) rows.push(row);
@@ -55,7 +55,8 @@ export async function newestFirst<Row>(
 
 interface Lane {
   partition: number;
-  buffer: StreamEntry[];
+  /** With the two halves of their ids. */
+  buffer: { entry: StreamEntry; ms: number; sequence: number }[];
   from: string;
   done: boolean;
 }
@@ -84,27 +85,26 @@ async function refill<Row>(
       ),
   );
   for (const [at, lane] of lanes.entries()) {
-    lane.buffer = [...pages[at]!];
+    lane.buffer = pages[at]!.map((entry) => {
+      const [ms = 0, sequence = 0] = entry[0].split("-").map(Number);
+      return { entry, ms, sequence };
+    });
     lane.done = lane.buffer.length < pageSize;
     const oldest = lane.buffer.at(-1);
-    if (oldest) lane.from = `(${oldest[0]}`;
+    if (oldest) lane.from = `(${oldest.entry[0]}`;
   }
-}
-
-function latest(lanes: readonly Lane[]): Lane | undefined {
-  let found: Lane | undefined;
-  for (const lane of lanes) {
-    if (lane.buffer.length === 0) continue;
-    if (!found || isNewer(lane.buffer[0]![0], found.buffer[0]![0])) found = lane;
-  }
-  return found;
 }
 
 /** Of equal ids, that of the later partition comes first. */
-function isNewer(id: string, other: string): boolean {
-  const [ms = 0, sequence = 0] = id.split("-").map(Number);
-  const [otherMs = 0, otherSequence = 0] = other.split("-").map(Number);
-  return ms === otherMs ? sequence >= otherSequence : ms > otherMs;
+function latest(lanes: readonly Lane[]): Lane | undefined {
+  let found: Lane | undefined;
+  for (const lane of lanes) {
+    const [one] = lane.buffer;
+    if (!one) continue;
+    const other = found?.buffer[0];
+    if (!other || one.ms > other.ms || (one.ms === other.ms && one.sequence >= other.sequence)) found = lane;
+  }
+  return found;
 }
 
 export const positionText = ({ id, partition }: StreamPosition): string => `${id}.${partition}`;

@@ -40,7 +40,7 @@ export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, numb
 }
 
 /** An entry in a checkpoint, with what customers see of it. */
-type TailEntry = Pick<
+export type TailEntry = Pick<
   LedgerEntry,
   "streamId" | "atMs" | "type" | "amount" | "balanceAfter" | "endpoint" | "reason" | "taskId" | "kind"
 >;
@@ -101,30 +101,6 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
     reason: byHand === "grant" || isCharge ? "" : byHand === undefined ? first : text,
     taskId: isCharge || byHand !== undefined ? "" : text,
   };
-}
-
-/** The purpose of an entry, as its line says it. */
-function whatFor({ type, endpoint, reason, taskId, kind }: TailEntry): string {
-  if (kind === "reversal") return `- ${reason}`;
-  if (kind !== "") return `+ ${kind}`;
-  const isAdjustment = endpoint === "" && taskId === "" && reason !== "";
-  return (isAdjustment ? `= ${reason}` : type === "consume" ? endpoint : `${reason} ${taskId}`).trimEnd();
-}
-
-/** The text of a checkpoint, as lua/include/checkpoint.lua writes it. */
-export function checkpointText(checkpoint: Checkpoint): string {
-  const numbers = NAMES.filter((name) => checkpoint[name] !== 0).map((name) => `${name} ${checkpoint[name]}`);
-  let above = "";
-  const lines = checkpoint.tail.map((entry) => {
-    const what = whatFor(entry);
-    const shown = what !== "" && what === above ? DITTO : what;
-    above = what;
-    const [ms] = entry.streamId.split("-");
-    const stamp = String(entry.atMs) === ms ? "" : `@${entry.atMs}`;
-    const place = entry.streamId.replace(/-0$/, "") + stamp;
-    return `${place} ${entry.type.charAt(0)} ${entry.amount} ${shown}`.trimEnd();
-  });
-  return [[`entry ${checkpoint.entry}`, ...numbers].join(" "), ...lines].join("\n");
 }
 
 /** An entry of a checkpoint as a ledger entry; what only the archive has of it is empty. */

@@ -88,6 +88,10 @@ const newPartitionNames = (partition: number) => ({
   words: `${tag(partition)}:words`,
   /** Accounts by the balance of their ledger (sorted set). */
   byBalance: `${tag(partition)}:by-balance`,
+  /** Accounts by what they spent in seven UTC days (sorted set). */
+  spentWeek: `${tag(partition)}:spent-week`,
+  /** Accounts by the thousandths of a day that their balance lasts at the pace of the week (sorted set). */
+  daysLeft: `${tag(partition)}:days-left`,
   tiers: `${tag(partition)}:tiers`,
   /** Keys that end, by when their accounts are told (sorted set). */
   expiring: `${tag(partition)}:expiring`,

@@ -244,6 +244,8 @@ export const ROLLED_FIELDS = {
   skipped: "how many had left the ledger before the first ROLLUP; they do not count",
   since: "from when on entries count; 0 if all do",
   ended_since: "from when on ended tasks count",
+  week: "the first UTC day, since 1970, that may still be in the spending of a week",
+  week_at: "how many accounts of that day have lost it",
 } as const;
 
 /**

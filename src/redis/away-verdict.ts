@@ -23,7 +23,6 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
   let judging: Promise<void> | undefined;
   let overAtMs = Number.NEGATIVE_INFINITY;
 
-  /** One probe at a time. */
   function judge(): Promise<void> {
     judging ??= reachVerdict();
     return judging;
@@ -62,7 +61,6 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
       /** True if the breaker has closed so lately that other gateways may still hold settlements of the outage. */
       isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
     },
-    /** The breaker has closed. */
     over(): void {
       overAtMs = performance.now();
       round++;

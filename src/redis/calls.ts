@@ -23,7 +23,6 @@ const WAITING_PER_OWNER_MAX = 500;
 /** Calls that have not waited for a place have no owner. */
 const NOBODY = "";
 
-/** Sends an item to a primary. */
 interface Sender {
   send<Call, Result>(script: Script<Call, Result>, call: Call, item: Item): Promise<Result>;
 }
@@ -88,7 +87,6 @@ export function createCalls(options: CallOptions) {
     throw options.frozen.refuses(name, cause) ? frozen(cause) : error;
   };
 
-  /** Runs one script. */
   const run: Run = (script, call) =>
     attempt(script, call, itemOf(script, call, clock.argument()), sendToOwner);
 
@@ -219,7 +217,6 @@ export type Recover = <Call, Result>(
   error: unknown,
 ) => Promise<Result>;
 
-/** One call from its request to its result. */
 interface RedisCall {
   call: unknown;
   item: Item;
@@ -332,7 +329,6 @@ export function createStoreClock(testNowMs?: () => number) {
   let offsetMs = 0;
 
   return {
-    /** Unix ms. */
     nowMs: (): number => testNowMs?.() ?? Math.floor(monotonicMs() + offsetMs),
     /** The first ARGV of a script: empty for the store's own clock. */
     argument: (): string => (testNowMs ? String(testNowMs()) : ""),

@@ -6,8 +6,8 @@ import {
   type RedisHost,
 } from "../domain/redis-address.ts";
 import { type Deadline, type Deadlines, TIMED_OUT } from "./deadlines.ts";
-import { jittered } from "./jitter.ts";
 import { isUnreachable } from "./reasons.ts";
+import { jittered } from "./repeated-work.ts";
 
 /** Where Redis is, and what its certificate is checked with. */
 export interface RedisEndpoint {

@@ -8,9 +8,7 @@ import { primaryRunOf } from "./server-info.ts";
 /** `replicas`: enough replicas have it. `none`: that is not known. */
 type Confirmed = "replicas" | "none";
 
-/** The rule of confirmation. */
 export interface ConfirmationRule {
-  /** How many replicas must have a write. */
   replicas: number;
   /** How long Redis waits for them. */
   timeoutMs: number;
@@ -18,7 +16,6 @@ export interface ConfirmationRule {
 
 interface ConfirmationOptions extends ConfirmationRule, RedisEndpoint {
   commandTimeoutMs: number;
-  /** A partition that is on this primary. */
   partition(): number;
 }
 
@@ -148,13 +145,11 @@ export function createRounds(send: () => Promise<Confirmed>) {
   }
 
   return {
-    /** The outcome of the next round. */
     join: (): Promise<Confirmed> =>
       new Promise((resolve) => {
         waiting.push(resolve);
         begin();
       }),
-    /** Answers those that are in no round yet. */
     abandon: (): void => takeWaiting()("none"),
   };
 }

@@ -16,8 +16,7 @@ import {
   type StoreRules,
 } from "./store-facts.ts";
 import { followPlacement, type PlacementFollower } from "./topology/follow-placement.ts";
-import { listFrozen } from "./topology/frozen-list.ts";
-import { createFrozenPartitions } from "./topology/frozen-partitions.ts";
+import { createFrozenPartitions, listFrozen } from "./topology/frozen-partitions.ts";
 import { onceMoved } from "./topology/moving-slots.ts";
 import {
   gapsIn,
@@ -128,7 +127,6 @@ export function createConnection(options: ConnectionOptions) {
     known: facts.known,
     /** @throws StoreError for a store that this gateway does not take for its own */
     requireMeant: (found: FoundStore): void => attached?.requireMeant(found),
-    /** The clock for what concerns no account, Unix ms. */
     nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
     /** True if a partition is frozen, or its slot is migrating. */

@@ -3,7 +3,6 @@ const SLICES = 10;
 /** The message of ioredis's own command timeout; `createDeadlines` uses the same. */
 export const TIMED_OUT = "Command timed out";
 
-/** One piece of work with a time limit, in a list of those that are pending. */
 export interface Deadline {
   readonly atSlice: number;
   readonly expire: () => void;

@@ -2,11 +2,9 @@ import type { Redis } from "ioredis";
 
 /** The servers of a store, as operators' commands reach them. Each name of the store is on one of them. */
 export interface RedisNodes {
-  /** The server of a partition. */
   of(partition: number): Redis;
   /** The server of any name; for those outside the partitions, such as `tg:meta`. */
   ofName(name: string): Redis;
-  /** Each server once. */
   all(): readonly Redis[];
   /** How many replicas may be promoted in a server's place; missing where nobody says so. */
   replicasOf?(redis: Redis): number;
@@ -18,7 +16,6 @@ export interface RedisNodes {
   confirmed?(): Promise<boolean>;
 }
 
-/** A store on one server. */
 export function oneNode(redis: Redis): RedisNodes {
   const all = [redis];
   return { of: () => redis, ofName: () => redis, all: () => all };

@@ -4,16 +4,14 @@ import { partitionNames } from "../records/names.ts";
 import { clientOf, connectOnce, connectTimeoutMs, type RedisEndpoint, SILENT } from "./client.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
+import { slotOf } from "./topology/cluster-slots.ts";
 import { findPlacement } from "./topology/placement.ts";
-import { slotOf } from "./topology/slots.ts";
 
-/** The servers of a store, connected, until they are closed. */
 export interface OpenedNodes {
   nodes: RedisNodes;
   close(): void;
 }
 
-/** How long a server may take to connect. */
 const CONNECT_MS = 2000;
 
 /**
@@ -93,5 +91,4 @@ function absentClient(redis: Redis): Redis {
   return redis;
 }
 
-/** Where a server is, for people. */
 export const placeOf = ({ options: { host = "", port = 0 } }: Redis): string => hostText({ host, port });

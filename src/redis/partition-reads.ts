@@ -7,7 +7,6 @@ import { storeFault } from "./script-errors.ts";
 
 /** Partitions that could not be read because their servers are away. What they hold is not known, neither right nor wrong. */
 export interface Unread {
-  /** In ascending order. */
   partitions: number[];
   /** Each of these servers with the reason, in words. */
   why: string;
@@ -20,7 +19,6 @@ export class UnreadError extends OperatorError {
   }
 }
 
-/** Reads over partitions. */
 export interface PartitionReads {
   /** @returns undefined if the partition's server is away; it is among the unread ones then */
   at<T>(partition: number, read: (redis: Redis) => Promise<T>): Promise<T | undefined>;
@@ -127,7 +125,6 @@ function createReads(nodes: RedisNodes, goesOn: boolean): PartitionReads {
 /** True if an error says that a server is away, and not that Redis refuses or that this program is wrong. */
 const isAway = (error: unknown): boolean => isStoreError(error) && storeFault(error) === "transient";
 
-/** The unread partitions in words. */
 export function unreadInWords({ partitions, why }: Unread): string {
   const which = `${partitions.length} ${partitions.length === 1 ? "partition" : "partitions"}`;
   return `${which} could not be read (${why})`;

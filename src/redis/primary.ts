@@ -14,9 +14,9 @@ import {
 } from "./client.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
-import { jittered } from "./jitter.ts";
 import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
+import { jittered } from "./repeated-work.ts";
 import { createScriptRunner, itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
 import type { FrozenPartitions } from "./topology/frozen-partitions.ts";
@@ -27,7 +27,6 @@ const CHECK_EVERY_MS = 15_000;
 
 /** The hooks by which a primary reaches its store. */
 export interface StoreHooks {
-  /** A partition whose names are on this primary. */
   partitionOn(primary: Primary): number;
   /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
   checkServer(primary: Primary, redis: Redis): Promise<void>;
@@ -192,7 +191,6 @@ const commandDirectly =
   <T>(work: (client: Redis) => Promise<T>): Promise<T> =>
     onceMoved(() => within(work(redis)));
 
-/** How a primary comes into use and leaves it. */
 function createLife(parts: {
   redis: Redis;
   breaker: Breaker;
@@ -316,9 +314,7 @@ function createBreaker(options: {
     /** Resolves once the breaker has closed, or is open for good. */
     closed: (): Promise<void> =>
       breaker.isOpen ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(),
-    /** Probes no more. */
     stop,
-    /** Stays open for good. */
     openForGood(): void {
       stop();
       breaker.isOpen = true;

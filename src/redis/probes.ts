@@ -10,7 +10,6 @@ import type { Deadlines } from "./deadlines.ts";
 import { itemOf, scriptsOf } from "./script-runner.ts";
 import { scriptSource } from "./script-source.ts";
 
-/** One of each process. */
 const PROBE_ID = randomUUID();
 
 /** The name that this process's probe writes: one of a partition, so that it is on the partition's primary. */

@@ -1,6 +1,5 @@
 /** Why Redis cannot be used, in words for logs and operators. */
 interface StoreReason {
-  /** The problem. */
   why: string;
   /** Advice; undefined where it follows from the problem. */
   advice: string | undefined;

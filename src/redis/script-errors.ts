@@ -73,6 +73,5 @@ export const isRefusedByStore = (error: unknown): boolean => storeFault(error) !
  */
 export const wouldFailAgain = (error: unknown): boolean => storeFault(error) === "script";
 
-/** An error that Redis answered with. */
 export const isReply = (error: unknown): error is Error =>
   error instanceof Error && error.name === "ReplyError";

@@ -87,7 +87,6 @@ export function createScriptRunner(
     return [(await within(evaluate(redis, source, words))) as Reply];
   }
 
-  /** Runs one script by itself. */
   const run: Run = async (script, call) => {
     const [reply] = await send(script, [itemOf(script, call)]);
     if (reply instanceof Error) throw reply;

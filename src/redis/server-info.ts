@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
 
-/** The fields of INFO. */
 type ServerInfo = ReadonlyMap<string, string>;
 
 export function readInfo(text: string): ServerInfo {

@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { META, partitionOf } from "../records/names.ts";
-import { LAYOUT, requireServed } from "./layout.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { StoreError } from "./reasons.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -18,9 +17,7 @@ export interface StoreFacts {
   cluster: boolean;
 }
 
-/** A gateway's requirements on a store. */
 export interface StoreRules {
-  /** Of a new store. */
   partitions: number;
   /** Lets a Redis pass that keeps nothing on disk. */
   allowNoPersistence?: boolean | undefined;
@@ -28,7 +25,6 @@ export interface StoreRules {
   requireMeant?(found: FoundStore): void;
 }
 
-/** A server's description of the store in it. */
 export interface FoundStore {
   /** Undefined while it is empty. */
   id: string | undefined;
@@ -165,4 +161,31 @@ export async function storedFacts(
   const [partitions, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
   const found = await foundStore(nodes.ofName(META));
   return { ...found, partitions: partitions ?? undefined, layout: layout ?? undefined };
+}
+
+/** How records are laid out, as `tg:meta layout` says. */
+export const LAYOUT = "1";
+
+/** In the place of a layout while `tollgate archive restore` fills the store. */
+export const RESTORING = "restoring";
+
+/** @returns why a used store of this layout is refused, and what to do about it; undefined for the layout of now */
+export function layoutRefusal(layout: string | undefined) {
+  if (layout === LAYOUT) return undefined;
+  if (layout === RESTORING)
+    return {
+      why: "the store is being restored from the archive",
+      advice:
+        "wait until `tollgate archive restore` has ended, or empty Redis and restore again if that was interrupted",
+    };
+  return {
+    why: `the store has ${layout === undefined ? "no layout" : `layout ${layout}`}, and this version of Tollgate uses layout ${LAYOUT} alone`,
+    advice: "use the version that wrote it, or another Redis",
+  };
+}
+
+/** @throws StoreError for a used store of another layout */
+function requireServed(layout: string | undefined): void {
+  const refusal = layoutRefusal(layout);
+  if (refusal) throw new StoreError(refusal.why, refusal.advice);
 }

@@ -1,4 +1,4 @@
-import { jittered } from "../redis/jitter.ts";
+import { jittered } from "../redis/repeated-work.ts";
 import type { OpenRequest } from "../scripts/lease.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";

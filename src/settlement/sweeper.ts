@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
-import { jittered } from "../redis/jitter.ts";
+import { jittered } from "../redis/repeated-work.ts";
 import { nextPollMs } from "../scripts/bind.ts";
 import type { OpenRequest } from "../scripts/lease.ts";
 import type { Logger } from "../telemetry/log.ts";

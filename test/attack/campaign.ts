@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { cpus, loadavg, release, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -10,7 +10,7 @@ import type { Attack } from "./attack.ts";
 import { ATTACKS } from "./attacks/index.ts";
 import { type Caught, CONTROLS, type Control, runControl } from "./controls.ts";
 import { isMet, judge, type Measured, p99Of, quantile } from "./criteria.ts";
-import { page, unmetLines } from "./report.ts";
+import { page, unmetLines, withRecorded } from "./report.ts";
 import { runAttack, stopAll } from "./run.ts";
 
 const PAGE = join(ROOT, "docs/attacks.md");
@@ -19,31 +19,35 @@ interface Chosen {
   seed: number;
   attacks: readonly Attack[];
   controls: readonly Control[];
+  /** Whether these attacks replace theirs on the page, and leave the rest of it. */
+  isRecorded: boolean;
 }
 
 /** What the arguments ask for; nothing: the whole campaign. */
 function choose(): Chosen {
   const { values } = parseArgs({
     options: {
-      attack: { type: "string" },
+      attack: { type: "string", multiple: true, default: [] },
       controls: { type: "boolean", default: false },
       control: { type: "string" },
+      record: { type: "boolean", default: false },
       seed: { type: "string" },
     },
   });
-  const { attack, control } = values;
+  const { attack, control, record: isRecorded } = values;
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
   const onlyControls = values.controls || control !== undefined;
-  const attacks = onlyControls ? [] : named(ATTACKS, attack);
-  const controls = attack === undefined ? named(CONTROLS, control) : [];
+  const isChosen = ({ name }: Attack): boolean => attack.length === 0 || attack.includes(name);
+  const attacks = onlyControls ? [] : ATTACKS.filter(isChosen);
+  const controls = attack.length === 0 ? named(CONTROLS, control) : [];
   if (attacks.length + controls.length === 0 || !Number.isSafeInteger(seed)) {
     const names = (all: readonly { name: string }[]): string => all.map(({ name }) => `"${name}"`).join(", ");
     process.stderr.write(
-      `--attack is one of ${names(ATTACKS)}; --control one of ${names(CONTROLS)}; --controls runs all of these; --seed a number\n`,
+      `--attack is one of ${names(ATTACKS)}; --control one of ${names(CONTROLS)}; --controls runs all of these; --seed a number; --record\n`,
     );
     process.exit(1);
   }
-  return { seed, attacks, controls };
+  return { seed, attacks, controls, isRecorded };
 }
 
 const named = <T extends { name: string }>(all: readonly T[], wanted: string | undefined): readonly T[] =>
@@ -51,7 +55,7 @@ const named = <T extends { name: string }>(all: readonly T[], wanted: string | u
 
 /** The whole campaign, or the attacks or seeded bugs that were asked for. */
 async function main(): Promise<void> {
-  const { seed, attacks, controls } = choose();
+  const { seed, attacks, controls, isRecorded } = choose();
   if (!existsSync("/proc/self/clear_refs")) {
     process.stderr.write(
       "The campaign reads memory from /proc and needs addresses like 127.0.0.2: Linux only.\n",
@@ -78,6 +82,8 @@ async function main(): Promise<void> {
     const minutes = Math.round((Date.now() - startedMs) / 60_000);
     const load = [loadBefore, loadavg()[0]!] as const;
     await writeFile(PAGE, page(all, caught, { ...(await surroundings(folder)), seed, load, minutes }));
+  } else if (isRecorded) {
+    await writeFile(PAGE, withRecorded(await readFile(PAGE, "utf8"), all, { seed, commit: commit() }));
   }
   await rm(folder, { recursive: true, force: true });
   const unmet = [...unmetLines(all), ...caught.filter(({ met }) => !met).map(caughtLine)];

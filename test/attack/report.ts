@@ -137,6 +137,28 @@ function answers(counts: Record<string, number>): string {
   return listed.length === 0 ? "nothing" : listed.join(", ");
 }
 
+/** The page with the rows and sections of some attacks that ran alone, each with its own seed and commit. */
+export function withRecorded(
+  text: string,
+  all: readonly Measured[],
+  { seed, commit }: Pick<Circumstances, "seed" | "commit">,
+): string {
+  const [head = "", ...sections] = text.split("\n## ");
+  const rows = head.trimEnd().split("\n");
+  for (const measured of all) {
+    const title = `${measured.title}. Run alone: seed ${seed}, commit ${commit}`;
+    put(rows, `| [${measured.name}](`, row(measured));
+    put(sections, `${measured.name}\n`, section({ ...measured, title }).slice("## ".length));
+  }
+  return [rows.join("\n"), ...sections.map((one) => one.trimEnd())].join("\n\n## ").concat("\n");
+}
+
+/** Puts it in the place of the one that begins so, or at the end. */
+function put(all: string[], beginning: string, one: string): void {
+  const at = all.findIndex((each) => each.startsWith(beginning));
+  all.splice(at === -1 ? all.length : at, 1, one);
+}
+
 /** What is unmet, a line each, for the terminal. */
 export function unmetLines(all: readonly Measured[]): string[] {
   return all.flatMap((measured) =>

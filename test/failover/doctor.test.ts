@@ -99,7 +99,7 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
     });
     await withSetting(await others(), "replica-priority", "0", async () => {
       expect(wrong(await doctor(trio.redisUrl))).toEqual([
-        expect.stringMatching(/^failed priority: .*: Sentinel promotes none of the replicas$/),
+        expect.stringMatching(/^fail priority: .*: Sentinel promotes none of the replicas$/),
       ]);
     });
   });
@@ -107,14 +107,12 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
   test("says that a name is wrong once, and which Sentinels are away", async () => {
     await others();
     expect(wrong(await doctor(trio.redisUrl.replace(/[^/]*$/, "mymaster")))).toEqual([
-      expect.stringMatching(/^failed redis: .*it does not know this name, and watches tollgate/),
+      expect.stringMatching(/^fail redis: .*it does not know this name, and watches tollgate/),
     ]);
     const away = trio.sentinels[2]!;
     await away.kill();
     expect(wrong(await doctor(trio.redisUrl))).toEqual([
-      expect.stringMatching(
-        `^warning sentinels: 127.0.0.1:${away.announced} does not say where the primary is`,
-      ),
+      expect.stringMatching(`^warn sentinels: 127.0.0.1:${away.announced} does not say where the primary is`),
     ]);
     await away.start();
   });
@@ -128,7 +126,7 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
       async () => (await (await trio.primary())?.info("replication"))?.connected_slaves === "1",
     );
     expect(wrong(await doctor(trio.redisUrl))).toContainEqual(
-      "warning sentinels: they know 2 replicas, and 1 are connected to the primary",
+      "warn sentinels: they know 2 replicas, and 1 are connected to the primary",
     );
     await first!.start();
   });
@@ -161,18 +159,18 @@ describe("doctor looks at a cluster", () => {
     });
     const lines = wrong(await doctor(cluster.redisUrl));
     expect(lines).toContainEqual(
-      expect.stringMatching(/^failed cluster: \d+ of 16384 slots have no primary, .*\b5, /),
+      expect.stringMatching(/^fail cluster: \d+ of 16384 slots have no primary, .*\b5, /),
     );
     expect(lines).toContainEqual(
-      expect.stringMatching(`^failed primary: 127.0.0.1:${primary.announced}: is unavailable: `),
+      expect.stringMatching(`^fail primary: 127.0.0.1:${primary.announced}: is unavailable: `),
     );
     for (const { announced } of [primary, replica])
       expect(lines).toContainEqual(
-        expect.stringMatching(`^warning cluster: 127.0.0.1:${announced}, a .* is unavailable`),
+        expect.stringMatching(`^warn cluster: 127.0.0.1:${announced}, a .* is unavailable`),
       );
     expect(lines).toContainEqual(
       expect.stringMatching(
-        `^failed eviction: 127.0.0.1:${evicting.announced}, replica: maxmemory-policy is volatile-lru`,
+        `^fail eviction: 127.0.0.1:${evicting.announced}, replica: maxmemory-policy is volatile-lru`,
       ),
     );
   });

@@ -56,7 +56,8 @@ const RULES = webhookRules({
 
 /** Entries of one millisecond of a partition, and a few more. */
 const ENTRIES_OF_AN_END = 50;
-const QUIET_MAX_MS = 300_000;
+/** Retries come within seconds, so what does not move for this long is stuck. A busy machine takes minutes for thousands of tries. */
+const STUCK_AFTER_MS = 60_000;
 const LOOK_EVERY_MS = 200;
 
 /** Endpoints of a fleet's customers, the receivers behind them, and what these were told. */
@@ -167,8 +168,13 @@ export class Telling {
 
   /** Waits until no delivery waits, and reads what became of all. */
   async facts(): Promise<TellingFacts> {
-    const untilMs = Date.now() + QUIET_MAX_MS;
-    while ((await this.waiting()) > 0 && Date.now() < untilMs) {
+    let tries = -1;
+    let stuckMs = 0;
+    while ((await this.waiting()) > 0) {
+      const { length } = this.receiver.messages;
+      if (length > tries) stuckMs = Date.now() + STUCK_AFTER_MS;
+      else if (Date.now() > stuckMs) break;
+      tries = length;
       await this.#keepEnabled();
       await pause(LOOK_EVERY_MS);
     }

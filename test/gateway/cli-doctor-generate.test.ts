@@ -199,7 +199,7 @@ describe("doctor --generate", () => {
     expect({ code, check }).toMatchObject({
       code: 1,
       check: {
-        status: "failed",
+        status: "fail",
         message: expect.stringMatching(/^task task_81c failed at /),
         advice: `ask the upstream's support about task task_81c, request ${generation.request_id}`,
       },
@@ -226,7 +226,7 @@ describe("doctor --generate", () => {
     const { code, check, generation } = await generate(upstream);
     expect({ code, status: check.status, task: generation.task_id }).toEqual({
       code: 1,
-      status: "failed",
+      status: "fail",
       task: null,
     });
     expect(check.message).toMatch(message);
@@ -299,7 +299,7 @@ describe("doctor --generate", () => {
   ])("ends after --timeout with %s, and advises no second one", async (_, answer, message) => {
     const upstream = await givenUpstream({ generations: [ACCEPTED], polls: [answer] });
     const { code, check } = await generate(upstream, { args: ["--timeout", "1s"] });
-    expect({ code, status: check.status }).toEqual({ code: 1, status: "failed" });
+    expect({ code, status: check.status }).toEqual({ code: 1, status: "fail" });
     expect(check.message).toMatch(/^the task has not ended within 1 s; /);
     expect(check.message).toMatch(message);
     expect(check.advice).toMatch(/^the task goes on at the upstream, and may be billed: .*task_81c/);

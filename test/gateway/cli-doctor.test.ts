@@ -111,7 +111,7 @@ describe("config and doctor", () => {
         expect((await doctor(asked)).byName["open tasks"].status).toBe("ok");
         await redis.client.hset(META, "partitions", 64);
         const { message, status, advice } = (await doctor(asked)).byName["open tasks"];
-        expect(status).toBe("warning");
+        expect(status).toBe("warn");
         expect(message).toContain("the address of https://elsewhere.example (1)");
         expect(message).not.toContain("secret-path");
         expect(advice).toContain("UPSTREAM_PREVIOUS_URL");
@@ -150,7 +150,7 @@ describe("config and doctor", () => {
         const { byName, code } = await doctor({ ...asked, TOLLGATE_CONFIG: file });
         expect(code).toBe(1);
         expect(byName.tiers).toMatchObject({
-          status: "failed",
+          status: "fail",
           message: expect.stringContaining("1 key uses tier gold"),
         });
 
@@ -178,12 +178,12 @@ describe("config and doctor", () => {
       };
       try {
         expect(await layoutCheck("2")).toMatchObject({
-          status: "failed",
+          status: "fail",
           message: expect.stringContaining("the store has layout 2"),
           advice: expect.stringContaining("use the version that wrote it"),
         });
         expect(await layoutCheck("restoring")).toMatchObject({
-          status: "failed",
+          status: "fail",
           advice: expect.stringContaining("`tollgate archive restore` has ended"),
         });
         expect(await layoutCheck("1")).toBeUndefined();
@@ -200,7 +200,7 @@ describe("config and doctor", () => {
       const { code, ok, byName } = await doctor({});
       expect(Object.keys(byName)).toEqual(NAMES);
       for (const check of Object.values<Record<string, unknown>>(byName)) {
-        expect(check).toMatchObject({ ok: check.status !== "failed", message: expect.any(String) });
+        expect(check).toMatchObject({ ok: check.status !== "fail", message: expect.any(String) });
         expect(check.advice === undefined).toBe(check.status === "ok");
       }
       // Redis for tests keeps nothing, and doctor minds. How fast it answers is not for a test to say.
@@ -224,7 +224,7 @@ describe("config and doctor", () => {
         });
         const noticed = await doctor({ ...env, ADMIN_PORT: port });
         expect(noticed.byName.proxies).toMatchObject({
-          status: "warning",
+          status: "warn",
           message: expect.stringContaining("1 good keys"),
           advice: expect.stringContaining("server.trust_proxy"),
         });
@@ -238,7 +238,7 @@ describe("config and doctor", () => {
       const away = await doctor({ UPSTREAM_URL: "http://127.0.0.1:1" });
       expect(away.code).toBe(1);
       expect(away.byName.upstream).toMatchObject({
-        status: "failed",
+        status: "fail",
         message: expect.stringContaining("cannot be reached"),
         advice: expect.stringContaining("UPSTREAM_URL"),
       });
@@ -251,12 +251,12 @@ describe("config and doctor", () => {
       const web = await doctor({ UPSTREAM_URL: `http://127.0.0.1:${port}` });
       other.close();
       expect(web.byName.upstream).toMatchObject({
-        status: "failed",
+        status: "fail",
         message: expect.stringContaining("envelope"),
       });
       const stranger = await doctor({ UPSTREAM_API_KEY: "wrong" });
       expect(stranger.byName.upstream).toMatchObject({
-        status: "failed",
+        status: "fail",
         advice: expect.stringContaining("UPSTREAM_API_KEY"),
       });
     });
@@ -266,14 +266,14 @@ describe("config and doctor", () => {
       await mkdir(journal);
       await writeFile(join(journal, "host.1.00000000.ndjson"), "{}\n{}\n");
       const waiting = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
-      expect(waiting.byName.journal).toMatchObject({ ok: true, status: "warning" });
+      expect(waiting.byName.journal).toMatchObject({ ok: true, status: "warn" });
       expect(waiting.byName.journal.message).toContain("2 settlements (charges or voids) wait in 1 files");
       const file = join(journal, "host.1.00000000.ndjson");
       const lost = await doctor({
         TOLLGATE_CONFIG: await configFile({ store: { journal: join(file, "deeper") } }),
       });
       expect(lost.byName.journal).toMatchObject({
-        status: "failed",
+        status: "fail",
         advice: expect.stringContaining("store.journal"),
       });
       expect(lost.code).toBe(1);
@@ -290,7 +290,7 @@ describe("config and doctor", () => {
       );
       await writeFile(join(journal, "host.1.00000000.ndjson"), `\n\n${lines.join("\n")}\n{"store":"sto`);
       const { byName } = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
-      expect(byName.journal).toMatchObject({ ok: true, status: "warning" });
+      expect(byName.journal).toMatchObject({ ok: true, status: "warn" });
       expect(byName.journal.message).toMatch(
         /^6 settlements .* wait in 1 files of .*; 3 of them for another Redis than the one that answers now \(2 for store-b, 1 for store-c\)$/,
       );
@@ -306,7 +306,7 @@ describe("config and doctor", () => {
       await writeFile(join(journal, "huge.ndjson"), "");
       await truncate(join(journal, "huge.ndjson"), 2 ** 32);
       const { byName } = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
-      expect(byName.journal).toMatchObject({ ok: true, status: "warning" });
+      expect(byName.journal).toMatchObject({ ok: true, status: "warn" });
       expect(byName.journal.message).toContain("1 settlements");
       expect(byName.journal.message).toContain("not read: huge.ndjson, pipe.ndjson");
     });
@@ -323,7 +323,7 @@ describe("config and doctor", () => {
       );
       const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
       expect(checks.find(({ name }) => name === "journal")).toMatchObject({
-        status: "failed",
+        status: "fail",
         message: expect.stringContaining("the limit on the size of files (ulimit -f) is reached"),
         advice: expect.stringContaining("make room"),
       });
@@ -347,11 +347,11 @@ describe("config and doctor", () => {
         return (await doctor({ TOLLGATE_CONFIG: file })).byName.certificates;
       };
       const failed = await look(expired, soon);
-      expect(failed).toMatchObject({ status: "failed", advice: expect.stringContaining("renew it") });
+      expect(failed).toMatchObject({ status: "fail", advice: expect.stringContaining("renew it") });
       expect(failed.message).toMatch(
         /^server\.tls\.cert has expired on \d{4}-\d\d-\d\d\nadmin\.tls\.cert expires on [\d-]+, in \d days$/,
       );
-      expect(await look(late, soon)).toMatchObject({ status: "warning" });
+      expect(await look(late, soon)).toMatchObject({ status: "warn" });
       expect(await look(late, late)).toMatchObject({ status: "ok" });
     });
 
@@ -377,7 +377,7 @@ describe("config and doctor", () => {
         const { byName } = await doctor({
           TOLLGATE_CONFIG: await configFile({ admin: { host: "127.0.0.1", port, tls: files } }),
         });
-        expect(byName.proxies).toMatchObject({ status: "warning" });
+        expect(byName.proxies).toMatchObject({ status: "warn" });
         expect(byName.descriptors.message).toContain("the running gateway may open");
       } finally {
         admin.close();
@@ -394,7 +394,7 @@ describe("config and doctor", () => {
       // Nothing answers there: a gateway of this machine would be asked for its own.
       const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
       expect(checks.find(({ name }) => name === "descriptors")).toMatchObject({
-        status: "warning",
+        status: "warn",
         message: expect.stringContaining("may open 512 files"),
         advice: expect.stringContaining("LimitNOFILE"),
       });
@@ -403,7 +403,7 @@ describe("config and doctor", () => {
     test("warnings alone leave the exit code to the rest, and a bad config does not", async () => {
       const file = await configFile({ store: { fallback_strategy: "allow" }, admin: { host: "0.0.0.0" } });
       const { byName } = await doctor({ TOLLGATE_CONFIG: file });
-      expect(byName.config).toMatchObject({ ok: true, status: "warning" });
+      expect(byName.config).toMatchObject({ ok: true, status: "warn" });
       expect(byName.config.advice).toMatch(/not charged[\s\S]*port 9090/);
       const bad = await doctor({ TOLLGATE_CONFIG: await configFile({ server: { prot: 80 } }) });
       expect(bad).toMatchObject({ code: 1, ok: false });

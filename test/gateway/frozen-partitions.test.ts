@@ -106,7 +106,7 @@ test("while a partition is frozen its accounts get 503, and all others are serve
     expect(listed).toMatchObject({ partition: FROZEN, state: "frozen", frozen_since: expect.any(String) });
     const { checks } = JSON.parse((await tollgate("doctor", "--json")).stdout);
     expect(checks).toContainEqual(
-      expect.objectContaining({ name: "frozen", status: "warning", message: expect.stringContaining("7") }),
+      expect.objectContaining({ name: "frozen", status: "warn", message: expect.stringContaining("7") }),
     );
     expect((await redis.keys(`tg:{p0${FROZEN}}:*`)).length, "the mark alone is new").toBe(keys + 1);
   } finally {

@@ -156,15 +156,15 @@ test("doctor checks Redis and the upstream with the private authorities, and nam
   };
   expect(await checks(good)).toMatchObject({ redis: { status: "ok" }, upstream: { status: "ok" } });
   const bad = await checks(await configFile("bad.json", {}, {}));
-  expect(bad.redis).toMatchObject({ status: "failed", advice: expect.stringContaining("store.tls_ca") });
+  expect(bad.redis).toMatchObject({ status: "fail", advice: expect.stringContaining("store.tls_ca") });
   expect(bad.upstream).toMatchObject({
-    status: "failed",
+    status: "fail",
     advice: expect.stringContaining("upstream.tls_ca"),
   });
   const swapped = await checks(
     await configFile("swapped.json", { tls_ca: "upstream.pem" }, { tls_ca: "store.pem" }),
   );
-  expect(swapped).toMatchObject({ redis: { status: "failed" }, upstream: { status: "failed" } });
+  expect(swapped).toMatchObject({ redis: { status: "fail" }, upstream: { status: "fail" } });
 });
 
 // Guarantee: an upstream that asks for a client certificate gets it on each of its connections.

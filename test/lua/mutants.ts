@@ -2121,7 +2121,7 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("failed tasks count seconds", "rollup", 'elseif what == "completed"', "elseif true"),
   mutant("seconds are cut", "rollup", "/ 1000 + 0.5", "/ 1000"),
   mutant("seconds are less than none", "rollup", "math.max(0, ended_at - bound_at)", "(ended_at - bound_at)"),
-  mutant("there seems to be no more", "rollup", "if #entries == most or", "if"),
+  mutant("there seems to be no more", "rollup", "local has_more = #entries == most or", "local has_more ="),
   mutant(
     "a month begins a day late",
     "include/day",
@@ -2309,6 +2309,16 @@ export async function mutatedText({ what, file, find, put }: Mutant): Promise<st
   return text.replace(find, () => put);
 }
 
+/** Mistakes by which a charge goes back twice. */
+export const REFUND_RACE_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "no request was refunded",
+    "include/refund",
+    'return recorded or call("HEXISTS", refunds, request_id) == 1, refunds',
+    "return false, refunds",
+  ),
+];
+
 /** Mistakes by which one request ends or hides what another one with the same Idempotency-Key has. */
 export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant("a repeat is admitted while the first is held", "admit", "if first[1] then", "if first[3] then"),
@@ -2455,7 +2465,7 @@ export const RESTRICTION_MUTANTS: readonly Mutant[] = [
 /** Of the lists of accounts by balance and spending; test/lua/account-ranks.test.ts finds them. */
 export const RANK_MUTANTS: readonly Mutant[] = [
   without("a new account is not listed", "account", "  rank_new_account(account, account_id)\n"),
-  without("nothing is listed", "rollup", "write_ranks(ledger, now)\n"),
+  without("nothing is listed", "rollup", "write_ranks(ledger, now, tonumber(rolled[4]))\n"),
   mutant("a refund is spending", "include/ranks", "refunded = -1", "refunded = 1"),
   mutant("a purchase is spending", "include/ranks", "refunded = -1 }", "refunded = -1, purchased = 1 }"),
   without(
@@ -2475,6 +2485,67 @@ export const RANK_MUTANTS: readonly Mutant[] = [
   ),
   mutant("a page begins with its place", "ranked", "found == member) then first", "found == nil) then first"),
   mutant("a place among ties is their first", "ranked", "while first < last do", "while false do"),
+];
+
+/** Mistakes in the lists by seven days. */
+export const WEEK_MUTANTS: readonly Mutant[] = [
+  without("a day does not leave the week", "rollup", "  has_more = is_behind\n"),
+  mutant("a day leaves the week a day late", "include/ranks", "- WEEK_DAYS + 1", "- WEEK_DAYS"),
+  mutant("a day leaves the week a day early", "include/ranks", "- WEEK_DAYS + 1", "- WEEK_DAYS + 2"),
+  mutant(
+    "only the first accounts leave",
+    "include/ranks",
+    "return first, at + LEAVING_MAX, true",
+    "return first + 1, 0, first + 1 < begins",
+  ),
+  mutant(
+    "an account of each step is left out",
+    "include/ranks",
+    "return first, at + LEAVING_MAX, true",
+    "return first, at + LEAVING_MAX + 1, true",
+  ),
+  mutant(
+    "a step ends the walk",
+    "include/ranks",
+    "return first, at + LEAVING_MAX, true",
+    "return first, at + LEAVING_MAX, false",
+  ),
+  mutant(
+    "one day leaves per roll-up",
+    "include/ranks",
+    "return first + 1, 0, first + 1 < begins",
+    "return first + 1, 0, false",
+  ),
+  mutant(
+    "its place is not kept",
+    "rollup",
+    'call("HSET", rolled_name, "week", int(first), "week_at", int(at))',
+    "",
+  ),
+  mutant(
+    "what came late counts for ever",
+    "include/ranks",
+    "if day_starts[day] >= week_at then",
+    "if true then",
+  ),
+  mutant(
+    "days left stay at the pace of then",
+    "include/ranks",
+    "      rank_days_left(tag, account_id, tonumber(known[nth]) or 0, weeks[nth])\n",
+    "",
+  ),
+  mutant(
+    "grants leave the days as they were",
+    "include/ranks",
+    "if week then rank_days_left",
+    "if false then rank_days_left",
+  ),
+  mutant(
+    "accounts without spending have days left",
+    "include/ranks",
+    '    call("ZREM", tag .. ":days-left", account_id)\n',
+    "",
+  ),
 ];
 
 /** Mistakes in the deliveries of webhooks; the model knows none. */

@@ -8,13 +8,14 @@ import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { pageTransactions } from "../../src/operations/credits/transactions.ts";
 import { findTask, transactionsOfTask } from "../../src/operations/tasks/operator-tasks.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { checkpointOf, checkpointText } from "../../src/records/checkpoints.ts";
+import { checkpointOf } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, packedEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, META, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { addMoney, changeMoney } from "../support/account-money.ts";
+import { checkpointText } from "../support/checkpoint-text.ts";
 import { createStage, openConnection, type Stage, type TestConnection, taskOf } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 

@@ -1,3 +1,4 @@
+import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
@@ -6,8 +7,10 @@ import type { Actor } from "../../src/records/actor.ts";
 import { kindOf, LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { META } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
+import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type Mutant, plant, REFUND_RACE_MUTANTS } from "./mutants.ts";
 
 /** `REFUND_ROUNDS=1000` is the whole length. */
 const ROUNDS = Number(process.env.REFUND_ROUNDS ?? 100);
@@ -39,13 +42,16 @@ test("a refund, a release and a failed observation over three gateways give one 
   for (let round = 0; round < ROUNDS; round++) {
     const request = stage.request(key, { price: 1 });
     await stage.givenTask(request);
-    const refundOnce = () =>
-      refundTask(oneNode(two.redis), request.requestId, { reason: "r", reference: `f-${round}` }, ANN);
+    // Half of the tasks are completed before, so that only the two refunds may give the charge back.
+    if (round % 2 === 0) await stage.observe(request, "completed");
+    const refundOnce = (by: string) => () =>
+      refundTask(oneNode(two.redis), request.requestId, { reason: "r", reference: `${by}-${round}` }, ANN);
     const works: (() => Promise<unknown>)[] = [
       () => releaseTask(oneNode(one.redis), taskOf(request), ANN),
       () => observer.observe(request, "failed"),
-      refundOnce,
-      refundOnce,
+      refundOnce("f"),
+      refundOnce("f"),
+      refundOnce("g"),
     ];
     await Promise.allSettled(works.map((_, at) => works[(at + round) % works.length]!()));
   }
@@ -60,3 +66,28 @@ test("a refund, a release and a failed observation over three gateways give one 
   expect((await stage.account(key)).balance).toBe(ROUNDS);
   expect(await verifyLedger(oneNode(one.redis))).toMatchObject({ ok: true, violations: [] });
 });
+
+test.each(REFUND_RACE_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  expect(await refundedBy(undefined)).toBe(1);
+  expect(await refundedBy(mutant)).toBe(2);
+});
+
+/** How often a completed task is refunded that is refunded under two references. */
+async function refundedBy(mutant: Mutant | undefined): Promise<number> {
+  const folder = mutant && (await plant(mutant));
+  const [connection] = connections as [TestConnection];
+  try {
+    const scripts = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
+    const stage = createStage(connection, { scripts });
+    const key = await stage.givenKey({ credits: 100 });
+    const request = stage.request(key, { price: 10 });
+    await stage.givenTask(request);
+    await stage.observe(request, "completed");
+    const { accountId, partition } = key;
+    const call = { partition, accountId, requestId: request.requestId, reason: "r", lookedUp: 0, actor: ANN };
+    for (const reference of ["one", "two"]) await stage.refund({ ...call, reference });
+    return ((await stage.account(key)).balance - 90) / 10;
+  } finally {
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}

@@ -24,6 +24,7 @@ import {
 } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeRequest } from "../support/stored-requests.ts";
+import { until } from "../support/until.ts";
 import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
@@ -276,6 +277,35 @@ describe("the cursor", () => {
     expect((await connection.metrics.usageUnexplained.get()).values[0]?.value).toBe(0);
     await work.stop();
   });
+});
+
+// Guarantee: a busy store is rolled up half as often, any other once a second.
+test.each([
+  { entries: 999, pauseMs: 1000 },
+  { entries: 1000, pauseMs: 2000 },
+])("after a round of $entries entries the next one is $pauseMs ms later", async ({ entries, pauseMs }) => {
+  await writeEntries(
+    redis,
+    0,
+    times(entries, (at) => charge(at)),
+  );
+  const turnsMs: number[] = [];
+  const ofName: typeof connection.ofName = () => ({
+    ...connection.ofName(),
+    async run(script, call) {
+      turnsMs.push((call as { turnMs: number }).turnMs);
+      return connection.run(script, call);
+    },
+  });
+  const log = createLogger("silent");
+  const work = createRollup({ connection: { ...connection, ofName }, metrics: connection.metrics, log });
+  work.start(0);
+  await until(async () => {
+    await redis.zadd("tg:{p00}:something", 1, "new");
+    return turnsMs.length >= 2;
+  });
+  await work.stop();
+  expect(turnsMs.slice(0, 2)).toEqual([1000, pauseMs]);
 });
 
 // Guarantee: what is read depends on days, endpoints and keys, not on the number of entries.

@@ -181,7 +181,10 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     );
     await page.keyboard.press("/");
     await page.keyboard.type("bolt st", { delay: 20 });
-    const found = page.locator("#found").getByRole("link", { name: /Bolt Studios/ });
+    const found = page
+      .locator("#found")
+      .getByRole("link", { name: /Bolt Studios/ })
+      .first();
     await found.waitFor();
     expect(asked).toEqual(["bolt st"]);
     await page.keyboard.press("ArrowDown");

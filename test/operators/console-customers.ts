@@ -23,12 +23,15 @@ const CUSTOMERS = [
 
 /** What the pictures name beside the accounts. */
 export interface Stage {
-  /** A finished task of acme that can be refunded, one that was, and one under way. */
+  /** A finished task of acme that can be refunded, one that was, one that failed, and one under way. */
   completed: string;
   refunded: string;
+  failed: string;
   open: string;
   /** A key of acme with a cap, nearly spent. */
   cappedKeyId: string;
+  /** An endpoint of acme, where nobody answers. */
+  endpointId: string;
 }
 
 /** Customers with labels, keys, some weeks of usage, and tasks, refunds and refusals of today; suspended and closed ones too. */
@@ -45,7 +48,12 @@ export async function givenCustomers(gateway: TestGateway): Promise<Stage> {
     reason: "granted twice",
     reference: "ticket 2041",
   });
-  return await givenTasks(gateway);
+  const { id: endpointId } = await manage("POST", "/accounts/acme/webhooks", {
+    url: "http://127.0.0.1:9/hook",
+    label: "the shop",
+  });
+  await manage("POST", `/accounts/acme/webhooks/${endpointId}/test`, {});
+  return { ...(await givenTasks(gateway)), endpointId };
 }
 
 /** Requests to the management API as the console makes them. */
@@ -157,7 +165,7 @@ async function givenTokens(gateway: TestGateway): Promise<void> {
 }
 
 /** Tasks of acme in each state, by a key whose cap they nearly reach. */
-async function givenTasks(gateway: TestGateway): Promise<Stage> {
+async function givenTasks(gateway: TestGateway): Promise<Omit<Stage, "endpointId">> {
   const { key, keyId } = await gateway.givenKey({
     accountId: "acme",
     label: "trailers",
@@ -180,7 +188,7 @@ async function givenTasks(gateway: TestGateway): Promise<Stage> {
   });
   // The last three of them are over the cap.
   for (let n = 0; n < 6; n++) await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
-  return { completed, refunded, open, cappedKeyId: keyId };
+  return { completed, refunded, failed, open, cappedKeyId: keyId };
 }
 
 /** What ROLLUP would have counted of the days before: it counts by the store's clock, which a test cannot turn back. */

@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { expect } from "vitest";
 import type { TestGateway } from "../support/gateway.ts";
@@ -80,6 +81,21 @@ const plotsDrawnIn = (plots: number) => `[...document.querySelectorAll(".plot")]
     }
     return false;
   })`;
+
+/** With `AXE=FILE` of axe-core each view is checked by it, too. */
+const AXE = process.env.AXE;
+
+/** What axe-core finds of the page as it is; nothing without `AXE`. */
+export async function axeFindings(page: Page): Promise<string[]> {
+  if (!AXE) return [];
+  const session = await page.context().newCDPSession(page);
+  await session.send("Page.setBypassCSP", { enabled: true });
+  await page.evaluate(await readFile(AXE, "utf8"));
+  await session.detach();
+  return page.evaluate<string[]>(
+    `axe.run().then(({ violations }) => violations.map((one) => one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | ")))`,
+  );
+}
 
 /** Texts whose contrast with what is behind them is below 4.5 to 1 (WCAG 2.2, 1.4.3), told with their ratio. */
 export const FAINT_TEXT = `(() => {

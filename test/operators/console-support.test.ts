@@ -1,4 +1,4 @@
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -6,6 +6,7 @@ import { BOAT, TEXT_TO_VIDEO } from "../gateway/spec-stage.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { managing } from "./console-customers.ts";
 import {
+  axeFindings,
   CUT_OFF,
   FAINT_TEXT,
   givenOperator,
@@ -20,8 +21,6 @@ import {
 
 /** With `CONSOLE_LOOK=DIRECTORY` pictures are kept there, wide and narrow, light and dark. */
 const LOOK = process.env.CONSOLE_LOOK;
-/** With `AXE=FILE` of axe-core each view is checked by it, too. */
-const AXE = process.env.AXE;
 
 /** A busy machine takes its time. */
 const polled = <Value>(read: () => Promise<Value>) => expect.poll(read, { timeout: 20_000 });
@@ -87,16 +86,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
           const path = join(LOOK, `answer-${name}-${width}-${colorScheme}.png`);
           await page.screenshot({ path, fullPage: !(await dialog().count()) });
         }
-        if (AXE) {
-          const context = await page.context().newCDPSession(page);
-          await context.send("Page.setBypassCSP", { enabled: true });
-          const source = await readFile(AXE, "utf8");
-          await page.evaluate(source);
-          const found = await page.evaluate<string[]>(
-            `axe.run().then(({ violations }) => violations.map((one) => one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | ")))`,
-          );
-          expect(found, `${name} ${width} ${colorScheme}`).toEqual([]);
-        }
+        expect(await axeFindings(page), `${name} ${width} ${colorScheme}`).toEqual([]);
       }
     }
     await page.setViewportSize({ width: 1280, height: 900 });

@@ -26,16 +26,17 @@ const PAGE = 5000;
 
 /**
  * Writes entries to a partition's ledger, much faster than requests would. Ids follow `atMs`, which must not go back.
+ * @param balances where the accounts' entries go on; empty for the first of them
  * @returns their ids
  */
 export async function writeEntries(
   redis: Redis,
   partition: number,
   given: readonly GivenEntry[],
+  balances = new Map<string, { balance: number; last: string }>(),
 ): Promise<string[]> {
   const { ledger, accounts } = partitionNames(partition);
   const ids: string[] = [];
-  const balances = new Map<string, { balance: number; last: string }>();
   let [lastMs, number] = [0, 0];
   for (let from = 0; from < given.length; from += PAGE) {
     const pipe = redis.pipeline();
@@ -53,12 +54,13 @@ export async function writeEntries(
     answersOf(await pipe.exec());
   }
   const createdAt = given[0]?.atMs ?? 0;
+  const pipe = redis.pipeline();
   for (const [accountId, { balance, last }] of balances) {
     const money = moneyText({ balance: String(balance), last_entry: last });
-    const record = { money, created_at: createdAt };
-    await redis.hset(accountNames(partition, accountId).account, record);
-    await redis.zadd(accounts, 0, accountId);
+    pipe.hset(accountNames(partition, accountId).account, { money, created_at: createdAt });
+    pipe.zadd(accounts, 0, accountId);
   }
+  answersOf(await pipe.exec());
   return ids;
 }
 

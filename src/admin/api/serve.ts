@@ -7,7 +7,7 @@ import { noAccount } from "../../records/operator-error.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
 import { type RefusalLog, requestLine, shortened, withoutSecrets } from "../refusal-log.ts";
-import { json, type Reply, send } from "../reply.ts";
+import { compressed, json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
 import { createCallLimit, createWriteBudget } from "./call-bounds.ts";
 import { object } from "./field-schemas.ts";
@@ -110,7 +110,8 @@ export function createAdminApi(options: {
       const reply = await answer(req, seen).catch((error: unknown) => refusal(error, seen, req.method));
       counted(seen.route ? `${seen.route.method} ${seen.route.path}` : "unknown", reply.status);
       record(req, seen, reply);
-      send(res, { ...reply, headers: { "X-Request-Id": seen.requestId, ...reply.headers } });
+      const { headers, ...sent } = await compressed(req, reply);
+      send(res, { ...sent, headers: { "X-Request-Id": seen.requestId, ...headers } });
     },
   };
 }

@@ -9,6 +9,7 @@ import type { AccountObject } from "../../operations/accounts/operator-accounts.
 import type { Refusal } from "../../operations/accounts/refusal-log.ts";
 import type { HourlyRefusals } from "../../operations/accounts/refusals.ts";
 import { effectiveLimits, type KeyRecord } from "../../operations/keys/keys.ts";
+import type { Labels } from "../../operations/labels.ts";
 import type { TaskView } from "../../operations/tasks/task-view.ts";
 import { CALLBACK_DELIVERIES, type Delivery } from "../../operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../operations/webhooks/endpoints.ts";
@@ -33,11 +34,9 @@ export const isoTimeOrNull = (atMs: number | undefined): string | null =>
 export const reachShown = (reachesBackToMs: number | undefined) =>
   reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
 
-export const SHOWN_STATUS = { ok: "ok", warning: "warn", failed: "fail" } as const;
-
 export const checkShown = ({ name, status, message, advice }: Check) => ({
   name,
-  status: SHOWN_STATUS[status],
+  status,
   message,
   advice: advice ?? null,
   runbook: runbookOf(name),
@@ -153,13 +152,14 @@ export const tokenShown = (record: TokenRecord, secret?: string) => ({
   ...(secret !== undefined && { token: secret }),
 });
 
-export const auditShown = (record: AuditRecord) => ({
+export const auditShown = (record: AuditRecord & Labels) => ({
   audit_id: record.auditId,
   at: isoTime(record.atMs),
   by: record.by,
   action: record.action,
   account_id: textOrNull(record.accountId),
   target: textOrNull(record.target),
+  ...labelsShown(record),
   before: record.before,
   after: record.after,
   request_id: textOrNull(record.requestId),
@@ -175,7 +175,7 @@ export const keyRefusalShown = (refusal: Refusal) => ({
   client_request_id: refusal.shownId === refusal.requestId ? null : refusal.shownId,
 });
 
-export const labelsShown = (row: { accountLabel: string | null; keyLabel: string | null }) => ({
+export const labelsShown = (row: Labels) => ({
   account_label: row.accountLabel,
   key_label: row.keyLabel,
 });

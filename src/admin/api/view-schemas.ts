@@ -1,9 +1,8 @@
 import { type TProperties, type TSchema, Type } from "typebox";
-import { CHECK_NAMES } from "../../checks/check.ts";
+import { CHECK_NAMES, CHECK_STATUSES } from "../../checks/check.ts";
 import { TIER_LIMITS } from "../../domain/limits.ts";
 import type { Use } from "../../operations/limit-use.ts";
 import * as t from "./field-schemas.ts";
-import { SHOWN_STATUS } from "./shown.ts";
 
 // Answers of operators' views of a running service: figures of the moment, not objects.
 
@@ -212,18 +211,16 @@ export const AccountRefusals = t.titled("AccountRefusals", {
   ),
 });
 
-const healthStatuses = Object.values(SHOWN_STATUS);
-
 const check = t.object({
   name: t.oneOf(CHECK_NAMES, undefined, "redis"),
-  status: t.oneOf(healthStatuses, "warn: look at it. fail: mend it."),
+  status: t.oneOf(CHECK_STATUSES, "warn: look at it. fail: mend it."),
   message: t.words(undefined, "all primaries answer and take writes"),
   advice: t.textOrNull("What to do; null for `ok`."),
   runbook: t.words("A page of the documentation.", "docs/operations/redis.md"),
 });
 
 export const Health = t.titled("Health", {
-  status: t.oneOf(healthStatuses),
+  status: t.oneOf(CHECK_STATUSES),
   checked_at: t.time,
   checks: t.list(check),
 });

@@ -28,8 +28,9 @@ export function createConsole({
     // Relative, so that it holds behind a proxy's prefix too.
     if (path === CONSOLE_PATH) return { status: 308, headers: { Location: "console/" } };
     const accepted = req.headers["accept-encoding"]?.toString();
-    const file = await pageFile(path.slice(CONSOLE_PATH.length + 1), { version, accepted });
-    return file ? { status: 200, ...file } : text(404, "no such page; the console is at /console/");
+    const known = req.headers["if-none-match"];
+    const file = await pageFile(path.slice(CONSOLE_PATH.length + 1), { version, accepted, known });
+    return file ?? text(404, "no such page; the console is at /console/");
   }
 
   return {

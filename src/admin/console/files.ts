@@ -8,6 +8,7 @@ import { brotliCompress, gzip } from "node:zlib";
 import { dropOldest } from "../../domain/bounded.ts";
 import { CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 import { WEBHOOK_EVENTS } from "../../domain/webhook-events.ts";
+import type { Reply } from "../reply.ts";
 
 const PAGE = join(import.meta.dirname, "page");
 /** A package's files lie beside the one that it names as its main. */
@@ -15,7 +16,6 @@ const folderOf = (name: string): string => fileURLToPath(new URL(".", import.met
 const UPLOT = folderOf("uplot");
 
 const SCRIPT = "text/javascript; charset=utf-8";
-const STYLE = "text/css; charset=utf-8";
 
 const read = (file: string) => (): Promise<string> => readFile(file, "utf8");
 
@@ -31,18 +31,44 @@ const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string
       { text: read(join(RUNBOOKS, name)), type: MARKDOWN },
     ]),
   ),
-  "": { text: read(join(PAGE, "index.html")), type: "text/html; charset=utf-8" },
+  "": { text: page, type: "text/html; charset=utf-8" },
   "icon.svg": { text: read(join(PAGE, "icon.svg")), type: "image/svg+xml" },
-  "console.css": { text: style, type: STYLE },
-  "console.js": { text: script, type: SCRIPT },
-  "uplot.js": { text: read(join(UPLOT, "uPlot.esm.js")), type: SCRIPT },
-  "preact.js": { text: read(join(folderOf("preact"), "preact.mjs")), type: SCRIPT },
-  "htm.js": { text: read(join(folderOf("htm"), "htm.mjs")), type: SCRIPT },
+  "uplot.js": { text: plots, type: SCRIPT },
 };
 
-async function style(): Promise<string> {
+/** Style and script in the page itself, so that a browser has all with the first answer. */
+async function page(): Promise<string> {
+  const [markup, style, code] = await Promise.all([read(join(PAGE, "index.html"))(), styles(), script()]);
+  return markup
+    .replace(STYLE_LINK, () => `<style>${style}</style>`)
+    .replace(SCRIPT_LINK, () => `<script type="module">${code}</script>`);
+}
+
+const STYLE_LINK = '<link rel="stylesheet" href="console.css">';
+const SCRIPT_LINK = '<script type="module" src="console.js"></script>';
+
+async function styles(): Promise<string> {
   return (await read(join(UPLOT, "uPlot.min.css"))()) + (await read(join(PAGE, "console.css"))());
 }
+
+/** The package's minified file makes a global variable, not a module. */
+async function plots(): Promise<string> {
+  return `${await read(join(UPLOT, "uPlot.iife.min.js"))()}\nexport default uPlot;\n`;
+}
+
+/** A module of a package as a declaration of its names, whose own scope stays its own. */
+const LIBRARIES: Readonly<Record<string, () => Promise<string>>> = {
+  "preact.js": async () => {
+    const text = await read(join(folderOf("preact"), "preact.mjs"))();
+    const [link = "", names = ""] = /export\{([^}]*)\};[\s\S]*$/.exec(text) ?? [];
+    const members = names.replace(/([\w$]+) as (\w+)/g, "$2:$1");
+    return `const {Component,Fragment,createRef,h,render}=(()=>{${text.slice(0, -link.length)}return{${members}}})();\n`;
+  },
+  "htm.js": async () => {
+    const text = await read(join(folderOf("htm"), "htm.mjs"))();
+    return `const htm=(()=>{${text.replace("export default ", "return ")}})();\n`;
+  },
+};
 
 /** `limits.js` of the page: what it says of limits. */
 function limits(): string {
@@ -62,7 +88,7 @@ const MADE: Readonly<Record<string, () => string>> = {
 };
 
 /** Imports and exports between modules of the page, or with a package. */
-const LINK = /^(?:import|export) \{[^}]*\}(?: from "(\..+)")?;\n/gm;
+const LINK = /^(?:import|export) (?:\{[^}]*\}|htm)(?: from "(\..+)")?;\n/gm;
 
 /** Comments over declarations and fields, which only readers of the source need. */
 const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
@@ -76,24 +102,36 @@ async function script(): Promise<string> {
   async function from(file: string): Promise<string> {
     if (seen.has(file)) return "";
     seen.add(file);
-    const made = MADE[basename(file)];
+    const made = MADE[basename(file)] ?? LIBRARIES[basename(file)];
     if (made) return made();
     const module = await read(file)();
     let before = "";
     for (const [, path] of module.matchAll(LINK))
-      if (path !== undefined && !(basename(path) in FILES)) before += await from(join(dirname(file), path));
-    const own = module.replace(LINK, (link, path) => (path && basename(path) in FILES ? link : ""));
-    return before + own.replace(COMMENT, "").replace(/^export /gm, "");
+      if (path !== undefined) before += await from(join(dirname(file), path));
+    return (
+      before +
+      module
+        .replace(LINK, "")
+        .replace(COMMENT, "")
+        .replace(/^export /gm, "")
+    );
   }
   return from(join(PAGE, "main.js"));
 }
 
-/** The page loads nothing but its own files, is shown in no frame, and its scripts cannot turn text into markup. */
-export const pageHeaders = {
-  "Content-Security-Policy": [
+/** Of what stands in the page itself, as a policy names it. */
+const sourcesOf = (text: string, element: RegExp): string =>
+  Array.from(text.matchAll(element), ([, own = ""]) => ` 'sha256-${hash("sha256", own, "base64")}'`).join("");
+
+/**
+ * The page loads nothing but its own files and runs nothing but its own script, is shown in no frame, and its script cannot turn text into
+ * markup.
+ */
+const policyOf = (text: string): string =>
+  [
     "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
+    `script-src 'self'${sourcesOf(text, /<script type="module">([\s\S]*?)<\/script>/g)}`,
+    `style-src 'self'${sourcesOf(text, /<style>([\s\S]*?)<\/style>/g)}`,
     "img-src 'self'",
     "connect-src 'self'",
     "base-uri 'none'",
@@ -101,7 +139,10 @@ export const pageHeaders = {
     "frame-ancestors 'none'",
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",
-  ].join("; "),
+  ].join("; ");
+
+export const pageHeaders = {
+  "Content-Security-Policy": policyOf(""),
   "X-Content-Type-Options": "nosniff",
   "X-Frame-Options": "DENY",
   "Referrer-Policy": "no-referrer",
@@ -142,24 +183,40 @@ function compressed(coding: keyof typeof CODERS, text: string): Promise<Buffer> 
   return body;
 }
 
+interface Asked {
+  /** The query of the request, without its question mark. */
+  version?: string | undefined;
+  /** `Accept-Encoding`. */
+  accepted?: string | undefined;
+  /** `If-None-Match`. */
+  known?: string | undefined;
+}
+
 /**
- * One of the console's files; undefined for any other path. It is compressed if `Accept-Encoding` takes that, and may be cached for ever
- * under the address that the page has for it.
- *
- * @param version the query of the request, without its question mark
+ * One of the console's files; undefined for any other path. It is compressed if `Accept-Encoding` takes that. A browser keeps the page and
+ * asks whether it is still the same; the others it may keep for ever under the address that the page has for them.
  */
 export async function pageFile(
   path: string,
-  { version, accepted = "" }: { version?: string | undefined; accepted?: string | undefined } = {},
-): Promise<{ body: Buffer; headers: Record<string, string> } | undefined> {
+  { version, accepted = "", known }: Asked = {},
+): Promise<Reply | undefined> {
   if (!Object.hasOwn(FILES, path)) return undefined;
   const text = await textOf(path);
+  const tag = `W/"${hashOf(text)}"`;
+  const ofPage = path === "" && {
+    "Content-Security-Policy": policyOf(text),
+    "Cache-Control": "private, no-cache",
+    ETag: tag,
+  };
+  if (ofPage && known?.includes(tag)) return { status: 304, headers: { ...ofPage, Vary: "Accept-Encoding" } };
   const coding = (["br", "gzip"] as const).find((name) => new RegExp(`\\b${name}\\b(?!;q=0)`).test(accepted));
   const body = coding ? await compressed(coding, text) : Buffer.from(text);
   const isKept = version === `v=${hashOf(text)}`;
   return {
+    status: 200,
     body,
     headers: {
+      ...ofPage,
       "Content-Type": FILES[path]!.type,
       "Content-Length": String(body.length),
       Vary: "Accept-Encoding",

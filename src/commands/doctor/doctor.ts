@@ -35,8 +35,8 @@ import {
 
 const SHOWN = {
   ok: { word: "ok  ", style: "green" },
-  warning: { word: "warn", style: "yellow" },
-  failed: { word: "FAIL", style: "red" },
+  warn: { word: "warn", style: "yellow" },
+  fail: { word: "FAIL", style: "red" },
 } as const;
 
 const MEND = "mend the config first";
@@ -181,7 +181,7 @@ function inWords(checks: readonly Check[]): string {
 
 function summary(checks: readonly Check[]): string {
   const count = (status: Check["status"]): number => checks.filter((one) => one.status === status).length;
-  const [failed, warnings] = [count("failed"), count("warning")];
+  const [failed, warnings] = [count("fail"), count("warn")];
   if (failed > 0) return `${paint("red", `${failed} to mend`)}, ${warnings} to look at.`;
   if (warnings > 0) return `Nothing to mend, ${paint("yellow", `${warnings} to look at`)}.`;
   return paint("green", "Everything is in order.");

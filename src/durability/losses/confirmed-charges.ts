@@ -28,7 +28,6 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
   let next = 0;
   /** Of the last charge; the store's clock may have been put back. */
   let latestMs = 0;
-  /** Request ids. */
   const resent = new Set<string>();
 
   const kept = (): SentCharge[] =>

@@ -11,7 +11,7 @@ import { requireOrder } from "./operator-values.ts";
 
 const READ_OF_ALL = 10;
 const READ_OF_ONE = 200;
-const LOOKED_AT_MAX = 4000;
+const LOOKED_AT_MAX = 2000;
 
 /** Written by lua/include/audit.lua. */
 export interface AuditRecord {
@@ -84,10 +84,11 @@ export async function readAudit(
     ...{ fromMs, toMs, limit, lookedAtMax: LOOKED_AT_MAX },
     pageSize: isOfOne ? READ_OF_ONE : READ_OF_ALL,
     rowOf(partition, entry) {
+      const field = recordOf(entry[1]);
+      if (isOfOne && field.account_id !== accountId) return undefined;
+      if (by !== undefined && field.by !== by && !field.by?.startsWith(`${by} `)) return undefined;
+      if (action !== undefined && field.action !== action) return undefined;
       const record = auditRecord(partition, entry);
-      if (isOfOne && record.accountId !== accountId) return undefined;
-      if (by !== undefined && record.by !== by && !record.by.startsWith(`${by} `)) return undefined;
-      if (action !== undefined && record.action !== action) return undefined;
       const isInTime = record.atMs >= (fromMs ?? 0) && record.atMs < (toMs ?? Infinity);
       return isInTime && (isWanted?.(record) ?? true) ? record : undefined;
     },

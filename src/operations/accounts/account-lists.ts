@@ -15,29 +15,22 @@ import { type KeyRecord, readKeys } from "../keys/keys.ts";
 import {
   type AccountSort,
   comparePlaces,
-  daysLeft,
+  daysLeftScore,
   firstRanked,
   isDescending,
-  isListed,
   placeText,
   rankingOf,
   readPlace,
   type Spending,
-  spendingDays,
   spendingOf,
 } from "./account-ranks.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
 import { compareBytes, firstMembers, type Listed } from "./sorted-lists.ts";
-import { topSpenders } from "./top-accounts.ts";
 
 const LOOKED_AT_MAX = 1000;
 const BATCH = 100;
 /** Of a list by balance or spending. */
 const RANKED_MAX = 300;
-/** Accounts that are ordered by the spending of a week: those that spent most. */
-const SPENDERS_MAX = 1000;
-/** More fits into no cursor. */
-const SCORE_MAX = 1e15;
 
 export interface AccountQuery {
   prefix?: string | undefined;
@@ -192,8 +185,7 @@ function isAsked(account: AccountObject, query: Omit<AccountQuery, "limit">): bo
 
 /**
  * Ordered by balance or spending, then by id, over all pages. Reads a bounded number of accounts, so a page may be short and
- * still have a `next`. With `-spent_today` only accounts that have spent anything today; by what was spent in a week only the 1,000
- * that spent most in it.
+ * still have a `next`. By spending and days left only accounts that have spent anything.
  */
 async function rankedAccounts(
   nodes: RedisNodes,
@@ -205,10 +197,6 @@ async function rankedAccounts(
   const list = ["accounts", sort, balanceBelow, prefix, label, status, metadata];
   let after = cursor === undefined ? undefined : readPlace(positionOf(list, cursor));
   if (own) return ownRanked(nodes, own, query, list, after);
-  if (!isListed(sort)) {
-    const spenders = await topSpenders(nodes, await spendingDays(nodes), SPENDERS_MAX);
-    return ownRanked(nodes, spenders, query, list, after);
-  }
   if (after === undefined && sort === "-balance" && balanceBelow !== undefined)
     after = { score: balanceBelow, member: "" };
   const reads = readsOfMost(nodes);
@@ -223,10 +211,11 @@ async function rankedAccounts(
     const found = await firstRanked(reads, await rankingOf(nodes, sort, after), size);
     const candidates = await readAccounts(reads, found);
     for (const [at, place] of found.entries()) {
-      if (sort === "balance" && balanceBelow !== undefined && place.score >= balanceBelow) return page();
+      const isPast = sort === "balance" && balanceBelow !== undefined && place.score >= balanceBelow;
+      if (isPast || (isSpending(sort) && place.score <= 0)) return page();
       after = place;
       const account = candidates[at];
-      const isBelow = sort !== "-spent_today" || isBelowBalance(account, balanceBelow);
+      const isBelow = isByBalance(sort) || isBelowBalance(account, balanceBelow);
       if (account && isBelow && isAsked(account, query)) accounts.push(account);
       if (accounts.length === limit) return page(place);
     }
@@ -269,12 +258,15 @@ async function ownRanked(
 
 /** The sort value of an account in a list, a whole number; undefined if it is not in the list. */
 function scoreOf(account: AccountObject, spent: Spending, sort: AccountSort): number | undefined {
-  if (sort === "-spent_today") return spent.today || undefined;
-  if (sort === "-spent_7d") return spent.week || undefined;
-  if (sort !== "days_left") return account.balance + account.held;
-  const days = daysLeft(account.balance, spent);
-  return days === undefined ? undefined : Math.min(Math.floor(days * 1000), SCORE_MAX);
+  const balance = account.balance + account.held;
+  if (sort === "days_left") return daysLeftScore(balance, spent);
+  if (!isSpending(sort)) return balance;
+  const amount = sort === "-spent_today" ? spent.today : spent.week;
+  return amount > 0 ? amount : undefined;
 }
+
+const isByBalance = (sort: AccountSort): boolean => sort === "balance" || sort === "-balance";
+const isSpending = (sort: AccountSort): boolean => sort === "-spent_today" || sort === "-spent_7d";
 
 const isBelowBalance = (account: AccountObject | undefined, below: number | undefined): boolean =>
   below === undefined || (account !== undefined && account.balance + account.held < below);

@@ -11,16 +11,9 @@ import { compareBytes, firstOverAll, type Listed } from "./sorted-lists.ts";
 
 // Accounts by balance and by spending. ROLLUP writes these lists about once a second.
 
-/** Orders that Redis keeps a list of. */
-const LISTED_SORTS = ["balance", "-balance", "-spent_today"] as const;
-/** Orders of the accounts that spent most in seven days. */
-const SPENDER_SORTS = ["-spent_7d", "days_left"] as const;
-export const ACCOUNT_SORTS = [...LISTED_SORTS, ...SPENDER_SORTS] as const;
+export const ACCOUNT_SORTS = ["balance", "-balance", "-spent_today", "-spent_7d", "days_left"] as const;
 export type AccountSort = (typeof ACCOUNT_SORTS)[number];
-type ListedSort = (typeof LISTED_SORTS)[number];
 
-export const isListed = (sort: AccountSort): sort is ListedSort =>
-  !SPENDER_SORTS.some((other) => other === sort);
 export const isDescending = (sort: AccountSort): boolean => sort.startsWith("-");
 
 const DAY_MS = 86_400_000;
@@ -65,15 +58,19 @@ export async function firstRanked(
 /** The list that a sort goes by, from its beginning or behind a place. */
 export async function rankingOf(
   nodes: RedisNodes,
-  sort: ListedSort,
+  sort: AccountSort,
   after: RankedPlace | undefined,
 ): Promise<RankedList> {
   const partitions = await partitionsOf(nodes);
-  const descending = isDescending(sort);
-  if (sort !== "-spent_today")
-    return { partitions, descending, after, nameOf: (partition) => partitionNames(partition).byBalance };
-  const [today = ""] = await spendingDays(nodes);
-  return { partitions, descending, after, nameOf: (partition) => spentName(partition, today) };
+  return { partitions, descending: isDescending(sort), after, nameOf: await namesOf(nodes, sort) };
+}
+
+async function namesOf(nodes: RedisNodes, sort: AccountSort): Promise<RankedList["nameOf"]> {
+  if (sort === "-spent_7d") return (partition) => partitionNames(partition).spentWeek;
+  if (sort === "days_left") return (partition) => partitionNames(partition).daysLeft;
+  if (sort !== "-spent_today") return (partition) => partitionNames(partition).byBalance;
+  const [today = ""] = await spendingDays(nodes, 1);
+  return (partition) => spentName(partition, today);
 }
 
 export const placeText = ({ score, member }: RankedPlace): string => `${score} ${member}`;
@@ -95,8 +92,14 @@ export interface Spending {
 export const daysLeft = (balance: number, { week }: Spending): number | undefined =>
   week > 0 ? (balance * WEEK_DAYS) / week : undefined;
 
+/** More fits into no cursor. */
+const DAYS_LEFT_MAX = 1e15;
+/** As in lua/include/ranks.lua. @param balance that of the ledger */
+export const daysLeftScore = (balance: number, { week }: Spending): number | undefined =>
+  week > 0 ? Math.min(Math.floor((balance * WEEK_DAYS * 1000) / week), DAYS_LEFT_MAX) : undefined;
+
 /** Today first. */
-export async function spendingDays(nodes: RedisNodes, count = WEEK_DAYS): Promise<string[]> {
+async function spendingDays(nodes: RedisNodes, count: number): Promise<string[]> {
   const nowMs = await storeNowMs(nodes.ofName(META));
   return Array.from({ length: count }, (_, at) => dayText(nowMs - at * DAY_MS));
 }
@@ -107,7 +110,7 @@ export async function spendingOf(
   reads: PartitionReads,
   accounts: readonly { accountId: string; partition: number }[],
 ): Promise<Map<string, Spending>> {
-  const days = await spendingDays(nodes);
+  const days = await spendingDays(nodes, WEEK_DAYS);
   const lists = [...Map.groupBy(accounts, ({ partition }) => partition)].flatMap(([partition, own]) =>
     days.map((day, ago) => ({ partition, ago, day, ids: own.map(({ accountId }) => accountId) })),
   );

@@ -75,16 +75,6 @@ export async function topAccounts(
   return { accounts, source: "redis", sinceMs, complete, unread: reads.unread() };
 }
 
-/** Accounts that spent most in some UTC days, the first with the most. */
-export async function topSpenders(
-  nodes: RedisNodes,
-  days: readonly string[],
-  limit: number,
-): Promise<string[]> {
-  const { sums } = await spending(nodes, readsOfMost(nodes), days, limit);
-  return firstOf(sums, limit).map(({ accountId }) => accountId);
-}
-
 function daysOf({ from, to }: Days): string[] {
   const days: string[] = [];
   for (let atMs = Date.parse(from); atMs <= Date.parse(to); atMs += DAY_MS) days.push(dayText(atMs));

@@ -159,7 +159,7 @@ async function fromArchive<T>(read: () => Promise<T>): Promise<T> {
   }
 }
 
-const LOOKED_AT_MAX = 4000;
+const LOOKED_AT_MAX = 1000;
 const PAGE = 20;
 
 /** Of all accounts, newest first. @param position undefined for the newest, else a `next` */

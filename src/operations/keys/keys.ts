@@ -28,9 +28,8 @@ import {
   UnreadError,
   unreadInWords,
 } from "../../redis/partition-reads.ts";
-import { many } from "../../redis/pipelines.ts";
+import { listPages, many, membersOf, pages } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-clock.ts";
-import { listPages, membersOf, pages } from "../../redis/sorted-set-pages.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;

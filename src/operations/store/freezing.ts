@@ -7,9 +7,9 @@ import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts"
 import { storeNowMs } from "../../redis/server-clock.ts";
 import { readInfo } from "../../redis/server-info.ts";
 import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
-import { frozenField, listFrozen } from "../../redis/topology/frozen-list.ts";
+import { slotOf } from "../../redis/topology/cluster-slots.ts";
+import { frozenField, listFrozen } from "../../redis/topology/frozen-partitions.ts";
 import { isMoving } from "../../redis/topology/moving-slots.ts";
-import { slotOf } from "../../redis/topology/slots.ts";
 
 const REPLICA_MS = 1000;
 

@@ -37,9 +37,9 @@ export type ArchivedRequests = (
   Map<string, Pick<TaskView, "status" | "createdAtMs" | "boundAtMs" | "finishedAtMs" | "refunded">>
 >;
 
-const LOOKED_AT_MAX = 2000;
-const SLICE = 200;
-const CHARGE_PAGES_MAX = 10;
+const LOOKED_AT_MAX = 1000;
+const SLICE = 100;
+const CHARGE_PAGES_MAX = 6;
 
 /** The longest life of a hold. */
 const CHARGED_LATER_MS = 3_600_000;

@@ -11,13 +11,11 @@ const OTHERS_MS = 200;
 
 /** Why a server did not answer. */
 export interface Failure {
-  /** `host:port`. */
   server: string;
   /** In Redis's, the system's or our own words. */
   error: unknown;
 }
 
-/** The answers of several servers to one question. */
 interface Answers<Answer> {
   answers: Answer[];
   failures: Failure[];

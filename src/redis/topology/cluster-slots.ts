@@ -3,7 +3,6 @@ import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-
 import { StoreError, storeReason } from "../reasons.ts";
 import { ANSWER_MS, createAskedServers, type Failure } from "./asked-servers.ts";
 import type { PlacedPrimary, Placement, PlacementOptions, PlacementSource } from "./placement.ts";
-import { SLOTS } from "./slots.ts";
 
 /** Nodes that are asked at a time, in a cluster of any size: enough that one that is cut off does not decide. */
 const ASKED_MAX = 5;
@@ -158,4 +157,17 @@ function reasonOf(error: unknown): string {
   if (error instanceof Error && /timed out/i.test(error.message))
     return `gave no answer within ${ANSWER_MS} ms`;
   return `(${storeReason(error).why})`;
+}
+
+/** The slots of a Redis Cluster. */
+export const SLOTS = 16_384;
+
+/** The slot of a name: CRC16 (XMODEM) of its hash tag where it has one, else of all of it. */
+export function slotOf(name: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(/\{([^}]+)\}/.exec(name)?.[1] ?? name)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = ((crc & 0x8000) === 0 ? crc << 1 : (crc << 1) ^ 0x1021) & 0xffff;
+  }
+  return crc % SLOTS;
 }

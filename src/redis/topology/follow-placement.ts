@@ -1,10 +1,9 @@
 import type { Logger } from "../../telemetry/log.ts";
-import { jittered } from "../jitter.ts";
 import { inStoreWords } from "../reasons.ts";
+import { jittered } from "../repeated-work.ts";
+import { SLOTS } from "./cluster-slots.ts";
 import type { PlacedPrimary, Placement, PlacementSource } from "./placement.ts";
-import { SLOTS } from "./slots.ts";
 
-/** Between two questions. */
 const EVERY_MS = 1000;
 /** While a primary is away, for as many questions as a failover needs. */
 const EVERY_AWAY_MS = 250;
@@ -12,7 +11,6 @@ const QUESTIONS_WHILE_AWAY = 120;
 /** However often somebody asks for one, questions are at least this far apart. */
 const APART_MS = 100;
 
-/** The result of a placement look-up. */
 export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const;
 
 /** Keeps a gateway with the primaries that the servers of its store name. */

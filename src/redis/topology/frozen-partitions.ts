@@ -1,5 +1,6 @@
+import type { Redis } from "ioredis";
 import { GatewayError } from "../../domain/errors.ts";
-import { partitionOfName } from "../../records/names.ts";
+import { META, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { hasMoved, isMoving } from "./moving-slots.ts";
@@ -111,3 +112,18 @@ export const frozenError = (cause?: unknown): GatewayError =>
  */
 const isRefusal = (error: unknown): boolean =>
   isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));
+
+/** Before the number of each frozen partition in `tg:meta`; the value is since when, Unix ms. */
+const PREFIX = "frozen:";
+
+export const frozenField = (partition: number): string => `${PREFIX}${partition}`;
+
+/** The partitions that operators have frozen, each with since when (Unix ms). @param redis has `tg:meta` */
+export async function listFrozen(redis: Redis): Promise<Map<number, number>> {
+  const fields = Object.entries(await redis.hgetall(META));
+  return new Map(
+    fields.flatMap(([field, sinceMs]) =>
+      field.startsWith(PREFIX) ? [[Number(field.slice(PREFIX.length)), Number(sinceMs)]] : [],
+    ),
+  );
+}

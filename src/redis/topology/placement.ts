@@ -6,9 +6,8 @@ import { createDeadlines } from "../deadlines.ts";
 import { inStoreWords, StoreError, storeReason } from "../reasons.ts";
 import { isReply } from "../script-errors.ts";
 import { readInfo } from "../server-info.ts";
-import { createClusterSource } from "./cluster-slots.ts";
+import { createClusterSource, SLOTS, slotOf } from "./cluster-slots.ts";
 import { createSentinels } from "./sentinels.ts";
-import { SLOTS, slotOf } from "./slots.ts";
 
 /** A primary of a store, where its servers say that it is. */
 export interface PlacedPrimary extends RedisHost {
@@ -22,14 +21,12 @@ export interface PlacedPrimary extends RedisHost {
 
 /** Which primary has which slot, at one time. */
 export interface Placement {
-  /** Each once. */
   readonly primaries: readonly PlacedPrimary[];
   /** Undefined where no primary serves the slot. */
   ofSlot(slot: number): PlacedPrimary | undefined;
 }
 
 export interface PlacementOptions {
-  /** The address as it is written. */
   redisUrl: string;
   /** Certificates, PEM, that a `rediss` server is checked with; undefined for Node's own. */
   tlsCa?: string | undefined;

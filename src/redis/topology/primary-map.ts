@@ -1,7 +1,7 @@
 import { META, partitionNames } from "../../records/names.ts";
 import type { Primary } from "../primary.ts";
+import { SLOTS, slotOf } from "./cluster-slots.ts";
 import type { Placement } from "./placement.ts";
-import { SLOTS, slotOf } from "./slots.ts";
 
 /**
  * Which primary has which partition and which name, at one time. A map never changes: another arrangement is another map, and

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { isMet, judge, type Measured, quantile } from "../../attack/criteria.ts";
 import type { Sample } from "../../attack/honest.ts";
-import { page, unmetLines } from "../../attack/report.ts";
+import { page, unmetLines, withRecorded } from "../../attack/report.ts";
 
 const MIB = 1024 * 1024;
 
@@ -123,4 +123,18 @@ test("the page names what is unmet, and every attack has a row, a section and it
   expect(unmetLines([measured(), failed])).toEqual([
     "bad-attack: not met: everything back within 10 s: not back",
   ]);
+});
+
+test("attacks that ran alone replace theirs on the page or come after the others, and leave the rest", () => {
+  const circumstances = { seed: 1, commit: "abc", node: "", redis: "", machine: "", minutes: 1 };
+  const first = [measured({ name: "one", title: "first run" }), measured({ name: "two", title: "stays" })];
+  const before = page(first, [], { ...circumstances, load: [0, 0] });
+  const again = [measured({ name: "one", title: "again" }), measured({ name: "three", title: "new" })];
+  const after = withRecorded(before, again, { seed: 7, commit: "def" });
+  expect(after.match(/^## .*$/gm)).toEqual(["## Seeded bugs", "## one", "## two", "## three"]);
+  expect(after.match(/^\| \[\w+\]/gm)).toEqual(["| [one]", "| [two]", "| [three]"]);
+  expect(after).not.toContain("First run");
+  for (const kept of ["Again. Run alone: seed 7, commit def.", "Stays.", "| seed | 1 |"])
+    expect(after).toContain(kept);
+  expect(withRecorded(after, [], { seed: 7, commit: "def" })).toBe(after);
 });

@@ -26,7 +26,7 @@ test("doctor names an old, evicting, forgetful or read-only Redis", () => {
 test("doctor warns of a Redis that is not wrong yet", () => {
   const warned = (lines: string, fsync?: string) =>
     infoChecks(readInfo(`redis_version:7.2.0\naof_enabled:1\n${lines}\n`), fsync)
-      .filter(({ status }) => status === "warning")
+      .filter(({ status }) => status === "warn")
       .map(({ name }) => name);
   expect(warned("")).toEqual([]);
   expect(warned("", "always")).toEqual([]);
@@ -45,18 +45,18 @@ test("doctor warns if fewer replicas are connected than charges wait for", () =>
   expect(statuses(one, undefined)).toEqual([]);
   expect(statuses(one, 0)).toEqual([]);
   expect(statuses(one, 1)).toEqual(["ok"]);
-  expect(statuses("connected_slaves:0", 1)).toEqual(["warning"]);
-  expect(statuses(syncing, 2)).toEqual(["warning"]);
+  expect(statuses("connected_slaves:0", 1)).toEqual(["warn"]);
+  expect(statuses(syncing, 2)).toEqual(["warn"]);
 });
 
 test("doctor judges clock and latency by how far they are off", () => {
   expect([0, 999, -999].map((ms) => clockCheck(ms).status)).toEqual(["ok", "ok", "ok"]);
-  expect([1001, -4999].map((ms) => clockCheck(ms).status)).toEqual(["warning", "warning"]);
+  expect([1001, -4999].map((ms) => clockCheck(ms).status)).toEqual(["warn", "warn"]);
   expect([5001, -60_000].map((ms) => clockCheck(ms).ok)).toEqual([false, false]);
   expect(clockCheck(-60_000).message).toContain("60000 ms behind");
   expect(latencyCheck([0.2, 0.3, 0.2], 500).status).toBe("ok");
-  expect(latencyCheck([0.2, 600, 0.2], 500).status).toBe("warning");
-  expect(latencyCheck([12, 15, 11], 500).status).toBe("warning");
+  expect(latencyCheck([0.2, 600, 0.2], 500).status).toBe("warn");
+  expect(latencyCheck([12, 15, 11], 500).status).toBe("warn");
   expect(latencyCheck([600, 700, 800], 500)).toMatchObject({
     ok: false,
     advice: expect.stringContaining("500 ms"),
@@ -67,13 +67,13 @@ test.each([
   [200, '{"code":200,"data":{}}', "ok"],
   [404, '{"code":404,"msg":"Task not found"}', "ok"],
   [200, '{"code":404,"msg":"Task not found"}', "ok"],
-  [404, "<html>nginx</html>", "failed"],
-  [200, '{"status":"fine"}', "failed"],
-  [401, '{"code":401}', "failed"],
-  [200, '{"code":402}', "failed"],
-  [429, '{"code":2001}', "warning"],
-  [503, '{"code":503}', "warning"],
-  [502, "<html>nginx</html>", "failed"],
+  [404, "<html>nginx</html>", "fail"],
+  [200, '{"status":"fine"}', "fail"],
+  [401, '{"code":401}', "fail"],
+  [200, '{"code":402}', "fail"],
+  [429, '{"code":2001}', "warn"],
+  [503, '{"code":503}', "warn"],
+  [502, "<html>nginx</html>", "fail"],
 ])("doctor judges an upstream that answers HTTP %i %s: %s", (status, body, judged) => {
   const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
   expect(judgeUpstream(answered, "host", 3).status).toBe(judged);
@@ -88,7 +88,7 @@ test.each([
   [502, "<html>Bad gateway</html>", "the service behind it"],
 ])("doctor's advice for an upstream that answers HTTP %i %s: %s", (status, body, advice) => {
   const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
-  expect(judgeUpstream(answered, "host", 3)).toMatchObject({ status: "failed" });
+  expect(judgeUpstream(answered, "host", 3)).toMatchObject({ status: "fail" });
   expect(judgeUpstream(answered, "host", 3).advice).toContain(advice);
 });
 
@@ -113,7 +113,7 @@ test.each([
 
 // Guarantee: an upstream that breaks other clients is named, at no cost, and the gateway gets on with it.
 test.each([
-  [true, "warning", "refused_gateway"],
+  [true, "warn", "refused_gateway"],
   [false, "ok", "refused_gateway"],
 ])(
   "doctor judges an upstream that sends 100 Continue unasked (%s): %s",

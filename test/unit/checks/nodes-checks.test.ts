@@ -41,26 +41,26 @@ describe("Sentinels", () => {
 
   test("are too few for a failover where a majority, or the quorum, does not answer", () => {
     expect(found(judgeSentinels("mine", away(three(), 3)))).toEqual([
-      expect.stringContaining("warning: s:3 does not say where the primary is: no answer"),
+      expect.stringContaining("warn: s:3 does not say where the primary is: no answer"),
     ]);
     const one = found(judgeSentinels("mine", away(three(), 2, 3)));
     expect(one).toContain(
-      "failed: 1 of 3 answer, and a failover needs 2: nobody replaces a primary that fails",
+      "fail: 1 of 3 answer, and a failover needs 2: nobody replaces a primary that fails",
     );
     const strict = found(judgeSentinels("mine", away(three({ quorum: 3 }), 3)));
     expect(strict).toContain(
-      "failed: 2 of 3 answer, and a failover needs 3: nobody replaces a primary that fails",
+      "fail: 2 of 3 answer, and a failover needs 3: nobody replaces a primary that fails",
     );
-    expect(found(judgeSentinels("mine", three({ quorum: 4 })))[0]).toMatch(/^failed: the quorum is 4, of 3/);
+    expect(found(judgeSentinels("mine", three({ quorum: 4 })))[0]).toMatch(/^fail: the quorum is 4, of 3/);
   });
 
   test("that name different primaries, or miss replicas, are answer", () => {
     const split = [...three().slice(0, 2), three({ primary: "q:1" })[2]!];
     expect(found(judgeSentinels("mine", split))).toEqual([
-      "failed: they name different primaries: p:1 (s:1, s:2), q:1 (s:3)",
+      "fail: they name different primaries: p:1 (s:1, s:2), q:1 (s:3)",
     ]);
     expect(found(judgeSentinels("mine", three(), 1))).toEqual([
-      "warning: they know 2 replicas, and 1 are connected to the primary",
+      "warn: they know 2 replicas, and 1 are connected to the primary",
     ]);
     expect(allSayWhatToDo(judgeSentinels("mine", away(split, 2), 1))).toBe(true);
   });
@@ -94,18 +94,18 @@ describe("a cluster", () => {
 
   test("with open slots names the partitions that nobody serves", () => {
     const [open] = checks(" 8192-16382 16383", " 8193-16382");
-    expect(open).toMatchObject({ status: "failed", message: "2 of 16384 slots have no primary" });
+    expect(open).toMatchObject({ status: "fail", message: "2 of 16384 slots have no primary" });
     const lost = checks("b 10.0.0.2:6379@16379 master", "b 10.0.0.2:6379@16379 master,fail");
     expect(lost[0]!.message).toMatch(
       /^8192 of 16384 slots have no primary, among them those of partitions 0?\d/,
     );
-    expect(found(lost)[1]).toBe("warning: 10.0.0.2:6379, a primary, is unavailable, as the other nodes say");
+    expect(found(lost)[1]).toBe("warn: 10.0.0.2:6379, a primary, is unavailable, as the other nodes say");
     expect(allSayWhatToDo(lost)).toBe(true);
   });
 
   test("with a primary that nobody follows is answer; a node that one node alone suspects is not away", () => {
     expect(found(checks("slave b 0 1 2", "slave a 0 1 2"))).toEqual([
-      "warning: without a replica: 10.0.0.2:6379; nothing takes over if one of them fails",
+      "warn: without a replica: 10.0.0.2:6379; nothing takes over if one of them fails",
     ]);
     expect(found(checks("4:6379@16379 slave", "4:6379@16379 slave,fail?"))[0]).toMatch(/^ok/);
     expect(found(checks("4:6379@16379 slave", "4:6379@16379 slave,fail"))).toHaveLength(2);
@@ -123,10 +123,10 @@ describe("replicas", () => {
   test.each([
     ["role:slave\nmaster_link_status:up", 0, "ok"],
     ["role:slave\nmaster_link_status:up", 100, "ok"],
-    ["role:slave\nmaster_link_status:up", 2_000_000, "warning"],
-    ["role:slave\nmaster_link_status:down\nmaster_sync_in_progress:1", 0, "warning"],
-    ["role:slave\nmaster_link_status:down\nmaster_link_down_since_seconds:7", 0, "failed"],
-    ["role:master", 0, "failed"],
+    ["role:slave\nmaster_link_status:up", 2_000_000, "warn"],
+    ["role:slave\nmaster_link_status:down\nmaster_sync_in_progress:1", 0, "warn"],
+    ["role:slave\nmaster_link_status:down\nmaster_link_down_since_seconds:7", 0, "fail"],
+    ["role:master", 0, "fail"],
   ])("with %j and %i bytes behind: %s", (lines, behind, status) => {
     expect(linkCheck(info(lines), behind).status).toBe(status);
   });
@@ -135,17 +135,17 @@ describe("replicas", () => {
     const of = (...priorities: number[]) =>
       found(promotableCheck(priorities.map((one) => ({ name: "r", info: info(`slave_priority:${one}`) }))));
     expect(of(100, 50)).toEqual([]);
-    expect(of(100, 0)[0]).toMatch(/^warning/);
-    expect(of(0, 0)[0]).toMatch(/^failed/);
+    expect(of(100, 0)[0]).toMatch(/^warn/);
+    expect(of(0, 0)[0]).toMatch(/^fail/);
   });
 
   test.each<[string, string, boolean, string[]]>([
-    ["two, and no limit", "connected_slaves:2", false, ["warning"]],
+    ["two, and no limit", "connected_slaves:2", false, ["warn"]],
     ["two, and no limit, in a cluster", "connected_slaves:2", true, []],
     ["one, and no limit", "connected_slaves:1", false, []],
     ["two in time", "connected_slaves:2\nmin_slaves_good_slaves:2", false, []],
-    ["none in time", "connected_slaves:2\nmin_slaves_good_slaves:0", false, ["failed"]],
-    ["one of one", "connected_slaves:1\nmin_slaves_good_slaves:1", true, ["warning"]],
+    ["none in time", "connected_slaves:2\nmin_slaves_good_slaves:0", false, ["fail"]],
+    ["one of one", "connected_slaves:1\nmin_slaves_good_slaves:1", true, ["warn"]],
   ])("that a primary waits for: %s", (_, lines, isCluster, statuses) => {
     expect(guardCheck("p:1", info(lines), isCluster).map(({ status }) => status)).toEqual(statuses);
   });
@@ -157,6 +157,6 @@ test("clocks of all servers are compared with each other", () => {
   expect(found(apart(60_000, 60_500, 59_900))).toEqual([
     "ok: of 3 servers, the clock of r is 600 ms ahead of that of r",
   ]);
-  expect(apart(-600, 600)[0]).toMatchObject({ status: "warning", advice: expect.stringContaining("NTP") });
-  expect(apart(0, 6000)[0]).toMatchObject({ status: "failed" });
+  expect(apart(-600, 600)[0]).toMatchObject({ status: "warn", advice: expect.stringContaining("NTP") });
+  expect(apart(0, 6000)[0]).toMatchObject({ status: "fail" });
 });

@@ -39,17 +39,17 @@ test("a gateway in order has nothing to look at", () => {
 
 // Guarantee: whatever is wrong is said to be wrong.
 test.each([
-  ["journal", "failed", { journal: { ...GOOD.journal, usable: false } }],
-  ["journal", "warning", { journal: { ...GOOD.journal, waiting: 3 } }],
-  ["journal", "warning", { journal: { ...GOOD.journal, of_other_stores: 3 } }],
-  ["ledger", "failed", { ledger: { ...GOOD.ledger, violations: 1 } }],
-  ["ledger", "warning", { ledger: { ...GOOD.ledger, checkedAtMs: 0 } }],
-  ["ledger", "warning", { ledger: { ...GOOD.ledger, checkedAtMs: NOW_MS - 4 * 3_600_000 } }],
-  ["upstream", "failed", { upstream: { ...GOOD.upstream, failed: 30, failure: "unreachable" } }],
-  ["upstream", "warning", { upstream: { ...GOOD.upstream, failed: 1, failure: "unreachable" } }],
-  ["upstream", "warning", { upstream: { ...GOOD.upstream, limited: 1 } }],
-  ["archive", "failed", { archive: { ...GOOD.archive, violations: 1 } }],
-  ["archive", "warning", { archive: { ...GOOD.archive, lag_seconds: 400 } }],
+  ["journal", "fail", { journal: { ...GOOD.journal, usable: false } }],
+  ["journal", "warn", { journal: { ...GOOD.journal, waiting: 3 } }],
+  ["journal", "warn", { journal: { ...GOOD.journal, of_other_stores: 3 } }],
+  ["ledger", "fail", { ledger: { ...GOOD.ledger, violations: 1 } }],
+  ["ledger", "warn", { ledger: { ...GOOD.ledger, checkedAtMs: 0 } }],
+  ["ledger", "warn", { ledger: { ...GOOD.ledger, checkedAtMs: NOW_MS - 4 * 3_600_000 } }],
+  ["upstream", "fail", { upstream: { ...GOOD.upstream, failed: 30, failure: "unreachable" } }],
+  ["upstream", "warn", { upstream: { ...GOOD.upstream, failed: 1, failure: "unreachable" } }],
+  ["upstream", "warn", { upstream: { ...GOOD.upstream, limited: 1 } }],
+  ["archive", "fail", { archive: { ...GOOD.archive, violations: 1 } }],
+  ["archive", "warn", { archive: { ...GOOD.archive, lag_seconds: 400 } }],
 ])("%s is %s with %j", (name, status, more) => {
   expect(of(more).filter((check) => check?.status !== "ok")).toMatchObject([{ name, status }]);
 });
@@ -61,7 +61,7 @@ test("an upstream that was not asked lately has no check of its exchanges", () =
 
 test("a gateway that is not ready says why", () => {
   expect(readyCheck("draining")).toMatchObject({
-    status: "failed",
+    status: "fail",
     message: expect.stringContaining("draining"),
   });
 });

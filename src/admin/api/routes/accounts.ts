@@ -34,7 +34,7 @@ const Query = t.object({
   sort: t.optional(
     t.oneOf(
       ACCOUNT_SORTS,
-      "By balance, by the credits spent today or in seven days, or by the days that are left, a minus for the largest first; then by id. `-spent_today` lists those that have spent any; `-spent_7d` and `days_left` order the 1,000 that spent most in seven days.",
+      "By balance, by the credits spent today or in seven days, or by the days that are left, a minus for the largest first; then by id. `-spent_today` lists those that have spent any today, `-spent_7d` and `days_left` those that have in seven days.",
     ),
   ),
   balance_below: t.optional(
@@ -51,7 +51,7 @@ export const listOfAccounts = operation("GET /accounts", {
   name: "listAccounts",
   summary: "List accounts",
   description:
-    "In the order of their ids, with `label` in the order of labels, with `sort` in that order over all pages. `sort` and `balance_below` go by the balance of the ledger, which includes what is held, as it was about a second ago; the rows are as they are now. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
+    "In the order of their ids, with `label` in the order of labels, with `sort` in that order over all pages. `sort` and `balance_below` go by the balance of the ledger, which includes what is held, as it was about a second ago; the rows are as they are now. What was spent eight days ago leaves the order of `-spent_7d` and `days_left` within some minutes after midnight UTC. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
   query: Query,
   answers: { 200: { description: "Accounts.", schema: t.pageOf(ListedAccount, { unread: t.unread }) } },
   async operate(nodes, { query: given, grantee }, { config }) {

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { findAuditRecord, pageAudit } from "../../../operations/access/audit.ts";
 import { pageTimeline } from "../../../operations/accounts/timeline.ts";
+import { auditWithLabels } from "../../../operations/labels.ts";
 import { badCursor } from "../../../records/cursors.ts";
 import { requireOwnAccount } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
@@ -32,12 +33,15 @@ export const listOfAudit = operation("GET /audit", {
     const { account_id: accountId, audit_id: auditId, by, action, cursor, limit = t.LIMIT_DEFAULT } = query;
     if (accountId !== undefined) requireOwnAccount(grantee, accountId);
     else if (grantee.accounts) throw new Problem("forbidden", "this token has to name an account_id");
-    if (auditId === undefined)
-      return pageAudit(nodes, { accountId, by, action, ...periodOf(query), cursor, limit });
+    if (auditId === undefined) {
+      const filter = { accountId, by, action, ...periodOf(query), cursor, limit };
+      const { records, next } = await pageAudit(nodes, filter);
+      return { records: await auditWithLabels(nodes, records), next };
+    }
     if (cursor !== undefined) throw badCursor();
     const record = await findAuditRecord(nodes, auditId);
     const isAskedFor = record && (accountId === undefined || record.accountId === accountId);
-    return { records: isAskedFor ? [record] : [], next: undefined };
+    return { records: await auditWithLabels(nodes, isAskedFor ? [record] : []), next: undefined };
   },
   answer: ({ records, next }) => page(records.map(auditShown), next),
 });
@@ -62,7 +66,19 @@ const timelineOfAccount = operation("GET /accounts/{account}/timeline", {
     const { charges, cursor, limit = t.LIMIT_DEFAULT } = query;
     const hasLedger = grantee.scopes.includes("credits:read");
     const filter = { hasLedger, hasCharges: charges !== "without", cursor, limit, ...periodOf(query) };
-    return pageTimeline(nodes, params.account!, filter, await archive?.open(nodes));
+    const { events, next } = await pageTimeline(nodes, params.account!, filter, await archive?.open(nodes));
+    const records = await auditWithLabels(
+      nodes,
+      events.flatMap(({ record }) => record ?? []),
+    );
+    const labelled = new Map(records.map((record) => [record.auditId, record]));
+    return {
+      events: events.map((event) => ({
+        ...event,
+        record: event.record && labelled.get(event.record.auditId),
+      })),
+      next,
+    };
   },
   answer: ({ events, next }) =>
     page(

@@ -14,6 +14,7 @@ import { findKey } from "../../../operations/keys/keys.ts";
 import { findTask } from "../../../operations/tasks/operator-tasks.ts";
 import { partitionOf } from "../../../records/names.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
+import type { Placed } from "../../../records/words.ts";
 import { readsOfMost, UnreadError } from "../../../redis/partition-reads.ts";
 import { partitionsOf } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
@@ -84,11 +85,13 @@ async function find(
     ACCOUNT_ID.test(q) ? listAccounts(nodes, { prefix: q, limit: FOUND_MAX }, own) : NO_ACCOUNTS,
     searchWords(nodes, q, { limit: FOUND_MAX, own }),
   ]);
-  const byWords = worded.found.map(({ accountId, keyId, reference, label, metadata }) =>
-    reference === undefined
-      ? { ...found(keyId ? "key" : "account", keyId ?? accountId, accountId, label), metadata }
-      : found("reference", reference, accountId),
-  );
+  const byWords = worded.found
+    .toSorted(accountsFirst)
+    .map(({ accountId, keyId, reference, label, metadata }) =>
+      reference === undefined
+        ? { ...found(keyId ? "key" : "account", keyId ?? accountId, accountId, label), metadata }
+        : found("reference", reference, accountId),
+    );
   const all = [...named, ...referred.accountIds.map((accountId) => found("reference", q, accountId))];
   const known = new Set(all.map(placeOf));
   const byId = begun.accounts.map(({ accountId, label }) => found("account", accountId, accountId, label));
@@ -105,6 +108,9 @@ async function find(
   const isWhole = [referred, begun, worded].every(({ unread }) => unread === undefined);
   return { found: all, complete: isWhole && referred.complete && worded.complete && !begun.next };
 }
+
+const rank = ({ keyId, reference }: Placed): number => (reference !== undefined ? 2 : keyId ? 1 : 0);
+const accountsFirst = (one: Placed, other: Placed): number => rank(one) - rank(other);
 
 const found = (
   kind: Found["kind"],

@@ -7,6 +7,8 @@
  * } from "./objects.d.ts"
  */
 export const STORED = "tollgate-admin-token";
+/** Who has the token, so that a view that is opened anew need not wait for that. */
+const STORED_WHO = "tollgate-admin-who";
 const HOUR_MS = 3_600_000;
 /** Relative, so that it holds behind a proxy's prefix too. */
 const API = "../manage/v1";
@@ -26,20 +28,24 @@ export const token = {
   get: () => sessionStorage.getItem(STORED) ?? keptToken(),
   /** @param {string} value @param {number} [hours] in all tabs; 0: in this one */
   set: (value, hours = 0) => {
+    token.forget();
     if (hours === 0) return sessionStorage.setItem(STORED, value);
     localStorage.setItem(STORED, JSON.stringify({ value, until: Date.now() + hours * HOUR_MS }));
   },
   forget: () => {
-    sessionStorage.removeItem(STORED);
-    localStorage.removeItem(STORED);
+    for (const storage of [sessionStorage, localStorage])
+      for (const name of [STORED, STORED_WHO]) storage.removeItem(name);
   },
 };
+
+/** Where the token is. */
+const storage = () => (sessionStorage.getItem(STORED) ? sessionStorage : localStorage);
 
 /** @returns {string | null} */
 function keptToken() {
   const { value, until } = JSON.parse(localStorage.getItem(STORED) ?? "{}");
   if (until > Date.now()) return value;
-  localStorage.removeItem(STORED);
+  for (const name of [STORED, STORED_WHO]) localStorage.removeItem(name);
   return null;
 }
 
@@ -256,8 +262,24 @@ let known;
 
 /** Who has signed in with the token of this tab, and what it may do. @param {string | null} of the token */
 export async function signedIn(of) {
-  if (known === undefined || known.of !== of) known = { of, me: await get(["whoami"]) };
+  if (known !== undefined && known.of === of) return known.me;
+  const stored = storage().getItem(STORED_WHO);
+  /** @type {Promise<Whoami>} */
+  const asked = get(["whoami"]);
+  if (stored !== null) asked.then((me) => keepWho(of, me)).catch(() => undefined);
+  const me = stored === null ? await asked : JSON.parse(stored);
+  if (stored === null) storage().setItem(STORED_WHO, JSON.stringify(me));
+  known = { of, me };
   return known.me;
+}
+
+/** The rights of the token may have changed since they were stored. @param {string | null} of @param {Whoami} me */
+function keepWho(of, me) {
+  const text = JSON.stringify(me);
+  if (of !== token.get() || text === storage().getItem(STORED_WHO)) return;
+  storage().setItem(STORED_WHO, text);
+  known = { of, me };
+  dispatchEvent(new Event("rights-changed"));
 }
 
 export const forgetSession = () => {

@@ -152,10 +152,10 @@ const secondsSince = (iso) => age((Date.now() - Date.parse(iso)) / 1000);
 /** No sample is later: the gateway is asked for without its samples. */
 const LATER_THAN_ALL_MS = 1e14;
 
-/** @param {boolean} withSamples @returns {Promise<Live> | undefined} undefined for a token that may not read it */
-export function readState(withSamples) {
+/** @returns {Promise<Live> | undefined} undefined for a token that may not read it */
+export function readState() {
   if (!may("usage:read") || ownAccounts() !== null) return undefined;
-  const live = readLive(withSamples ? 0 : LATER_THAN_ALL_MS);
+  const live = readLive(LATER_THAN_ALL_MS);
   live.catch(() => undefined);
   return live;
 }

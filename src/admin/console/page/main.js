@@ -92,7 +92,7 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
-    const live = readState(name === "overview");
+    const live = readState();
     const shows = view.show({ place, signal, live, again: () => void show() });
     // Nobody waits for the view where the state says that the token has ended.
     shows.catch(() => undefined);
@@ -216,6 +216,8 @@ byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId("main").focus();
 });
+
+addEventListener("rights-changed", () => void show({ focus: false }));
 
 addEventListener("hashchange", () => {
   say("");

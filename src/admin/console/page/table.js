@@ -144,6 +144,7 @@ export function paging({ next_cursor: next }, order, isSorted = false) {
  * @property {string} name in the address
  * @property {string} label
  * @property {"search" | "date" | "month"} [type] days and months are UTC, as 2026-11-30
+ * @property {string} [placeholder]
  * @property {string} [usual] its value where the address has none
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
  */
@@ -202,11 +203,11 @@ const TYPES = {
 };
 
 /** @param {Filter} filter @param {string} value */
-function filterField({ name, label, type = "search", options }, value) {
+function filterField({ name, label, type = "search", placeholder, options }, value) {
   const id = `filter-${name}`;
   const control = options
     ? html`<select id=${id} name=${name}>${optionList(options, value)}</select>`
-    : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${TYPES[type]} />`;
+    : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${{ placeholder, ...TYPES[type] }} />`;
   return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
 }
 

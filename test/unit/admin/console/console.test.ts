@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
@@ -9,8 +10,6 @@ import { createConsole } from "../../../../src/admin/console/console.ts";
 
 const PAGE = join(import.meta.dirname, "../../../../src/admin/console/page");
 const TOKEN = "correct-horse-battery";
-/** Modules that are served from packages, and import nothing. */
-const PACKAGES = ["htm.js", "preact.js", "uplot.js"];
 let url: string;
 const made = createConsole({
   access: createAccess({ token: TOKEN, host: "127.0.0.1" }),
@@ -25,31 +24,57 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 describe("the page", () => {
-  test.each(["", "console.js", "console.css", "icon.svg", "uplot.js", "preact.js", "htm.js"])(
-    "/console/%s goes out with no way to run or frame anything else, and is kept by nobody",
+  test.each(["", "icon.svg", "uplot.js"])(
+    "/console/%s goes out with no way to run or frame anything else, and is not used without a question",
     async (path) => {
       const answer = await fetch(`${url}/console/${path}`);
       expect(answer.status).toBe(200);
       const policy = answer.headers.get("content-security-policy")?.split("; ") ?? [];
       expect(policy).toEqual(
-        expect.arrayContaining(["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"]),
+        expect.arrayContaining(["default-src 'none'", "img-src 'self'", "frame-ancestors 'none'"]),
       );
+      const sources = path === "" ? /^'self' 'sha256-[\w+/]{43}='$/ : /^'self'$/;
+      for (const of of ["script-src ", "style-src "])
+        expect(policy.find((one) => one.startsWith(of))?.slice(of.length)).toMatch(sources);
       expect(policy.join()).not.toMatch(/unsafe|\*|data:|http/);
-      expect(answer.headers.get("cache-control")).toBe("no-store");
+      expect(answer.headers.get("cache-control")).toBe(path === "" ? "private, no-cache" : "no-store");
       expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
       expect((await answer.text()).length).toBeGreaterThan(100);
     },
   );
 
+  const SCRIPT = /<script type="module">([\s\S]*)<\/script>/;
+  const STYLE = /<style>([\s\S]*?)<\/style>/;
+  const readPage = async () => (await fetch(`${url}/console/`)).text();
+
+  test("the policy names the page's own script and style, and a change of either is not run", async () => {
+    const answer = await fetch(`${url}/console/`);
+    const policy = answer.headers.get("content-security-policy")!;
+    const page = await answer.text();
+    for (const [source, element] of [
+      ["script-src", SCRIPT],
+      ["style-src", STYLE],
+    ] as const) {
+      const digest = hash("sha256", element.exec(page)![1]!, "base64");
+      expect(policy).toContain(`${source} 'self' 'sha256-${digest}';`);
+    }
+  });
+
   test("the script has every module of the page, and nothing comes from elsewhere", async () => {
-    const page = await (await fetch(`${url}/console/`)).text();
-    expect(page).not.toMatch(/https?:|<script>|style=| on[a-z]+=/);
-    const script = await (await fetch(`${url}/console/console.js`)).text();
-    expect(script).not.toMatch(/innerHTML|insertAdjacentHTML|document\.write|eval\(/);
-    const imported = [...script.matchAll(/^import .*from "\.\/(.*)\?v=.*";$|await import\("\.\/(.*)\?v=/gm)];
-    expect(imported.map(([, first, later]) => first ?? later).sort()).toEqual(PACKAGES);
+    const page = await readPage();
+    const script = SCRIPT.exec(page)![1]!;
+    expect(page.replace(SCRIPT, "").replace(STYLE, "")).not.toMatch(
+      /https?:|<script|<style|style=| on[a-z]+=/,
+    );
+    expect(script).not.toMatch(/<\/script|<!--/i);
+    const packages = /^const (?:htm|\{Component,.*?\})=\(\(\)=>\{.*\n/gm;
+    expect(script.match(packages)).toHaveLength(2);
+    const own = script.replace(packages, "");
+    expect(own).not.toMatch(/innerHTML|insertAdjacentHTML|document\.write|eval\(/);
+    const imported = [...script.matchAll(/^import .*$|await import\("\.\/(.*)\?v=/gm)];
+    expect(imported.map(([, later]) => later)).toEqual(["uplot.js"]);
     // A name that two modules declare is an error of syntax.
-    expect(() => new Function(script.replaceAll(/^import .*$/gm, ""))).not.toThrow();
+    expect(() => new Function(script)).not.toThrow();
     for (const name of readdirSync(PAGE, { recursive: true, encoding: "utf8" })) {
       if (!name.endsWith(".js")) continue;
       const text = readFileSync(join(PAGE, name), "utf8");
@@ -58,17 +83,20 @@ describe("the page", () => {
     }
   });
 
-  // Guarantee: a browser that has been here asks for nothing that it has, and never uses a file of another version.
-  test("its links name the content that they lead to, which may be kept under that address only", async () => {
-    const read = (path: string) => fetch(`${url}/console/${path}`);
-    const page = await (await read("")).text();
-    const links = (text: string) =>
-      Array.from(text.matchAll(/"(?:\.\/)?([a-z]+\.\w+\?v=\w{16})"/g), ([, link]) => link!);
-    const script = await (await read(links(page).find((link) => link.startsWith("console.js"))!)).text();
-    const all = [...new Set([...links(page), ...links(script)])];
-    expect(all.map((link) => link.split("?")[0]).toSorted()).toEqual(
-      [...PACKAGES, "console.css", "console.js", "icon.svg"].toSorted(),
+  // Guarantee: a browser that has been here loads nothing that it has, and never uses a file of another version.
+  test("the page is told to be the same, and its links name content that may be kept under that address only", async () => {
+    const read = (path: string, headers = {}) => fetch(`${url}/console/${path}`, { headers });
+    const { headers } = await read("");
+    const etag = headers.get("etag")!;
+    const same = await read("", { "if-none-match": etag });
+    expect([same.status, await same.text(), same.headers.get("etag")]).toEqual([304, "", etag]);
+    expect(same.headers.get("content-security-policy")).toBe(headers.get("content-security-policy"));
+    expect((await read("", { "if-none-match": 'W/"0123456789abcdef"' })).status).toBe(200);
+    const all = Array.from(
+      (await readPage()).matchAll(/"(?:\.\/)?([a-z]+\.\w+\?v=\w{16})"/g),
+      ([, link]) => link!,
     );
+    expect(all.map((link) => link.split("?")[0]).toSorted()).toEqual(["icon.svg", "uplot.js"]);
     for (const link of all) {
       const kept = await read(link);
       expect(kept.headers.get("cache-control"), link).toMatch(/^private, max-age=\d{8}, immutable$/);
@@ -81,7 +109,7 @@ describe("the page", () => {
 
   test("it is compressed for those that take that: a first visit loads less than 50 KB before a plot is shown", async () => {
     let bytes = 0;
-    for (const path of ["", "console.css", "console.js", "preact.js", "htm.js", "icon.svg"]) {
+    for (const path of ["", "icon.svg"]) {
       const sizes: Record<string, number> = {};
       for (const coding of ["br", "gzip", "identity", "br;q=0"]) {
         const asking = get({
@@ -111,6 +139,8 @@ describe("the page", () => {
       "%2e%2e/admin.ts",
       "constructor",
       "main.js",
+      "console.js",
+      "preact.js",
       "console.js/x",
     ]) {
       // Not by fetch, which would resolve the dots.

@@ -31,7 +31,7 @@ export async function surfacesWithoutLimit(name: string): Promise<string[]> {
     keys: adminOpenApi(keyRoutes),
     tiers: adminOpenApi(catalogRoutes),
     use: adminOpenApi(todayRoutes),
-    console: String((await pageFile("console.js"))?.body),
+    console: String((await pageFile(""))?.body),
     "account options": options("accounts"),
     "key options": options("keys"),
     "account record": [ACCOUNT_FIELDS],

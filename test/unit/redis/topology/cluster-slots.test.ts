@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { META, partitionNames } from "../../../../src/records/names.ts";
-import { merged, readSlotView } from "../../../../src/redis/topology/cluster-slots.ts";
+import { merged, readSlotView, slotOf } from "../../../../src/redis/topology/cluster-slots.ts";
 import { gapsIn } from "../../../../src/redis/topology/placement.ts";
-import { slotOf } from "../../../../src/redis/topology/slots.ts";
 
 const AT = { host: "10.0.0.9", port: 7009 };
 const NODES = [

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { slotOf } from "../../../../src/redis/topology/slots.ts";
+import { slotOf } from "../../../../src/redis/topology/cluster-slots.ts";
 
 test.each([
   ["123456789", 0x31c3],

@@ -2,7 +2,7 @@
 /** @import { Place } from "../location.js" */
 /** @import { Context } from "../main.js" */
 /** @import { Account, AccountUse, ListedAccount, Scope, Usage } from "../objects.d.ts" */
-import { listAccounts, listKeys, may, readAccount, readUsage, readUse } from "../api.js";
+import { ApiError, listAccounts, listKeys, may, readAccount, readUsage, readUse } from "../api.js";
 import {
   accountLink,
   actions,
@@ -53,6 +53,7 @@ export async function showAccounts({ place: { query }, again }) {
     { name: "label", label: "Label begins with" },
     { name: "status", label: "Status", options: ACCOUNT_STATUSES },
     { name: "balance_below", label: "Balance below" },
+    { name: "metadata", label: "Metadata", placeholder: "name=value" },
   ];
   const more = [
     may("accounts:write") && create,
@@ -66,12 +67,21 @@ export async function showAccounts({ place: { query }, again }) {
 async function accountsPage(query) {
   const order = query.get("order") ?? "";
   const filters = pageOf(query, ["prefix", "label", "status", "balance_below"]);
-  const page = await listAccounts({ ...filters, sort: order });
+  const page = await listAccounts({ ...filters, ...metadataAsked(query), sort: order });
   return [
     unreadNote(page),
     accountsTable("Accounts", page.data, page.next_cursor ? NONE_SO_FAR : "There is none."),
     paging(page, ORDERS[/** @type {keyof typeof ORDERS} */ (order)] ?? ORDERS[""], true),
   ];
+}
+
+/** @param {URLSearchParams} query with `metadata` as name=value */
+function metadataAsked(query) {
+  const text = query.get("metadata") ?? "";
+  if (text === "") return {};
+  const [, name, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
+  if (name === undefined) throw new ApiError(400, "metadata is asked for as name=value, such as plan=pro");
+  return { [`metadata.${name}`]: value };
 }
 
 const SPENDERS = "Of the 1,000 accounts that spent most in seven days";

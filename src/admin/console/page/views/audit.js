@@ -52,7 +52,12 @@ async function auditPage(query) {
         { title: "Who", wrap: true, of: (one) => one.by, as: person },
         { title: "What", wide: true, cell: auditSentence },
         { title: "Action", of: (one) => one.action, as: code },
-        { title: "Account", wrap: true, of: (one) => one.account_id, as: accountLink },
+        {
+          title: "Account",
+          wrap: true,
+          of: (one) => one.account_id,
+          cell: (one) => accountLink(one.account_id, one.account_label),
+        },
         { title: "To what", wrap: true, cell: targetOf, of: (one) => one.target },
       ],
       page.data,
@@ -68,9 +73,9 @@ async function auditPage(query) {
 }
 
 /** The changed object, unless it is the account. @param {AuditRecord} record */
-function targetOf({ action, account_id, target }) {
+function targetOf({ action, account_id, target, key_label }) {
   if (!target || target === account_id) return "–";
-  if (action.startsWith("key.")) return keyLink(account_id, target);
+  if (action.startsWith("key.")) return keyLink(account_id, target, key_label);
   return action.startsWith("task.") ? taskLink(target) : code(target);
 }
 

@@ -126,7 +126,7 @@ function gatewaysTable(gateways) {
       {
         title: "Settings",
         of: (one) => one.config_hash,
-        as: (/** @type {string} */ hash) => (hashes.size === 1 ? "the same" : code(hash.slice(0, 12))),
+        as: (/** @type {string} */ hash) => (hashes.size === 1 ? "the same" : code(hash.slice(0, 8))),
       },
     ],
     gateways,
@@ -197,9 +197,6 @@ const readMoney = () =>
  * @extends {Component<{ money: Money, out: Content, live: Promise<Live> | undefined, signal: AbortSignal }, State>}
  */
 class Figures extends Component {
-  /** The first reading, which the state at the top was shown from, too. */
-  first = this.props.live;
-
   /** @type {State} */
   state = {
     money: this.props.money,
@@ -210,6 +207,8 @@ class Figures extends Component {
   };
 
   componentDidMount() {
+    // The state at the top was shown from it. Its samples are not worth a wait: they come next.
+    this.props.live?.then((live) => this.state.live ?? this.setState({ live })).catch(() => undefined);
     this.repeat(() => this.readLive(), LIVE_EVERY_MS, showTrouble);
     const again = async () => {
       const money = await readMoney();
@@ -233,9 +232,7 @@ class Figures extends Component {
     if (this.state.paused) return;
     const { history } = this.state;
     try {
-      const read = this.first ?? readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000));
-      this.first = undefined;
-      const live = await read;
+      const live = await readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000));
       if (this.props.signal.aborted) return;
       showGateway(live);
       this.setState({ live, trouble: undefined, history: appended(history, live) });

@@ -50,7 +50,12 @@ export async function showSearch({ place, again }) {
         ? `No id is ${q}, and no label, metadata or reference has words that begin with it.`
         : "Nothing was found.",
     ),
-    !complete && note("There may be more than these: say more of what you look for."),
+    !complete &&
+      note([
+        "There may be more than these: say more of what you look for. All accounts whose label begins with it are in the ",
+        link(hrefTo(["accounts"], { label: q }), "list of accounts"),
+        ".",
+      ]),
     hint(
       "Ids are whole, those of accounts also their beginning. In labels of accounts and keys, in metadata and in references a word is found by its beginning, and by the words behind it. Tokens are not found by their labels: they stand under Tokens.",
     ),

@@ -44,9 +44,9 @@ function eventSentence({ transaction, audit }) {
 /** @param {string} account @param {TimelineEvent} event */
 function eventTarget(account, { transaction, audit }) {
   if (transaction) return taskLink(transaction.task_id ?? transaction.request_id);
-  const { action = "", target = null } = audit ?? {};
+  const { action = "", target = null, key_label = null } = audit ?? {};
   if (!target || target === account) return "–";
-  if (action.startsWith("key.")) return keyLink(account, target);
+  if (action.startsWith("key.")) return keyLink(account, target, key_label);
   if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account, target]), code(target));
   return action.startsWith("task.") ? taskLink(target) : code(target);
 }
