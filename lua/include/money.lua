@@ -16,7 +16,7 @@ local function write_money(account, balance, held, used, requests, last, extras)
   call("HSET", account, "money", extras == "" and text or text .. " " .. extras)
 end
 
--- Whether the record may have one of the fields.
+-- True if the record may have one of the fields.
 local function has_extras(account)
   return string.sub(call("HGET", account, "money") or "", -1) == "+"
 end
