@@ -152,7 +152,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
         await operator.close();
       }
     },
-    300_000,
+    600_000,
   );
 
   test.skipIf(KEPT === undefined)("the documentation's pictures", async () => {
