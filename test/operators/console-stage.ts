@@ -155,7 +155,7 @@ export const CUT_OFF = `[...document.querySelectorAll("td, tbody th")]
   })
   .map((cell) => cell.textContent.slice(0, 60))`;
 
-/** What a form says of what was typed, where its buttons or the edge of the dialog cover it. */
+/** Questions and errors of a form that its buttons or the edge of the dialog cover. */
 export const COVERED = `(() => {
   const buttons = document.querySelector("dialog[open] .buttons");
   return [...document.querySelectorAll("#dialog-doubt, #dialog-error")]

@@ -72,7 +72,7 @@ class Form extends Component {
   /** @type {State} */
   state = { preview: this.props.question.preview?.({}) ?? "", doubt: "", error: "", tokenLost: false };
 
-  /** What is told stands below the fields, of which a phone may show but the first. @param {unknown} _ @param {State} before */
+  /** In a long form the question and the error are below what a phone shows. @param {unknown} _ @param {State} before */
   componentDidUpdate(_, { doubt, error }) {
     if (this.state.doubt !== doubt) byId("dialog-doubt").scrollIntoView({ block: "nearest" });
     if (this.state.error !== error) byId("dialog-error").scrollIntoView({ block: "nearest" });
