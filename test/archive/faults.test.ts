@@ -282,11 +282,11 @@ test("doctor says what is wrong with the archive", async () => {
     return JSON.parse(stdout).checks.filter(({ name }: { name: string }) => name === "archive");
   };
   expect(await found(stage.url)).toMatchObject([
-    { status: "warning", message: expect.stringContaining("0001-archive") },
+    { status: "warn", message: expect.stringContaining("0001-archive") },
   ]);
   await (await stage.copier()).copy();
   expect(await found(stage.url)).toMatchObject([
     { status: "ok", message: expect.stringContaining("is this store's") },
   ]);
-  expect(await found(stage.url.replace(/:\d+\//, ":1/"))).toMatchObject([{ status: "failed" }]);
+  expect(await found(stage.url.replace(/:\d+\//, ":1/"))).toMatchObject([{ status: "fail" }]);
 });

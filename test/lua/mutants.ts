@@ -741,7 +741,24 @@ export const MUTANTS: readonly Mutant[] = [
     "due, int(now + poll_ms)",
   ),
   without("nobody polls the task", "bind", 'call("ZADD", due, task_score(now + poll_ms), request_id)\n'),
-  mutant("the task id is not taken", "bind", 'call("SET", task, owned, "NX", "GET")', 'call("GET", task)'),
+  mutant(
+    "the task id is not taken",
+    "bind",
+    'claim and call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1',
+    'claim and call("EXISTS", task, claim) == 0',
+  ),
+  mutant(
+    "the task id is claimed without a record",
+    "bind",
+    'call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1',
+    'call("EXISTS", task) == 0 and call("SETNX", claim, claim_text(request_id, task)) == 1',
+  ),
+  mutant(
+    "the task id is not claimed",
+    "bind",
+    'call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1',
+    'call("SETNX", task, owned) == 1',
+  ),
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
@@ -1204,6 +1221,7 @@ export const LAYOUT_MUTANTS: readonly Mutant[] = [
 export const CLUSTER_MUTANTS: readonly Mutant[] = [
   without("a disputed task id goes unmarked", "dispute", "  dispute(task, account_id)\n"),
   mutant("another request's task is marked", "dispute", "read_owner(text) ~= owner then", "false then"),
+  mutant("the task id is not taken", "bind", 'call("SET", task, owned, "NX", "GET")', 'call("GET", task)'),
   mutant("a mark before BIND is not found", "include/dispute", '"^!%S+ (%S+) %? 0$"', '"^(never)$"'),
   mutant("the same account's task is disputed before its BIND", "bind", " and noted ~= account_id", ""),
   mutant("a mark that is out of date counts", "bind", "read_owner(owner) == request_id and noted", "noted"),
@@ -2351,8 +2369,8 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "the tombstone is overlooked",
     "admit",
-    "if earlier then return",
-    'if earlier == "held" then return',
+    'if call("SETNX", request, record) == 0 then return refuse("admitted") end\n',
+    'if (read_state(request) or "void") ~= "void" then return refuse("admitted") end\ncall("SET", request, record)\n',
   ),
 ];
 

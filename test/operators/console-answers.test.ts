@@ -34,7 +34,10 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
 
   beforeAll(async () => {
     redis = await givenRedis();
-    gateway = await givenGateway({ config: { admin: { token: TOKEN } }, redisUrl: redis.url });
+    gateway = await givenGateway({
+      config: { admin: { token: TOKEN }, accounts: { indexedMetadata: ["plan"] } },
+      redisUrl: redis.url,
+    });
     browser = await openBrowser();
     await givenBusiness();
     if (LOOK) await mkdir(LOOK, { recursive: true });
@@ -55,12 +58,12 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
   /** Three customers who spend, one of them refused, and what was sold and given to them. */
   async function givenBusiness(): Promise<void> {
     const manage = managing(gateway);
-    for (const [accountId, label, credits, tasks] of [
-      ["acme", "Acme Films", 1000, 2],
-      ["bolt", "Bolt Studios", 40, 3],
-      ["corn", "Corn & Co", 500, 1],
+    for (const [accountId, label, plan, credits, tasks] of [
+      ["acme", "Acme Films", "pro", 1000, 2],
+      ["bolt", "Bolt Studios", "trial", 40, 3],
+      ["corn", "Corn & Co", "pro", 500, 1],
     ] as const) {
-      await manage("POST", "/accounts", { account_id: accountId, label });
+      await manage("POST", "/accounts", { account_id: accountId, label, metadata: { plan } });
       await manage("POST", `/accounts/${accountId}/grants`, { credits, reference: "first", kind: "trial" });
       const { key } = await gateway.givenKey({
         accountId,
@@ -139,6 +142,29 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     await page.getByLabel("Balance below").fill("700");
     await click("Show", "button");
     await expect.poll(() => names("Accounts")).toEqual(["corn", "bolt"]);
+  });
+
+  test("accounts are filtered by metadata in two clicks, and what cannot be asked is told", async () => {
+    await click("Accounts");
+    await page.getByLabel("Metadata").fill("plan=pro");
+    await click("Show", "button");
+    await expect.poll(() => names("Accounts")).toEqual(["acme", "corn"]);
+    expect(clicks).toBe(2);
+    await page.getByLabel("Balance below").fill("700");
+    await click("Show", "button");
+    await expect.poll(() => names("Accounts")).toEqual(["corn"]);
+    await page.getByLabel("Metadata").fill("plan=none");
+    await click("Show", "button");
+    await page.getByText("There is none.").waitFor();
+    await page.getByLabel("Metadata").fill("region=eu");
+    await click("Show", "button");
+    await page.getByRole("alert").getByText("metadata.region is not indexed, these are: plan").waitFor();
+    await page.getByLabel("Metadata").fill("pro");
+    await click("Show", "button");
+    await page.getByRole("alert").getByText("as name=value, such as plan=pro").waitFor();
+    expect(await page.getByLabel("Metadata").inputValue()).toBe("pro");
+    for (let nth = 0; nth < 3; nth++) await page.goBack();
+    await expect.poll(() => names("Accounts")).toEqual(["corn"]);
   });
 
   test("the top accounts are one click away, by spending and by refusals of any days", async () => {

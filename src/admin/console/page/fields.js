@@ -213,7 +213,7 @@ export const overlapField = (label, value) => ({
   value,
   options: [
     ["0s", "0: it ends at once"],
-    ["1h", "hour"],
+    ["1h", "1 hour"],
     ["24h", "24 hours"],
     ["168h", "7 days"],
   ],

@@ -137,7 +137,7 @@ function askRelease(task) {
   const lines = isHeld
     ? [
         `The hold of ${credits} credits of account ${task.account_id} is voided and its slot is free.`,
-        "If the upstream names a task for it later, that is bound and charged after all.",
+        "If the upstream names a task for it later, it is charged after all.",
       ]
     : [
         `The task ends as failed for account ${task.account_id}: its slot is free and ${credits} credits are refunded if it was charged.`,

@@ -175,7 +175,7 @@ async function deliveriesPage(endpoint, query, again) {
       { title: "Attempts", numeric: true, of: (one) => one.attempts, as: count },
       { title: "Last attempt", of: (one) => one.last_attempt_at, as: moment },
       { title: "Next", of: (one) => one.next_attempt_at, as: moment },
-      { title: "Answer", wrap: true, wide: true, cell: answerCell },
+      { title: "Answer", wrap: true, cell: answerCell },
       { title: "webhook-id", wrap: true, of: (one) => one.id, as: code },
       { title: "Action", cell: redeliverCell },
     ],
