@@ -146,7 +146,7 @@ function messageOf({ owner: { accountId, keyId, reference }, listed }: Item, lis
   return `${list}: ${JSON.stringify(member)} ${listed ? "is there, but not by the record" : "is missing"} of ${what}`;
 }
 
-/** What `terms` of a key is made of, in this order. */
+/** The field `terms` of a key is made of these, in this order. */
 const TERM_FIELDS = [
   "tier",
   ...LIMITS.filter(({ on }) => (on as readonly string[]).includes("key")).map(({ name }) => name),
