@@ -25,6 +25,7 @@
 --@include ended
 --@include events
 --@include limits
+--@include money
 --@include numbers
 --@include refund
 --@include reply
@@ -34,8 +35,8 @@
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 
-local of_account = call("HMGET", account, "limited", "webhooks")
-local limited = of_account[1]
+local limited, webhooks
+if has_extras(account) then limited, webhooks = unpack(call("HMGET", account, "limited", "webhooks")) end
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
@@ -108,8 +109,8 @@ end
 call("ZADD", done, forget_at(now, record.retention_ms), request_id)
 -- A task that was not charged is told to nobody: there is no video for nothing.
 local callback = record.callback
-if not record.uncollected and (of_account[2] or callback) then
-  add_event(account, now, account_id, of_account[2], "task." .. status, request_id, data,
+if not record.uncollected and (webhooks or callback) then
+  add_event(account, now, account_id, webhooks, "task." .. status, request_id, data,
     '{"task_id":"' .. (record.task_id or "") .. '","status":"' .. status .. '"}', callback)
 end
 note_ended(request, now, request_id, account_id, record.key_id, record.endpoint, status, record.bound_at)

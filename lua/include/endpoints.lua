@@ -1,6 +1,7 @@
 --@include audit
 --@include changed
 --@include deliveries
+--@include money
 -- Webhook endpoints of an account. Its field `webhooks` has those that are enabled, each with the events that it wants, so that
 -- the script that ends a task reads nothing more. Whoever changes an endpoint calls `list_endpoints` afterwards.
 local function list_endpoints(tag, account_id)
@@ -14,6 +15,7 @@ local function list_endpoints(tag, account_id)
   else
     call("HDEL", account, "webhooks")
   end
+  mark_extras(account)
 end
 
 -- Disables an endpoint: its deliveries wait until it is enabled again.

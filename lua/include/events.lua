@@ -1,7 +1,7 @@
 --@include deliveries
 --@include numbers
 -- Events that customers are told of. The script that makes one come true calls `add_event`, so that no crash comes between the two.
--- An account without endpoints has no field `webhooks`, and costs nothing here.
+-- An account without endpoints has no field `webhooks`.
 
 -- Longer data is left out of a message.
 local DATA_BYTES_MAX = 20000

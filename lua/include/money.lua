@@ -3,7 +3,7 @@
 -- requests, the id of its latest ledger entry (`-` for none), and `+` if the record has one of the fields below, which most accounts
 -- do not have. src/records/packed-fields.ts reads and writes it, too.
 local NO_MONEY = "0 0 0 0 -"
-local EXTRA_FIELDS = { "status", "limited", "blocked_until", "price_multiplier", "alerts" }
+local EXTRA_FIELDS = { "status", "limited", "blocked_until", "price_multiplier", "alerts", "webhooks" }
 
 -- The words as texts; the last is empty or `+`.
 local function money_words(text)
@@ -14,6 +14,11 @@ end
 local function write_money(account, balance, held, used, requests, last, extras)
   local text = balance .. " " .. held .. " " .. used .. " " .. requests .. " " .. last
   call("HSET", account, "money", extras == "" and text or text .. " " .. extras)
+end
+
+-- True if the record may have one of the fields.
+local function has_extras(account)
+  return string.sub(call("HGET", account, "money") or "", -1) == "+"
 end
 
 -- As numbers: `balance`, `used` and `available`, which is what can be spent. Nil without an account.

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { accountNames, endpointNames, webhookNames, webhooksName } from "../records/names.ts";
+import { endpointNames, webhookNames, webhooksName } from "../records/names.ts";
 import type { EndpointRecord } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { many, manyByNode } from "../redis/pipelines.ts";
@@ -35,6 +35,13 @@ export async function endpointsToArchive(
 const archived = (record: EndpointRecord): EndpointRecord =>
   Object.fromEntries(ARCHIVED_FIELDS.flatMap((field) => (field in record ? [[field, record[field]]] : [])));
 
+/** The account's field `webhooks`, as lua/include/endpoints.lua writes it; undefined without an enabled endpoint. */
+export function webhooksOf(endpoints = "{}"): string | undefined {
+  const records = Object.entries(JSON.parse(endpoints) as Record<string, EndpointRecord>);
+  const enabled = records.filter(([, { status }]) => status === "enabled");
+  return enabled.map(([id, { events }]) => `${id}:${events}`).join(" ") || undefined;
+}
+
 interface ArchivedAccount {
   partition: number;
   accountId: string;
@@ -42,7 +49,7 @@ interface ArchivedAccount {
   endpoints: string;
 }
 
-/** As lua/webhook.lua writes them. */
+/** As lua/webhook.lua writes them, but for the field of their account. */
 export async function restoreEndpoints(
   nodes: RedisNodes,
   accounts: readonly ArchivedAccount[],
@@ -63,13 +70,5 @@ export async function restoreEndpoints(
   );
   await manyByNode(all, of, (pipe, { partition, id, record }) =>
     pipe.zadd(webhookNames(partition).endpoints, Number(record.created_at), id),
-  );
-  const told = found.flatMap(({ records, ...account }) => {
-    const enabled = records.filter(([, { status }]) => status === "enabled");
-    const webhooks = enabled.map(([id, { events }]) => `${id}:${events}`).join(" ");
-    return webhooks === "" ? [] : [{ ...account, webhooks }];
-  });
-  await manyByNode(told, of, (pipe, { partition, accountId, webhooks }) =>
-    pipe.hset(accountNames(partition, accountId).account, "webhooks", webhooks),
   );
 }

@@ -5,7 +5,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import { countersText, moneyText } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import { ENDPOINTS_SETTING, restoreEndpoints } from "./archived-endpoints.ts";
+import { ENDPOINTS_SETTING, restoreEndpoints, webhooksOf } from "./archived-endpoints.ts";
 import { identityOf } from "./identity.ts";
 import { ArchiveError } from "./migrations.ts";
 import {
@@ -223,7 +223,9 @@ async function copyAccounts(
   let balance = 0;
   for (let at = 0; at < rows.length; at += PAGE) {
     const page = rows.slice(at, at + PAGE).map(({ account_id: accountId, created_at, settings: all }) => {
-      const { [ENDPOINTS_SETTING]: endpoints, ...settings }: Record<string, string> = all;
+      const { [ENDPOINTS_SETTING]: endpoints, ...others }: Record<string, string> = all;
+      const webhooks = webhooksOf(endpoints);
+      const settings = { ...others, ...(webhooks && { webhooks }) };
       const sum = sums.get(accountId);
       balance += sum?.balance ?? 0;
       const createdAtMs = created_at?.getTime() ?? sum?.firstMs ?? 0;

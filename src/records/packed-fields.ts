@@ -61,6 +61,7 @@ const EXTRAS: readonly (keyof AccountFields)[] = [
   "blocked_until",
   "price_multiplier",
   "alerts",
+  "webhooks",
 ];
 
 /** An account's money, from the field `money`; nothing without one. */

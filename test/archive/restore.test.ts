@@ -255,6 +255,7 @@ describe("a restored store", () => {
     expect((await accountOf(empty.redis, "acme")).webhooks).toBe(
       (await accountOf(stage.redis, "acme")).webhooks,
     );
+    expect((await accountOf(empty.redis, "acme")).money).toMatch(/ \+$/);
     expect((await resealSecrets(empty.nodes, actor, { ...PLAIN_RULES, isCurrent: () => false })).looked).toBe(
       2,
     );

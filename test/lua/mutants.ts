@@ -2576,8 +2576,8 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "endpoints get videos that were not charged",
     "observe",
-    "if not record.uncollected and (of_account[2] or callback) then",
-    "if of_account[2] or callback then",
+    "if not record.uncollected and (webhooks or callback) then",
+    "if webhooks or callback then",
   ),
   mutant("all endpoints get all events", "include/events", '"," .. kind .. ",", 1, true)', '"", 1, true)'),
   mutant("long data is sent", "include/events", "#data > DATA_BYTES_MAX", "#data > 2 * DATA_BYTES_MAX"),
@@ -2706,6 +2706,13 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "nobody is told who disabled it",
     "include/endpoints",
     '  write_audit(endpoint, now, actor, "webhook.disable", account_id, endpoint_id, { status = "enabled" },\n    { status = "disabled", disabled_reason = reason })\n',
+  ),
+  without("an endpoint is not noted in the account's money", "include/endpoints", "  mark_extras(account)\n"),
+  mutant(
+    "an account without endpoints keeps its mark",
+    "include/endpoints",
+    '"webhooks")\n  end\n  mark_extras(account)\n',
+    '"webhooks")\n    return\n  end\n  mark_extras(account)\n',
   ),
   mutant(
     "a disabled endpoint gets events",

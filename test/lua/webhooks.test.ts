@@ -112,6 +112,23 @@ const totals = () => stage.redis.hgetall(webhookNames(stage.partition).totals);
 const webhooksField = (key: KeyRef) => stage.redis.hget(key.names.account, "webhooks");
 const endpointsOf = (leased: readonly LeasedDelivery[]) => leased.map(({ endpointId }) => endpointId);
 
+const hasMark = async (key: KeyRef) => (await stage.redis.hget(key.names.account, "money"))?.endsWith(" +");
+
+guarantee("the money of an account is marked while it has an enabled endpoint", async () => {
+  const key = await stage.givenKey();
+  expect(await hasMark(key)).toBe(false);
+  const [first, second] = [await givenEndpoint(key), await givenEndpoint(key)];
+  await change(key, first, "webhook.delete");
+  expect(await hasMark(key)).toBe(true);
+  for (const status of ["disabled", "enabled"]) {
+    await change(key, second, "webhook.patch", { fields: { status } });
+    expect(await hasMark(key)).toBe(status === "enabled");
+  }
+  await finishTask(key);
+  for (const one of await lease()) await outcomeOf(one, "gone");
+  expect(await hasMark(key)).toBe(false);
+});
+
 guarantee("the end of a task of an account without endpoints writes nothing of webhooks", async () => {
   await finishTask(await stage.givenKey());
   const names = Object.keys(await stage.everything());
