@@ -9,6 +9,9 @@ const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
 /** In scripts that write: where they stop if the partition of this name is frozen. */
 const UNLESS_FROZEN = /^--@unless_frozen (\w+)\n/m;
 
+/** In an included file: the one function of it that others call, on few of their runs. */
+const SELDOM = /^--@seldom (\w+)\n/m;
+
 /** How many names and arguments an item of a batched script has; optional names at the end may be left out. */
 export interface Counts {
   keyCount: number;
@@ -116,10 +119,24 @@ function includedBy(
   for (const [, file = ""] of text.matchAll(INCLUDE)) {
     if (found.has(file)) continue;
     const included = read(file);
-    includedBy(included, read, found);
-    found.set(file, withoutDirectives(included));
+    const [, seldom] = included.match(SELDOM) ?? [];
+    const inner = includedBy(included, read, seldom ? new Map() : found);
+    found.set(
+      file,
+      seldom ? asOneFunction(seldom, included, [...inner.values()].join("")) : withoutDirectives(included),
+    );
   }
   return found;
+}
+
+/**
+ * An included file of which scripts call one function, and seldom. Its other functions and what it includes stand inside of
+ * that one, since each call of a script makes the functions of its first level anew.
+ */
+function asOneFunction(name: string, text: string, included: string): string {
+  const own = withoutDirectives(text);
+  const inner = (withoutUnused(included, own) + own).replaceAll(/^(?=.)/gm, "  ");
+  return `local function ${name}(...)\n${inner}  return ${name}(...)\nend\n`;
 }
 
 const withoutDirectives = (text: string): string => text.replaceAll(/^--@.*\n/gm, "");

@@ -91,7 +91,8 @@ test("every script that writes to a partition stops if it is frozen, where parti
 test("a script is sent with each function that it uses once, behind those that it needs, and with no other", () => {
   const source = scriptSource(SCRIPTS.find(({ name }) => name === "observe")!);
   const names = [
-    "store_now int by_of write_audit task_score note_ended name_in callback_of split_address",
+    "store_now int by_of write_audit task_score note_ended",
+    "add_event int name_in callback_of split_address",
     "write_delivery new_delivery bring_forward count_bytes queue_delivery count_waiting",
     "forget_queue queue_of_address unqueue_delivery remove_delivery endpoints_for is_crowded",
     "drop_delivery add_event money_words write_money has_extras stamp_at read_window read_counters",
@@ -101,6 +102,18 @@ test("a script is sent with each function that it uses once, behind those that i
     "task_text is_final run keep answer",
   ].flatMap((row) => row.split(" "));
   expect(source.match(/local function \w+/g)).toEqual(names.map((name) => `local function ${name}`));
+});
+
+// Guarantee: an account without webhook endpoints does not pay for the functions that send to them.
+test("what only a function that is seldom called needs is made in its call", () => {
+  for (const name of ["bind", "observe"]) {
+    const source = scriptSource(SCRIPTS.find((script) => script.name === name)!);
+    expect(source.match(/^ *local function (?:is_crowded|add_event)\b/gm)).toEqual([
+      "local function add_event",
+      "  local function is_crowded",
+      "  local function add_event",
+    ]);
+  }
 });
 
 test.each([
