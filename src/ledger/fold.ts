@@ -25,6 +25,7 @@ export type Invariant =
   | "window"
   | "day_count"
   | "accounts"
+  | "index"
   | "lost"
   | "archive";
 

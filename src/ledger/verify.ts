@@ -10,6 +10,7 @@ import type { LedgerPart } from "../scripts/entries.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";
 import { partsOf } from "./charges.ts";
 import { emptyFold, type LedgerFold, type Report, reportInto } from "./fold.ts";
+import { verifyIndexes } from "./verify-indexes.ts";
 import { dueWrong, endedWrong, verifyListed, verifyRequests } from "./verify-lists.ts";
 import { addEntries, isWanted, type Run, readLedgerToEnd, type Verification } from "./verify-run.ts";
 
@@ -103,6 +104,7 @@ async function verifyPartition(
     await verifyListed(run, partition, fold, done, "requests", (request) => endedWrong(fold, request));
     if (fold.isFirst) await verifyOnce(run, partition, fold);
   }
+  await verifyIndexes(run, redis, partition);
 }
 
 async function verifyAccounts(run: Run, redis: Redis, partition: number, fold: LedgerFold): Promise<void> {

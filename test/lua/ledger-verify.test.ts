@@ -204,13 +204,13 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   ],
   [
     "a reference that credited nothing",
-    ["references"],
+    ["index", "references"],
     ({ redis, partition, accountId }) =>
       redis.hset(accountNames(partition, accountId).references, "order-2", 5),
   ],
   [
     "a recharge whose reference is forgotten",
-    ["references"],
+    ["index", "references"],
     ({ redis, partition, accountId }) => redis.hdel(accountNames(partition, accountId).references, "order-1"),
   ],
   [
@@ -655,7 +655,7 @@ test("a ledger that moves while it is read is never called wrong", async () => {
 test("a snapshot of an account with 20,000 references reads none of them, and their sum is judged all the same", async () => {
   const { redis, partition, accountId, verify } = await givenLedger();
   const { references } = accountNames(partition, accountId);
-  const fill = `for n = 1, 20000 do redis.call("HSET", KEYS[1], "filled-" .. n, "7") end`;
+  const fill = `for n = 1, 20000 do redis.call("HSET", KEYS[1], "key:filled-" .. n, "7") end`;
   await redis.eval(fill, 1, references);
   const fold = emptyFold();
   // Accounts of other tests may share the partition, and have filled more than a page of its ledger.
@@ -682,7 +682,7 @@ test("an amount under a reference that is not the one in the ledger is a violati
 test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async (mutant) => {
   const { accountId, redis, key } = await givenLedger();
   // As many fields as it has references would hide the mistake.
-  await redis.hset(key.names.account, "label", "Acme");
+  await redis.hset(key.names.account, "spare", "");
   const folder = await plant(mutant);
   const reader = await openConnection();
   try {

@@ -10,6 +10,7 @@ import { givenCustomers, givenReports, type Stage } from "./console-customers.ts
 import { formScenes, viewScenes } from "./console-scenes.ts";
 import {
   axeFindings,
+  COVERED,
   CUT_OFF,
   FAINT_TEXT,
   givenOperator,
@@ -105,6 +106,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
     if (name === "account") await plotsDrawn(page, 1);
     expect(await page.evaluate("document.documentElement.scrollWidth"), name).toBeLessThanOrEqual(width);
     expect(await page.evaluate(width === 390 ? CUT_OFF : SCROLLED), name).toEqual([]);
+    expect(await page.evaluate<string[]>(COVERED), name).toEqual([]);
     expect(await page.evaluate<string[]>(FAINT_TEXT), name).toEqual([]);
     expect(await page.evaluate<string[]>(NAMELESS), name).toEqual([]);
     found.push(...(await axeFindings(page)).map((finding) => `${name} ${width}: ${finding}`));
@@ -150,7 +152,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
         await operator.close();
       }
     },
-    300_000,
+    600_000,
   );
 
   test.skipIf(KEPT === undefined)("the documentation's pictures", async () => {

@@ -154,3 +154,12 @@ export const CUT_OFF = `[...document.querySelectorAll("td, tbody th")]
     return left < 0 || right > innerWidth || cell.scrollWidth > cell.clientWidth + 1;
   })
   .map((cell) => cell.textContent.slice(0, 60))`;
+
+/** Questions and errors of a form that its buttons or the edge of the dialog cover. */
+export const COVERED = `(() => {
+  const buttons = document.querySelector("dialog[open] .buttons");
+  return [...document.querySelectorAll("#dialog-doubt, #dialog-error")]
+    .filter((one) => one.checkVisibility() && one.textContent)
+    .filter((one) => one.getBoundingClientRect().bottom > buttons.getBoundingClientRect().top)
+    .map((one) => one.textContent);
+})()`;

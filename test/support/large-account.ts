@@ -56,7 +56,9 @@ local id = redis.call("XADD", ARGV[1] .. ":ledger", "*", "account_id", ARGV[2], 
   "balance_after", ARGV[3], "endpoint", "", "reason", "", "task_id", "", "at", "1", "previous", "", "reference", "all")
 redis.call("HSET", account, "money", ARGV[3] .. " 0 0 0 " .. id, "created_at", "1")
 redis.call("HSET", ARGV[1] .. ":references:" .. ARGV[2], "all", ARGV[3])
-redis.call("ZADD", ARGV[1] .. ":accounts", 0, ARGV[2])`;
+redis.call("ZADD", ARGV[1] .. ":accounts", 0, ARGV[2])
+redis.call("ZADD", ARGV[1] .. ":by-balance", 0, ARGV[2])
+redis.call("ZADD", ARGV[1] .. ":words", 0, "all/" .. ARGV[2] .. "=all")`;
 
 /** What a large account has. */
 export interface LargeAccount {

@@ -72,6 +72,12 @@ class Form extends Component {
   /** @type {State} */
   state = { preview: this.props.question.preview?.({}) ?? "", doubt: "", error: "", tokenLost: false };
 
+  /** In a long form the question and the error are below what a phone shows. @param {unknown} _ @param {State} before */
+  componentDidUpdate(_, { doubt, error }) {
+    if (this.state.doubt !== doubt) byId("dialog-doubt").scrollIntoView({ block: "nearest" });
+    if (this.state.error !== error) byId("dialog-error").scrollIntoView({ block: "nearest" });
+  }
+
   /** Another amount is another question. @param {{ currentTarget: HTMLFormElement }} event */
   typed = ({ currentTarget }) => {
     if (this.props.asked.isDone) return;
