@@ -94,7 +94,7 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
     const [first] = await others();
     await withSetting([first!], "maxmemory-policy", "allkeys-lru", async () => {
       expect(wrong(await doctor(trio.redisUrl))).toEqual([
-        `failed eviction: 127.0.0.1:${first!.announced}, replica: maxmemory-policy is allkeys-lru, which may evict money and limits`,
+        `fail eviction: 127.0.0.1:${first!.announced}, replica: maxmemory-policy is allkeys-lru, which may evict money and limits`,
       ]);
     });
     await withSetting(await others(), "replica-priority", "0", async () => {
