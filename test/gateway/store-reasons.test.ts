@@ -157,6 +157,6 @@ test("a read-only replica leads to the primary", async () => {
   const { checks } = JSON.parse(stdout) as { checks: { name: string; message: string; advice: string }[] };
   for (const name of ["role", "scripts"]) {
     const check = checks.find((each) => each.name === name);
-    expect(check).toMatchObject({ status: "failed", advice: "point REDIS_URL to the primary" });
+    expect(check).toMatchObject({ status: "fail", advice: "point REDIS_URL to the primary" });
   }
 });

@@ -80,7 +80,7 @@ test.each(["sentinel", "cluster"] as const)(
   async (kind) => {
     const { redis, gateway, tollgate, keys } = await givenDeployment(kind);
     const { answer } = await tollgate("doctor");
-    expect(answer.checks.filter(({ status }: { status: string }) => status === "failed")).toEqual([]);
+    expect(answer.checks.filter(({ status }: { status: string }) => status === "fail")).toEqual([]);
     const count = async (ask: (key: string) => Promise<{ status: number }>) =>
       (await Promise.all(keys.map(ask))).filter(({ status }) => status === 200).length;
     const generated = () => count((key) => generate(gateway.url, key));

@@ -161,7 +161,11 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
   {
     name: "an account has as many unknown outcomes as it likes",
     patches: [
-      { file: "lua/admit.lua", from: "if money[6] and now < tonumber(money[6]) then", to: "if false then" },
+      {
+        file: "lua/admit.lua",
+        from: "if blocked_until and now < tonumber(blocked_until) then",
+        to: "if false then",
+      },
     ],
     ...unclear,
     violation: /went upstream beside/,
