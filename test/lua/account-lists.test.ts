@@ -10,7 +10,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { LISTS_MUTANTS, plant } from "./mutants.ts";
+import { inShare, LISTS_MUTANTS, plant } from "./mutants.ts";
 
 // Lists of accounts are those of a whole store: one that no other test writes to.
 
@@ -192,7 +192,7 @@ describe("keys of an account", () => {
   });
 });
 
-test.each(LISTS_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(LISTS_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const seen = async (from: RedisNodes): Promise<unknown> => {
     await server.client.flushall();
     await server.client.hset(META, { partitions: PARTITIONS, id: "store", layout: "1" });

@@ -12,7 +12,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { createStage, ENDPOINT, openConnection, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { CORRECTION_MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { CORRECTION_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
 
 // A wrong price was in force for half an hour: exactly its charges are found, and given back once each.
 
@@ -174,7 +174,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
 }
 
 // Guarantee: a mistake in what gives back shows.
-test.each(CORRECTION_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(CORRECTION_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const good = await played();
   const found = await played(mutant).catch((error: Error) => error.message);
   expect(found).not.toEqual(good);

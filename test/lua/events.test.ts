@@ -13,7 +13,7 @@ import type { Script } from "../../src/scripts/script-definition.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
-import { EVENT_MUTANTS, plant } from "./mutants.ts";
+import { EVENT_MUTANTS, inShare, plant } from "./mutants.ts";
 
 // Events beside those of tasks: written by the script that makes them come true.
 
@@ -282,7 +282,7 @@ async function toldOfKeys({ send }: ScriptRunner): Promise<unknown> {
 
 const rightly = async (): Promise<unknown> => toldBy(createScriptRunner(connection.redis));
 
-test.each(EVENT_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(EVENT_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const folder = await plant(mutant);
   try {
     const told = await toldBy(createScriptRunner(connection.redis, { folder })).catch(

@@ -12,7 +12,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { METADATA_MUTANTS, plant } from "./mutants.ts";
+import { inShare, METADATA_MUTANTS, plant } from "./mutants.ts";
 
 const PARTITIONS = 2;
 const ACTOR = { by: "test", requestId: "" };
@@ -185,7 +185,7 @@ test("metadata has at most 50 names, which are all indexed", async () => {
   expect((await indexAndScan()).index).toEqual([]);
 });
 
-test.each(METADATA_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(METADATA_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const folder = await plant(mutant);
   const client = createClient(server.url, 10_000);
   try {

@@ -36,7 +36,7 @@ import {
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { inShare, MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
 // What operators do to balances by hand: adjustments, and refunds of tasks that have finished.
 
@@ -501,7 +501,7 @@ test("adjustments and refunds by hand do what they say, once", async () => {
 });
 
 // Guarantee: a mistake in what moves money by hand shows.
-test.each(MONEY_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(MONEY_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const found = await played(mutant).catch((error: Error) => error.message);
   expect(found).not.toEqual(await played());
   expect(String(found)).not.toContain("compiling script");

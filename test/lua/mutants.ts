@@ -3,6 +3,19 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LUA_FOLDER } from "./headers.ts";
 
+/** `npm test` plants a third of the mutants of a file's own, others each time; the fault campaign plants all (`MUTANTS=all`). */
+const SHARES = 3;
+const SHARE = Math.floor(Math.random() * SHARES);
+
+/** The mutants of a file that this run plants; by `MUTANTS` all, or those whose file or name has its text. */
+export function inShare<One extends { file: string; what: string }>(mutants: readonly One[]): One[] {
+  const wanted = process.env.MUTANTS;
+  if (wanted === "all") return [...mutants];
+  return mutants.filter(({ file, what }, at) =>
+    wanted === undefined ? at % SHARES === SHARE : `${file}: ${what}`.includes(wanted),
+  );
+}
+
 /** One mistake that somebody could make in a script: `find` stands once in the file and becomes `put`. */
 export interface Mutant {
   what: string;

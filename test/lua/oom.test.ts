@@ -47,7 +47,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
-import { FILLING_MUTANTS, FULL_MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { FILLING_MUTANTS, FULL_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
 
 let dir: string;
 let server: RunningRedis;
@@ -188,11 +188,11 @@ test("what makes room, settles or stops somebody is never refused for want of ro
   expect(await refusedWhenFull()).toEqual(FILLING);
 });
 
-test.each(FULL_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(FULL_MUTANTS))("the mistake is found: $what", async (mutant) => {
   expect(await refusedWhenFull(mutant)).toEqual([mutant.file, ...FILLING]);
 });
 
-test.each(FILLING_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(FILLING_MUTANTS))("the mistake is found: $what", async (mutant) => {
   expect(await refusedWhenFull(mutant)).toEqual(FILLING.filter((file) => file !== mutant.file));
 });
 

@@ -6,7 +6,7 @@ import type { RequestRecord } from "../../src/records/records.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
 import { createStage, HOLD_MS, NOON_MS, openConnection, type TestConnection } from "../support/store.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
-import { PACKED_MUTANTS, plant } from "./mutants.ts";
+import { inShare, PACKED_MUTANTS, plant } from "./mutants.ts";
 
 // A request is one text, in which a field ends at a space.
 
@@ -64,7 +64,7 @@ const wordedBy = async (scripts?: ScriptRunner): Promise<unknown> => {
   return [held.callback, held.details, charged, ended.fingerprint];
 };
 
-test.each(PACKED_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(PACKED_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const folder = await plant(mutant);
   try {
     const worded = await wordedBy(createScriptRunner(connection.redis, { folder }));

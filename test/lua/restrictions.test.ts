@@ -7,7 +7,7 @@ import { inspect as inspectScript } from "../../src/scripts/inspect.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
-import { type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
+import { inShare, type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
 
 const TEXT = "endpoints=gen2/text-to-video;addresses=10.0.0.0/8";
 
@@ -71,7 +71,7 @@ test("replies of INSPECT and CREDITS say the restrictions, beside expiry and cap
   }
 });
 
-test.each(RESTRICTION_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(RESTRICTION_MUTANTS))("the mistake is found: $what", async (mutant) => {
   expect(await lived(mutant)).not.toEqual(await lived());
 });
 

@@ -25,7 +25,7 @@ import {
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
-import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
+import { ENDED_MUTANTS, inShare, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
 
@@ -339,7 +339,7 @@ test("days in the wrong order and an account that does not exist are refused", a
 
 const LATER_MS = NOON_MS + DAY_MS;
 
-test.each(ENDED_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(ENDED_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const good = await notedBy();
   expect(good).toEqual([
     `completed ${NOON_MS} at ${NOON_MS}`,
@@ -382,7 +382,7 @@ async function notedBy(mutant?: Mutant): Promise<string[]> {
   }
 }
 
-test.each(ROLLUP_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(ROLLUP_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const good = await seenBy();
   expect(await seenBy(mutant)).not.toEqual(good);
 });

@@ -23,7 +23,7 @@ import {
   UPSTREAM,
 } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { COLLECT_MUTANTS, plant } from "./mutants.ts";
+import { COLLECT_MUTANTS, inShare, plant } from "./mutants.ts";
 
 // LEASE and COLLECT: what the sweeper asks of the store.
 
@@ -270,7 +270,7 @@ async function collectedEarly({ redis, partition, sweeps }: Stage, { requestId }
   return sweeps.collect(partition, 1000, 10);
 }
 
-test.each(COLLECT_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(COLLECT_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const folder = await plant(mutant);
   const client = createClient(inject("redisUrl"), 10_000);
   try {

@@ -23,7 +23,7 @@ import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { type Mutant, plant, TIER_MUTANTS } from "./mutants.ts";
+import { inShare, type Mutant, plant, TIER_MUTANTS } from "./mutants.ts";
 
 /** Keys by tier are those of a whole store: one that no other test writes to. */
 let redis: TestRedis;
@@ -186,7 +186,7 @@ test("a gateway whose configuration lacks a tier in use says so once, and in a m
 });
 
 // Guarantee: a mistake in the counting shows.
-test.each(TIER_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(TIER_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const good = await countsAfterAll();
   expect(good).toEqual({ b: "1", made: '{"a":"2","b":"1"}' });
   expect(await countsAfterAll(mutant)).not.toEqual(good);

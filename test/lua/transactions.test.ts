@@ -13,7 +13,7 @@ import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts"
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { ENDPOINT, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { HISTORY_MUTANTS, plant } from "./mutants.ts";
+import { HISTORY_MUTANTS, inShare, plant } from "./mutants.ts";
 
 // HISTORY, and the pages that operators read with it. Ledgers of one partition each, so the store is a test's own.
 
@@ -194,7 +194,7 @@ test("a cursor that is made up, of another account or of other filters is refuse
 
 const isId = (found: unknown): found is string => typeof found === "string";
 
-test.each(HISTORY_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(HISTORY_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const seen = async (from: RedisNodes): Promise<unknown> => {
     const lists: Omit<TransactionQuery, "cursor">[] = [
       ...([1, 4, 100] as const).map((limit) => ({ limit })),

@@ -28,7 +28,7 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
-import { plant, WEBHOOK_MUTANTS } from "./mutants.ts";
+import { inShare, plant, WEBHOOK_MUTANTS } from "./mutants.ts";
 
 const DAY_MS = 86_400_000;
 const LEASE_MS = 30_000;
@@ -695,7 +695,7 @@ test.each([...GUARANTEES])("%s", async (_, holds) => {
   await holds();
 });
 
-test.each(WEBHOOK_MUTANTS)("the mistake is found: $what", async (mutant) => {
+test.each(inShare(WEBHOOK_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const folder = await plant(mutant);
   const client = createClient(inject("redisUrl"), 10_000);
   await client.connect();

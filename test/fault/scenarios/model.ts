@@ -28,6 +28,8 @@ export async function runModel({ seed, folder, progress }: RunOptions): Promise<
   progress(`model on a Redis Cluster: ${clustered.passed ? "no divergence" : "diverges"}`);
   const trims = await vitest("test/lua/trim.test.ts", { MUTANTS: "all", RUNS: String(TRIM_SEQUENCES) });
   progress(`trims: ${trims.passed ? "no divergence, all mutants caught" : "a divergence or a survivor"}`);
+  const own = await vitest("test/lua", { MUTANTS: "all" }, ["-t", "the mistake is found"]);
+  progress(`mutants of single files: ${own.passed ? "all caught" : "a survivor"}`);
   const mutants = await vitest("test/lua/mutants.test.ts", { MUTANTS: "all" });
   const found = /mutants: (\d+ of \d+ killed)\s+(\[[^\]]*\])/.exec(mutants.output);
   const survivors = found && found[2] !== "[]" ? `; survivors: ${found[2]!.replace(/\s+/g, " ")}` : "";
@@ -53,6 +55,12 @@ export async function runModel({ seed, folder, progress }: RunOptions): Promise<
       violations: trims.passed ? [] : [trims.output.slice(-4000)],
     },
     {
+      name: "every mutant that a test of its own looks for is caught",
+      met: own.passed,
+      figure: "all files of test/lua",
+      violations: own.passed ? [] : [own.output.slice(-4000)],
+    },
+    {
       name: "at least 95 % of the mutants of the scripts are caught",
       met: mutants.passed,
       figure: killed,
@@ -62,11 +70,15 @@ export async function runModel({ seed, folder, progress }: RunOptions): Promise<
   return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
 }
 
-/** Runs one test file as `npm test` would. */
-function vitest(file: string, env: Record<string, string>): Promise<{ passed: boolean; output: string }> {
+/** Runs one test file, or a folder's, as `npm test` would. */
+function vitest(
+  file: string,
+  env: Record<string, string>,
+  args: readonly string[] = [],
+): Promise<{ passed: boolean; output: string }> {
   const child = spawn(
     process.execPath,
-    [join(ROOT, "node_modules/vitest/vitest.mjs"), "run", "--project", "lua", file],
+    [join(ROOT, "node_modules/vitest/vitest.mjs"), "run", "--project", "lua", file, ...args],
     { cwd: ROOT, env: { ...process.env, NO_COLOR: "1", ...env }, stdio: ["ignore", "pipe", "pipe"] },
   );
   let output = "";
