@@ -79,11 +79,21 @@ const FUNCTION = /^local function (\w+)\((?!.*\bend$).*\n(?:.*\n)*?end\n/gm;
 /** Included text without the functions that a script does not use: each call would make them anew. */
 function withoutUnused(included: string, own: string): string {
   const text = included + own;
-  const left = included.replaceAll(FUNCTION, (source, name: string) =>
-    [...text.matchAll(new RegExp(`\\b${name}\\b`, "g"))].length > 1 ? source : "",
-  );
+  const left = included.replaceAll(FUNCTION, (source, name: string) => (isUsed(name, text) ? source : ""));
   return left.length === included.length ? included : withoutUnused(left, own);
 }
+
+/** True if a name is there twice: where it is defined, and where it is used. A pattern for each name would take a fifth of a start. */
+function isUsed(name: string, text: string): boolean {
+  let found = 0;
+  for (let at = text.indexOf(name); at >= 0; at = text.indexOf(name, at + 1)) {
+    if (isInWord(text[at - 1]) || isInWord(text[at + name.length])) continue;
+    if (++found > 1) return true;
+  }
+  return false;
+}
+
+const isInWord = (char: string | undefined): boolean => char !== undefined && /\w/.test(char);
 
 function asLocals(keys: readonly string[], args: readonly string[]): string {
   const locals = keys.map((name, at) => `local ${name.replace(OPTIONAL, "")} = KEYS[${at + 1}]\n`);
