@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ScriptFile } from "../scripts/script-definition.ts";
 
 const FOLDER = join(import.meta.dirname, "../../lua");
-const INCLUDE = /^--@include (\w+)\n/gm;
+const INCLUDE = /^--@include (.+)\n/gm;
 /** The first line of each script, with its flags. */
 const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
 /** In scripts that write: where they stop if the partition of this name is frozen. */
@@ -126,7 +126,7 @@ function includedBy(
   read: (file: string) => string,
   found: Map<string, string> = new Map(),
 ): Map<string, string> {
-  for (const [, file = ""] of text.matchAll(INCLUDE)) {
+  for (const file of [...text.matchAll(INCLUDE)].flatMap(([, files = ""]) => files.split(" "))) {
     if (found.has(file)) continue;
     const included = read(file);
     const [, seldom] = included.match(SELDOM) ?? [];
