@@ -8,7 +8,7 @@ import { startTrio, type Trio } from "./trio.ts";
 let trio: Trio;
 let cluster: Cluster;
 beforeAll(async () => {
-  [trio, cluster] = await Promise.all([startTrio({ quickReturn: true }), startCluster()]);
+  [trio, cluster] = await Promise.all([startTrio({ quickReturn: true }), startCluster({ patient: true })]);
 }, 120_000);
 afterAll(async () => {
   await Promise.all([trio?.stop(), cluster?.stop()]);
