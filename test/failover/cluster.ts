@@ -54,7 +54,7 @@ export async function startCluster({ patient = false, ...options }: ClusterOptio
     for (let at = 1; at <= 2 * PRIMARIES; at++) {
       const note = (own: Ports): readonly string[] => {
         ports.push(own);
-        return clusterConfig(own, patient ? PATIENT_TIMEOUT_MS : NODE_TIMEOUT_MS);
+        return clusterConfig(own);
       };
       nodes.push(await set.add(`redis-${at}`, note, { clustered: true }));
     }
@@ -62,6 +62,7 @@ export async function startCluster({ patient = false, ...options }: ClusterOptio
     await join(nodes, ports);
     const cluster = clusterOf(set, nodes);
     await cluster.healthy();
+    if (patient) await tolerate(nodes, PATIENT_TIMEOUT_MS);
     return cluster;
   } catch (error) {
     await set.stop();
@@ -69,7 +70,7 @@ export async function startCluster({ patient = false, ...options }: ClusterOptio
   }
 }
 
-const clusterConfig = (ports: Ports, nodeTimeoutMs: number): string[] => [
+const clusterConfig = (ports: Ports): string[] => [
   ...dataConfig(ports),
   "cluster-enabled yes",
   // Always said: the default, port + 10000, is beyond 65535 for many a free port.
@@ -77,7 +78,7 @@ const clusterConfig = (ports: Ports, nodeTimeoutMs: number): string[] => [
   "cluster-announce-ip 127.0.0.1",
   `cluster-announce-port ${ports.announced}`,
   `cluster-announce-bus-port ${ports.announcedBus}`,
-  `cluster-node-timeout ${nodeTimeoutMs}`,
+  `cluster-node-timeout ${NODE_TIMEOUT_MS}`,
   // One primary that is away makes its own slots unavailable only.
   "cluster-require-full-coverage no",
 ];

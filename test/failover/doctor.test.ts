@@ -8,7 +8,7 @@ import { startTrio, type Trio } from "./trio.ts";
 let trio: Trio;
 let cluster: Cluster;
 beforeAll(async () => {
-  [trio, cluster] = await Promise.all([startTrio({ quickReturn: true }), startCluster({ patient: true })]);
+  [trio, cluster] = await Promise.all([startTrio({ quickReturn: true }), startCluster()]);
 }, 120_000);
 afterAll(async () => {
   await Promise.all([trio?.stop(), cluster?.stop()]);
