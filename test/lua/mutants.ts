@@ -2818,6 +2818,12 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "queue-delivery",
     "    queue_id = queue_of_address(tag, account_id, url, now)\n",
   ),
+  mutant(
+    "a closed account is told again",
+    "queue-delivery",
+    'if call("HGET", name_in(tag, "account", account_id), "status") == "closed" then',
+    'if kind ~= "" and call("HGET", name_in(tag, "account", account_id), "status") == "closed" then',
+  ),
   mutant("queues are kept for ever", "clean-deliveries", "queues and call", "nil and call"),
   mutant(
     "an endpoint of a closed account changes",

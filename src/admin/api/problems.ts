@@ -46,7 +46,7 @@ const REFUSALS = {
       "An earlier call with this reference has made it, and its transaction is too old to be shown without an archive. There is nothing to do.",
     account_exists: "There is an account of this id. Choose another id, or use that account.",
     account_closed:
-      "A closed account gets no credits, keys or endpoints, and its endpoints are only listed and deleted. Reopen it first: `PATCH` with `status`.",
+      "A closed account gets no credits, keys or endpoints, its endpoints are only listed and deleted, and nothing is delivered again. Reopen it first: `PATCH` with `status`.",
     key_exists: "This key is known already.",
     key_revoked: "The key is revoked for good. Create a new one.",
     key_rotated: "The key was rotated before; `detail` names the key that replaces it.",

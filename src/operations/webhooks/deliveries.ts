@@ -95,7 +95,7 @@ async function readOneDelivery(
 
 /**
  * Has an event sent once more, with its schedule from the start. One that is sent now is sent again afterwards.
- * @throws OperatorError `not_found`, `webhook_disabled`
+ * @throws OperatorError `not_found`, `webhook_disabled`, `account_closed`
  */
 export async function redeliver(
   nodes: RedisNodes,

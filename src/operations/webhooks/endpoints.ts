@@ -154,7 +154,7 @@ async function changeWith(nodes: RedisNodes, call: Parameters<typeof webhook.key
 
 export const closedAccount = (accountId: string): OperatorError =>
   new OperatorError(
-    `account ${accountId} is closed: its endpoints can be listed and deleted, not changed or tested`,
+    `account ${accountId} is closed: its endpoints can be listed and deleted; nothing is changed or sent again`,
     "account_closed",
   );
 
