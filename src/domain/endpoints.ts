@@ -15,8 +15,16 @@ export const API_PREFIX = "/api/v1/";
 /** Method, origin and prefix, as people copy them from pages and logs. */
 const AROUND = /^(?:post\s+)?(?:https?:\/\/[^/]+)?\/*(?:api\/)?(?:v1\/)?|\/+$/g;
 
-/** The endpoint that a text names: `gen2/text-to-video`, its path, or its address, in any case of letters. */
+/** The endpoint that a text names: `gen2/text-to-video`, its path, or its address, also percent-encoded, in any case of letters. */
 export function generationEndpoint(text: string): GenerationEndpoint | undefined {
-  const name = text.trim().toLowerCase().replaceAll(AROUND, "");
+  const name = decoded(text).trim().toLowerCase().replaceAll(AROUND, "");
   return GENERATION_ENDPOINTS.find((endpoint) => endpoint === name);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

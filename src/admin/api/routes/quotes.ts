@@ -1,8 +1,8 @@
 import { quote } from "../../../config/quote.ts";
 import { GENERATION_ENDPOINTS, generationEndpoint } from "../../../domain/endpoints.ts";
-import { momentMs } from "../../../domain/moments.ts";
 import { shown } from "../../../domain/problems.ts";
 import { nearest } from "../../../domain/suggest.ts";
+import { requireTime } from "../../../operations/access/operator-values.ts";
 import { readAccountObject } from "../../../operations/accounts/operator-accounts.ts";
 import { META } from "../../../records/names.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
@@ -25,12 +25,6 @@ function requireEndpoint(text: string) {
   );
 }
 
-function requireTime(text: string): number {
-  const atMs = /T/.test(text) ? momentMs(text) : undefined;
-  if (atMs !== undefined) return atMs;
-  throw new OperatorError("at must be a time with its zone such as 2026-12-01T00:00:00Z", "invalid", "at");
-}
-
 export const quoteOfPrice = operation("POST /prices/quote", {
   tag: "Configuration",
   scope: "any",
@@ -44,7 +38,7 @@ export const quoteOfPrice = operation("POST /prices/quote", {
   refusals: [404],
   async operate(nodes, { body: { endpoint: name, body, account_id: accountId, at }, grantee }, { config }) {
     const endpoint = requireEndpoint(name);
-    const atMs = at === undefined ? await storeNowMs(nodes.ofName(META)) : requireTime(at);
+    const atMs = at === undefined ? await storeNowMs(nodes.ofName(META)) : requireTime(at, "at");
     if (accountId !== undefined) {
       requireScope(grantee, "accounts:read");
       requireOwnAccount(grantee, accountId);
