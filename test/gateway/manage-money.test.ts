@@ -122,7 +122,13 @@ test.each([
     400,
     "invalid_money",
   ],
-  ["POST", "/accounts/{account}/grants", { credits: 5, amount_paid: 9.9, reference: "r" }, 400, "invalid_money"],
+  [
+    "POST",
+    "/accounts/{account}/grants",
+    { credits: 5, amount_paid: 9.9, reference: "r" },
+    400,
+    "invalid_money",
+  ],
   [
     "POST",
     "/accounts/{account}/reversals",
