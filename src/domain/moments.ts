@@ -36,7 +36,7 @@ export function calendarProblem(text: string): string | undefined {
 
 export const TIME_RULE = "a time with its zone such as 2026-10-31T12:00:00Z";
 
-/** What a text lacks to be such a time, and what may be meant; undefined for what resembles no time. */
+/** Why a text is no time with its zone, and what may be meant; undefined for what resembles no time. */
 export function timeProblem(text: string): string | undefined {
   const problem = calendarProblem(text);
   if (problem !== undefined) return problem;

@@ -105,7 +105,7 @@ const CODES_OF_FIELDS: Readonly<Record<string, ProblemCode>> = {
   ...{ allowed_addresses: "invalid_addresses", cursor: "invalid_cursor" },
 };
 
-/** The field or parameter of a place such as `/limits/rate_limit` or `?from`. */
+/** The field or parameter of a place such as `/prices/0/charged` or `?from`. */
 export const fieldOf = (path: string): string => /^[/?]?([^/]*)/.exec(path)?.[1] ?? "";
 
 export const isTime = (field: string): boolean => CODES_OF_FIELDS[field] === "invalid_time";
