@@ -1,3 +1,6 @@
+import { shown } from "./problems.ts";
+import { nearest } from "./suggest.ts";
+
 /** Paths below `/api/v1/`, in the order of docs/openapi.json. */
 export const GENERATION_ENDPOINTS = [
   "gen2/text-to-video",
@@ -27,4 +30,12 @@ function decoded(text: string): string {
   } catch {
     return text;
   }
+}
+
+/** What to say of a text that names no endpoint. */
+export function noEndpoint(text: string): string {
+  const meant = nearest(text, GENERATION_ENDPOINTS);
+  const advice =
+    meant === undefined ? `there are ${GENERATION_ENDPOINTS.join(", ")}` : `did you mean ${meant}?`;
+  return `${shown(text)} is no generation endpoint; ${advice}`;
 }

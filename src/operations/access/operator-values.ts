@@ -1,3 +1,4 @@
+import { type GenerationEndpoint, generationEndpoint, noEndpoint } from "../../domain/endpoints.ts";
 import { checkAddresses, checkEndpoints, type KeyRestrictions } from "../../domain/key-restrictions.ts";
 import { LIMITS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
 import { isMomentMs, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
@@ -55,6 +56,13 @@ export function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1 || credits > CREDITS_MAX) {
     throw new OperatorError(`credits must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "credits");
   }
+}
+
+/** @param name of the parameter @throws OperatorError `unknown_endpoint` */
+export function requireEndpoint(text: string, name: string): GenerationEndpoint {
+  const endpoint = generationEndpoint(text);
+  if (endpoint !== undefined) return endpoint;
+  throw new OperatorError(noEndpoint(text), "unknown_endpoint", name);
 }
 
 /** Unix ms. @param name of the parameter @throws OperatorError for a day, and for a time without a zone */
