@@ -32,7 +32,7 @@ function decoded(text: string): string {
   }
 }
 
-/** What to say of a text that names no endpoint. */
+/** Says that a text names no endpoint, and which one may be meant. */
 export function noEndpoint(text: string): string {
   const meant = nearest(text, GENERATION_ENDPOINTS);
   const advice =
