@@ -1,6 +1,5 @@
 #!lua
 -- ADJUST: an operator corrects an account's balance by hand, up or down, once per reference. What is held stays covered.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one entry
 -- `credits` is not 0; less than 0 takes credits. `forgotten_before`: how many references of the account were forgotten when
@@ -16,12 +15,7 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys account ledger references checkpoint
 --@args now account_id credits reference reason forgotten_before actor
---@include audit
---@include forgotten
---@include ledger
---@include money
---@include numbers
---@include references
+--@include audit forgotten ledger money numbers references
 --@unless_frozen account
 local amount = tonumber(credits)
 local money = read_money(account)

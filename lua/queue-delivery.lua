@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- QUEUE-DELIVERY: an operator has an event sent to an endpoint: one that it got before, or a test.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one delivery
 -- `endpoint_id` is an endpoint of the account, or its pseudo endpoint for addresses that requests name (`callback@<account id>`).
@@ -14,10 +13,7 @@
 --   missing   the account has no such endpoint, or the endpoint no such delivery; nothing happens
 --@keys endpoint event
 --@args now account_id endpoint_id event_id actor kind data
---@include audit
---@include deliveries
---@include events
---@include numbers
+--@include audit deliveries events numbers
 --@unless_frozen endpoint
 local tag = string.match(endpoint, "^tg:{p%d+}")
 local record = call("HMGET", endpoint, "account_id", "status", "is_slow")

@@ -1,6 +1,5 @@
 #!lua
 -- RECHARGE: credits an account, once per reference.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one entry
 -- `amount_text` is in credits, positive. `forgotten_before`: how many references of the account were forgotten when the
@@ -17,13 +16,7 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys account ledger references checkpoint
 --@args now account_id amount_text reference forgotten_before actor kind details
---@include audit
---@include forgotten
---@include grant
---@include ledger
---@include money
---@include numbers
---@include references
+--@include audit forgotten grant ledger money numbers references
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- REFUND: an operator refunds a finished task, once. Its charge is in the record of the request; after that was collected,
 -- the caller has found it in the ledger or the archive.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one request
 -- `reason` is the operator's. `forgotten_before`: how many references of the account were forgotten when the archive was
@@ -22,13 +21,7 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint request_name
 --@args now account_id request_id reference reason forgotten_before actor price endpoint task_id key_id admitted_at
---@include audit
---@include forgotten
---@include money
---@include numbers
---@include references
---@include refund
---@include request
+--@include audit forgotten money numbers references refund request
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

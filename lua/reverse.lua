@@ -1,6 +1,6 @@
 #!lua
 -- REVERSE: takes back what is left of a grant, once per reference. What is held stays covered.
--- The fields of its records stand in src/records/records.ts. Decision 0077.
+-- Decision 0077.
 --
 -- BOUND  100  one entry
 -- `of` is the reference of the grant. `requested_text` (credits) may be empty: all of it. `granted_text`: its credits where
@@ -19,12 +19,7 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint reversed
 --@args now account_id of requested_text granted_text reference reason forgotten_before actor
---@include audit
---@include forgotten
---@include ledger
---@include money
---@include numbers
---@include references
+--@include audit forgotten ledger money numbers references
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

@@ -91,7 +91,7 @@ export const secondValuesOf = (text: string): string[] => [
 
 /** The names after `--@include`. */
 export const includesOf = (text: string): string[] =>
-  [...text.matchAll(/^--@include (\w+)$/gm)].map(([, name]) => name!);
+  [...text.matchAll(/^--@include (.+)$/gm)].flatMap(([, names]) => names!.split(" "));
 
 /** Functions and constants that a file defines for whoever includes it. */
 const definedIn = (text: string): string[] =>
