@@ -163,7 +163,7 @@ async function together(
   if (!first) return;
   if (spoilt !== undefined) {
     const name = `tg:{p${stage.partition}}:spoilt`;
-    await stage.redis.set(name, "no hash");
+    await stage.redis.multi().del(name).rpush(name, "no hash and no text").exec();
     const at = spoilt % (calls.length + 1);
     const { script, item } = first;
     calls.splice(at, 0, { script, item: { ...item, keys: item.keys.map(() => name) } });
