@@ -165,10 +165,7 @@ async function pageOf(
   };
 }
 
-/**
- * Requests of the same score may be in several pages. After the last page its score is looked at again: more may end in
- * that millisecond, and Redis lists those of the same score by their ids.
- */
+/** The score of the last page is looked at again: more may end in that millisecond. */
 function lookedAfter(
   looked: ArchivePosition["looked"],
   page: readonly [id: string, score: string][],

@@ -136,10 +136,7 @@ function keepOnly({ positions, complete }: Progress, partitions: readonly number
   }
 }
 
-/**
- * Reads the archive's state of unknown partitions. If another process writes meanwhile, or time is short, the next round tries
- * again.
- */
+/** Reads the archive's state of unknown partitions. If another process writes meanwhile, the next round tries again. */
 async function beginUnknown(
   positions: Progress["positions"],
   { primary, partitions }: HeldPartitions,

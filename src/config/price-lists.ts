@@ -15,10 +15,7 @@ interface ReadLists {
   problems: readonly ConfigProblem[];
 }
 
-/**
- * Only the default comes from the package: another file's prices must not replace missing ones.
- * @param defaultFile where the settings name none
- */
+/** Only the default comes from the package: another file's prices must not replace missing ones. */
 export function readPriceLists(
   settings: unknown,
   { configFile, defaultFile }: { configFile: string; defaultFile: string },

@@ -24,10 +24,7 @@ export interface GateOptions {
   inFlightPerFreeMax?: number | undefined;
   /** How many may wait. */
   waitingMax: number;
-  /**
-   * How many of one owner may wait; beyond either bound the next is refused. Without this the newest of the owner with the most makes
-   * room for one of an owner with fewer.
-   */
+  /** Beyond either bound the next is refused. Without this the newest of the owner with the most makes room for an owner with fewer. */
   waitingPerOwnerMax?: number | undefined;
   /** How long one may wait; without a limit by default. */
   waitMaxMs?: number | undefined;
@@ -46,10 +43,7 @@ interface Waiter {
   resolve(refusal: GateRefusal | undefined): void;
 }
 
-/**
- * Bounds how many are in flight and how many wait. Owners that wait take turns: one with a thousand requests delays another's by
- * one. Used before Redis, before the upstream and for calls of the management API (decisions 0032 and 0036).
- */
+/** Bounds how many are in flight and how many wait. Waiting owners take turns. Decisions 0032 and 0036. */
 export class FairGate {
   readonly #options: GateOptions;
   /** Waiting, by owner. The owner at the front is next; an owner of whom none waits is not in it. */

@@ -33,9 +33,8 @@ interface LimitDeclaration {
 const STORED_MAX = 1_000_000_000;
 
 /**
- * Every limit of a key. Configuration, records, API, command line, archive and console follow from this list. The scripts check
- * the limits and take them in this order; `src/ledger/key-check.ts` checks what they did, and shares nothing with this file.
- * Limits of a process (connections, requests in flight) are in config/sections/listeners.ts.
+ * Every limit of a key, in the order in which scripts check and take them. Configuration, records, API, command line, archive and console
+ * follow from this list; `src/ledger/key-check.ts` shares nothing with it. A process's limits are in config/sections/listeners.ts.
  */
 export const LIMITS = [
   {
@@ -137,9 +136,7 @@ export type LimitChanges = { [Name in LimitName]?: number | null | undefined };
 export const SHADOW_LIMITS = TIER_LIMITS.map(({ name }) => name);
 export type ShadowLimit = TierLimit["name"];
 
-/**
- * `shadow`: these count and are reported, for all keys of the tier, but refuse nothing. `deprecated`: no new key gets the tier.
- */
+/** `shadow`: counted and reported, never refused. `deprecated`: no new key gets the tier. */
 export type TierLimits = Limits & { shadow?: readonly ShadowLimit[]; deprecated?: boolean };
 
 /** Tier name to its default limits; a key's own record may override each of the numbers. */

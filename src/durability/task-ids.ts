@@ -17,10 +17,7 @@ export function createTaskIds(store: TaskStore) {
   const claims = createClaims(store);
 
   return {
-    /**
-     * If another request owns the task id, nothing is charged, and that request's task is disputed. @param isRepeat
-     * the store has answered it before @throws ClaimError
-     */
+    /** Charges nothing if another request owns the task id. @param isRepeat the store has answered it before @throws ClaimError */
     bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
       isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
 
@@ -63,9 +60,7 @@ const NOTED_MS = 3_600_000;
 /** Longer than any task and its record live: a claim whose owner was lost expires. */
 const CLAIM_MS = 500 * 86_400_000;
 
-/**
- * The primary of the task id's claim is unavailable. Nothing was charged, and the account's primary has not failed.
- */
+/** The primary of the claim is unavailable. Nothing was charged, and the account's primary has not failed. */
 export class ClaimError extends Error {
   constructor(cause: unknown) {
     super("the primary of the task id's claim does not answer as it should", { cause });

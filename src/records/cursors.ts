@@ -6,9 +6,7 @@ const DIGEST_BYTES = 9;
 export const CURSOR_CHARS_MAX = 6000;
 
 /**
- * The cursor of a list: a position under a digest of the position, the list and its filters, so that the cursor of another
- * list, of other filters or of another account is not taken for one of this. It is no secret: who makes one up sees what the list
- * shows.
+ * A position under a digest of it, the list and its filters, so that no other list takes it. No secret.
  * @param list what the list is and what it is filtered by
  */
 export const cursorOf = (list: readonly unknown[], position: string): string =>

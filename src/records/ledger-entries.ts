@@ -109,10 +109,7 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
   };
 }
 
-/**
- * The accounting kind of an entry; a revoked refund is a refund below zero. lua/include/kind.lua and the view
- * `tollgate.ledger_entries` of the archive say the same.
- */
+/** A revoked refund is a refund below zero. As in lua/include/kind.lua and the archive's view `tollgate.ledger_entries`. */
 export const GRANT_KINDS = ["purchase", "trial", "goodwill"] as const;
 export type GrantKind = (typeof GRANT_KINDS)[number];
 export const ENTRY_KINDS = ["charge", "refund", ...GRANT_KINDS, "adjustment", "reversal"] as const;
@@ -205,10 +202,7 @@ export function recordOf(flat: readonly string[]): Record<string, string> {
   return record;
 }
 
-/**
- * The next page of a partition's ledger, oldest first; shorter than `LEDGER_PAGE` at its end.
- * @param last the last stream id of interest
- */
+/** Oldest first; shorter than `LEDGER_PAGE` at its end. @param last the last stream id of interest */
 export async function readLedger(
   redis: Redis,
   partition: number,

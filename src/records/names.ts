@@ -156,10 +156,7 @@ export const listsOfOpenRequests = (partitions: number) =>
     return DUE_LISTS.map((list) => ({ list, name: due, from: dueFrom(list), partition }));
   }).flat();
 
-/**
- * Where the accounts with a reference are listed (hash and field); `reference-index:` in lua/include/references.lua. Names of
- * different references may be the same.
- */
+/** Hash and field, as in lua/include/references.lua. Names of different references may be the same. */
 export function referencePlace(partition: number, reference: string): { name: string; field: string } {
   const digest = hash("sha1", reference);
   return { name: `${tag(partition)}:reference-index:${digest.slice(0, 2)}`, field: digest.slice(2, 14) };

@@ -236,11 +236,8 @@ interface Batch {
 }
 
 /**
- * Gathers the script calls of one tick of the event loop, and sends one call per script. If Redis refuses a call for the slot
- * of its first item, each partition's items are sent once more by themselves. Decisions 0020 and 0042.
- * @param options.send runs one call; rejects when the whole call has failed
- * @param options.sendAgain the same for items of a call that has failed
- * @param options.form whether all names of a call must share a hash tag: a call per partition
+ * One call per script and tick. If Redis refuses a call for its first item's slot, each partition's items are sent again. Decisions 0020, 0042.
+ * @param options.sendAgain the same for items of a failed call @param options.form whether a call's names share a hash tag
  */
 export function createBatcher(options: {
   send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
@@ -320,10 +317,7 @@ function byPartition({ script, shared, tag, waiting }: Batch): Batch[] {
 
 const hashTag = (name: string): string => name.slice(0, name.indexOf("}"));
 
-/**
- * The store's clock as well as this process knows it: a hint for `not_after` and for reports. Scripts read the store's own.
- * @param testNowMs replaces the store's clock, for the scripts too, Unix ms; for tests
- */
+/** A hint for `not_after` and reports; scripts read the store's own. @param testNowMs for tests, also in the scripts, Unix ms */
 export function createStoreClock(testNowMs?: () => number) {
   /** Redis time minus this process's monotonic clock. */
   let offsetMs = 0;
@@ -332,10 +326,7 @@ export function createStoreClock(testNowMs?: () => number) {
     nowMs: (): number => testNowMs?.() ?? Math.floor(monotonicMs() + offsetMs),
     /** The first ARGV of a script: empty for the store's own clock. */
     argument: (): string => (testNowMs ? String(testNowMs()) : ""),
-    /**
-     * Learns from a script that ran between `sentAtMs` and now. A reply that was read late does not set the clock back.
-     * @param sentAtMs by `monotonicMs`
-     */
+    /** A reply that was read late does not set the clock back. @param sentAtMs by `monotonicMs` */
     learn(storeNowMs: number, sentAtMs: number): void {
       offsetMs = Math.min(storeNowMs - sentAtMs, Math.max(storeNowMs - monotonicMs(), offsetMs));
     },

@@ -67,9 +67,8 @@ interface DurabilityHooks {
 }
 
 /**
- * The store as requests use it: one connection for each primary, and what is known of the whole. Whatever is done for an
- * account goes to `of(partition)`, whatever has a global name to `ofName(name)`. While a primary is away, the others are in
- * use. Decision 0042.
+ * One connection per primary: an account's work goes to `of(partition)`, a global name's to `ofName(name)`. While a primary is away, the
+ * others are in use. Decision 0042.
  */
 export function createConnection(options: ConnectionOptions) {
   const { metrics, commandTimeoutMs, log } = options;
@@ -348,10 +347,8 @@ async function requireNamedRole({ name }: Primary, redis: Redis): Promise<void> 
 }
 
 /**
- * The facts of the whole store, as the primary of `tg:meta` last answered them. They are kept while that primary is away, so
- * that the others stay in use.
- * @param options.identified is called with the store's id whenever the facts were read
- * @param options.replaced is called when the store has another id than before
+ * As the primary of `tg:meta` last answered; kept while it is away. @param options.identified called with the store's id at each read
+ * @param options.replaced called when the id has changed
  */
 function createKnownFacts(options: {
   identified(storeId: string): Promise<void> | undefined;

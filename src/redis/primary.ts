@@ -60,9 +60,8 @@ interface PrimaryOptions extends RedisEndpoint {
 }
 
 /**
- * The connection to one primary, with its own breaker, batches, queue and clock: another primary that is away does not
- * matter to it. `run` runs one script; it throws GatewayError `store_unavailable` at once while the breaker is open, and after
- * the command timeout at the latest. Nothing connects before `start`.
+ * One primary with its own breaker, batches, queue and clock. `run` throws GatewayError `store_unavailable` at once while the breaker is
+ * open, else after the command timeout at the latest. Nothing connects before `start`.
  */
 export function createPrimary(options: PrimaryOptions) {
   const { log, commandTimeoutMs, store } = options;
@@ -212,10 +211,7 @@ function createLife(parts: {
         if (!breaker.isOpen) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
       }, CHECK_EVERY_MS).unref();
     },
-    /**
-     * The primary is no longer a part of the store. Waiting requests are rejected, and calls without a reply fail: what they
-     * settle is deferred, and an ADMIT among them is voided.
-     */
+    /** No longer a part of the store: calls without a reply fail; what they settle is deferred, and an ADMIT is voided. */
     leave(): void {
       clearInterval(checking);
       breaker.openForGood();
@@ -246,11 +242,8 @@ const STARTING = "starting";
 type Breaker = ReturnType<typeof createBreaker>;
 
 /**
- * The breaker in front of the store: one failure opens it, one successful probe closes it, so a hiccup costs one
- * probe's time and an outage costs each request nothing.
- * @param options.probe writes to the store, sends the settlements that wait, and throws while the store is unusable
- * @param options.reconnect replaces the connection
- * @param options.words says in the log why a probe has failed
+ * One failure opens it, one successful probe closes it: a hiccup costs a probe's time and an outage costs requests nothing.
+ * @param options.probe throws while the store is unusable @param options.words says in the log why a probe has failed
  */
 function createBreaker(options: {
   probe(): Promise<void>;

@@ -15,12 +15,7 @@ const PROBE_ID = randomUUID();
 /** The name that this process's probe writes: one of a partition, so that it is on the partition's primary. */
 export const probeNameIn = (partition: number): string => probeName(partition, PROBE_ID);
 
-/**
- * The probe of the connection to one primary that requests share.
- * @param options.name the name that the probe writes
- * @param options.check reads what has to hold before the primary is used
- * @param options.beforeUse work that has to be done before it is used
- */
+/** @param options.name the name that the probe writes @param options.check what has to hold @param options.beforeUse work before it is used */
 export function createProbe(options: {
   redis: Redis;
   run: Run;
@@ -81,11 +76,7 @@ const sourcesOfAll = (): Map<string, string> =>
     }),
   );
 
-/**
- * Loads the scripts that Redis does not have yet, and runs one that writes.
- * @param partition one that is on this server
- * @returns how many there are @throws what Redis says against it
- */
+/** Loads scripts that Redis lacks, and runs one that writes. @param partition on this server @returns how many there are @throws Redis's error */
 export async function tryScripts(redis: Redis, partition: number): Promise<number> {
   sources ??= sourcesOfAll();
   const known = (await redis.script("EXISTS", ...sources.keys())) as number[];

@@ -174,10 +174,7 @@ export function isStoreError(error: unknown): boolean {
   );
 }
 
-/**
- * True if an error says that Redis could not be reached. Any other error is an answer: Redis refuses, lacks what a gateway
- * needs, or is not trusted.
- */
+/** Any other error is an answer: Redis refuses, lacks what a gateway needs, or is not trusted. */
 export const isUnreachable = (error: unknown): boolean =>
   !(error instanceof StoreError) &&
   systemError(error).name !== "ReplyError" &&

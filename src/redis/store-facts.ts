@@ -32,11 +32,7 @@ export interface FoundStore {
   acceptedAt: number;
 }
 
-/**
- * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one whose keys may
- * get lost.
- * @throws StoreError in words that say what to change
- */
+/** Fixes them at the first start. @throws StoreError for another layout, and a store whose keys may get lost */
 export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
   const { partitions } = rules;

@@ -20,10 +20,7 @@ export interface ArchivedCall {
   changed: readonly { what: string; changes: string }[];
 }
 
-/**
- * - `other`: the archive was replaced meanwhile; nothing happens.
- * - `unseen`: another batch was noted or announced last; nothing happens.
- */
+/** `other`: the archive was replaced; `unseen`: another batch was noted or announced last. Nothing happens then. */
 type Archived = "archived" | "other" | "unseen";
 
 /** Notes what the archive has. */

@@ -47,11 +47,7 @@ export interface RequestTrace extends Carried {
 export interface Tracing {
   /** True if requests without a `traceparent` have a trace as well. */
   readonly on: boolean;
-  /**
-   * @param traceParent as received; undefined for none
-   * @param startedMs `performance.now()` when the request began
-   * @returns undefined if the request is in no trace
-   */
+  /** @param traceParent undefined for none @param startedMs by `performance.now()` @returns undefined if it is in no trace */
   begin(
     traceParent: string | undefined,
     traceState: string | undefined,

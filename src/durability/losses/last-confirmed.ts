@@ -122,10 +122,7 @@ function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Ter
   return store;
 }
 
-/**
- * Last confirmed entries in a file of this process beside the journal; merges the files of ended processes. @param folder
- * undefined: in memory only
- */
+/** One file per process beside the journal; merges those of ended processes. @param folder undefined: in memory only */
 export function openLastConfirmed(folder: string | undefined, log: Logger) {
   const found = folder === undefined ? undefined : readFolder(folder, log);
   const stores = found?.stores ?? new Map<string, LastConfirmed>();

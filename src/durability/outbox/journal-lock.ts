@@ -23,10 +23,7 @@ export interface FileLock {
   release(): void;
 }
 
-/**
- * Names one boot of one machine, and one mount of the folder on it: a socket is found only through the mount in which it was made.
- * @returns undefined where the system does not say
- */
+/** One boot of one machine and one mount of the folder: a socket is found only through its mount. @returns undefined where that is not known */
 function mountOf(folder: string): string | undefined {
   try {
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();

@@ -34,10 +34,7 @@ export interface HourlyRefusals extends RefusalCount {
 const nameOfDay = (day: string): string => `tg:refusals:${day}`;
 const nameOf = (atMs: number): string => nameOfDay(dayText(atMs));
 
-/**
- * Adds the refusals of this gateway to the counts of all. Statistics: a call whose reply is lost may have counted.
- * @throws GatewayError `store_unavailable`
- */
+/** Statistics: a call whose reply is lost may have counted. @throws GatewayError `store_unavailable` */
 export async function addRefusals(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
   if (counts.length === 0) return;
   await Promise.all([addToDays(connection, counts), addToHours(connection, counts)]);
@@ -127,10 +124,7 @@ export async function refusalsOf(
   return { hours: latestFirst, uncounted };
 }
 
-/**
- * Latest first, within an hour by key and outcome, since counts grow meanwhile. @throws OperatorError for an invalid
- * parameter or a cursor of another list
- */
+/** Latest first; within an hour by key and outcome, since counts grow. @throws OperatorError for a cursor of another list */
 export async function pageRefusals(
   nodes: RedisNodes,
   accountId: string,

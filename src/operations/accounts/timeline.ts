@@ -41,10 +41,7 @@ const ENDED = "-";
 const isInLedger = ({ action }: AuditRecord): boolean =>
   action.startsWith("credits.") || action === "task.refund";
 
-/**
- * An account's ledger and audit in one order, newest first. Each is read for a bounded number of records, so a page may be short
- * and still have a `next`. @throws OperatorError for an unknown account or a cursor of another list
- */
+/** Ledger and audit in one order, newest first, each read for a bounded number. @throws OperatorError for an unknown account or another cursor */
 export async function pageTimeline(
   nodes: RedisNodes,
   accountId: string,

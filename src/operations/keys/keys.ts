@@ -177,10 +177,7 @@ export function effectiveLimits({ tier, limits, accountLimits }: KeyRecord, tier
 
 const FIRST_KEYS = 100;
 
-/**
- * In pages of some hundred, in no order. As with SCAN, a key may come twice, and one that exists all the while comes
- * at least once.
- */
+/** In pages, in no order. As with SCAN, a key may come twice, and one that exists all the while comes at least once. */
 export async function* eachKey(
   nodes: RedisNodes,
   accountId?: string,

@@ -45,10 +45,7 @@ interface EndpointChanges {
   status?: Endpoint["status"] | undefined;
 }
 
-/**
- * The secret is in no later answer. @throws OperatorError `invalid` for an address that no message may go to, `account_closed`,
- * `too_many_webhooks`
- */
+/** The secret is in no later answer. @throws OperatorError `invalid` address, `account_closed`, `too_many_webhooks` */
 export async function registerEndpoint(
   nodes: RedisNodes,
   accountId: string,
@@ -318,10 +315,7 @@ async function reseal(
   return { outcome: "failed", accountId: stored[0] ?? "" };
 }
 
-/**
- * Seals the secrets anew that have another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
- * it signs no more.
- */
+/** Undefined if the present secret cannot be opened; an unreadable one before a rotation stays, since it signs no more. */
 function sealedAnew(sealed: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {
   const fields: Record<string, string> = {};
   for (const [at, field] of SECRETS.entries()) {

@@ -24,11 +24,7 @@ export interface PlacementFollower {
   close(): void;
 }
 
-/**
- * Asks at once, then again and again, where the primaries are.
- * @param options.found is called with each placement that differs from the one before
- * @param options.isAway whether a primary is away, so that another may have taken its place
- */
+/** Asks now and again. @param options.found called with each other placement @param options.isAway another may have taken its place */
 export function followPlacement(options: {
   source: PlacementSource;
   found(placement: Placement): void;
@@ -114,10 +110,7 @@ export function followPlacement(options: {
   };
 }
 
-/**
- * `older`: the answer names a primary of an earlier epoch for a slot. Who answers so has not heard of a failover yet, or is cut
- * off together with the primary that was left.
- */
+/** `older`: of an earlier epoch for a slot. Who says so has not heard of a failover, or is cut off with the former primary. */
 function compare(current: Placement, next: Placement): "same" | "newer" | "older" {
   let change: "same" | "newer" = "same";
   for (let slot = 0; slot < SLOTS; slot++) {

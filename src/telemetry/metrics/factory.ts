@@ -90,10 +90,7 @@ class PendingSeries<Label extends string> {
   }
 }
 
-/**
- * Finds what was made for up to three values, such as the series of label values, and makes it the first time.
- * @param make its results are kept for ever: the values must be of closed sets
- */
+/** Made the first time, and kept for ever: the values must be of closed sets. */
 export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) {
   const made = new Map<string, Map<string, Map<number, Made>>>();
   return (a: string, b = "", c = 0): Made => {
@@ -141,10 +138,7 @@ export class Observations {
   }
 }
 
-/**
- * A histogram as prom-client has it, except that a series can be looked up once and kept: prom-client does that at each
- * observation, and cannot be given counts of buckets at the scrape.
- */
+/** prom-client looks a series up at each observation, and cannot be given counts of buckets at the scrape. */
 class Distribution<Label extends string> {
   readonly name: string;
   readonly help: string;

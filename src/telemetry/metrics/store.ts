@@ -149,10 +149,7 @@ export function redisMetrics({ gauge }: MetricFactory) {
   };
 }
 
-/**
- * Figures of the whole store. One gateway counts them and leaves them in the store; every gateway that shares it reports
- * the same values, so queries take the maximum, never the sum.
- */
+/** One gateway counts and leaves them in the store; all report the same values, so queries take the maximum. */
 export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
   const aggregator = "max";
   return {
