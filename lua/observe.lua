@@ -23,8 +23,13 @@
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 
+-- A task that goes on frees no slot and is no event: then only the numbers of a client's poll need the account's limits.
 local limited, webhooks
-if has_extras(account) then limited, webhooks = unpack(call("HMGET", account, "limited", "webhooks")) end
+if status == "pending" or status == "processing" then
+  limited = key and call("HGET", account, "limited")
+elseif has_extras(account) then
+  limited, webhooks = unpack(call("HMGET", account, "limited", "webhooks"))
+end
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
@@ -97,7 +102,7 @@ end
 call("ZADD", done, forget_at(now, record.retention_ms), request_id)
 -- A task that was not charged is told to nobody: there is no video for nothing.
 local callback = record.callback
-if not record.uncollected and (webhooks or callback) then
+if (webhooks or callback) and not record.uncollected then
   add_event(account, now, account_id, webhooks, "task." .. status, request_id, data,
     '{"task_id":"' .. (record.task_id or "") .. '","status":"' .. status .. '"}', callback)
 end

@@ -526,6 +526,11 @@ export const MUTANTS: readonly Mutant[] = [
     'if shared then call("SREM", shared.slots, request_id) end\n',
   ),
   without("headers after an OBSERVE without the account", "observe", "if key then key.shared = shared end\n"),
+  without(
+    "headers after a poll of a task that goes on without the account",
+    "observe",
+    '  limited = key and call("HGET", account, "limited")\n',
+  ),
   mutant("limits are not marked", "include/limits", "if has_limits and not f[4] then", "if false then"),
   mutant(
     "limits that change begin anew",
@@ -2589,7 +2594,7 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "endpoints get videos that were not charged",
     "observe",
-    "if not record.uncollected and (webhooks or callback) then",
+    "if (webhooks or callback) and not record.uncollected then",
     "if webhooks or callback then",
   ),
   mutant("all endpoints get all events", "include/events", '"," .. kind .. ",", 1, true)', '"", 1, true)'),
