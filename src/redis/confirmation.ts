@@ -27,7 +27,7 @@ const ROUND_MARGIN_MS = 50;
 export type Confirmation = ReturnType<typeof createConfirmation>;
 
 /**
- * Whether replicas have what Redis answered on `requests`. One round serves all callers: a mark on a connection of its own, and a WAIT
+ * Finds out whether replicas have what Redis answered on `requests`. One round serves all callers: a mark on a connection of its own, and a WAIT
  * for it. Nothing is sent while nobody waits. Decision 0043.
  */
 export function createConfirmation(requests: Redis, options: ConfirmationOptions) {

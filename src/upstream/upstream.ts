@@ -286,7 +286,7 @@ type GenerationAnswer =
   | { outcome: "unreachable"; detail: string }
   | { outcome: "unclear"; detail: string };
 
-/** What its adapter makes nothing of is unclear. Decision 0003. @param sent the request's body, of which nothing must get into the log */
+/** An answer that its adapter makes nothing of is unclear. Decision 0003. @param sent the request's body, of which nothing must get into the log */
 export function readGeneration(
   answer: Answer,
   sent = "",
