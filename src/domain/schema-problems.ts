@@ -66,7 +66,8 @@ export function knownOnly(schema: TSchema, value: unknown): unknown {
 
 function branchFor(schema: TSchema, value: unknown): Members & TSchema {
   const { anyOf } = schema as Members;
-  const branch = isObject(value) ? anyOf?.find((each) => "properties" in each) : undefined;
+  const member = isObject(value) ? "properties" : Array.isArray(value) ? "items" : undefined;
+  const branch = member === undefined ? undefined : anyOf?.find((each) => member in each);
   return branch ?? schema;
 }
 

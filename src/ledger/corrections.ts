@@ -1,6 +1,5 @@
-import { API_PREFIX, generationEndpoint } from "../domain/endpoints.ts";
-import { shown } from "../domain/problems.ts";
-import { requireOrder } from "../operations/access/operator-values.ts";
+import { API_PREFIX } from "../domain/endpoints.ts";
+import { requireEndpoint, requireOrder } from "../operations/access/operator-values.ts";
 import {
   oncePerReference,
   type ReadArchived,
@@ -140,13 +139,7 @@ export async function correctCharges(
 function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
   const amounts = new Map<string, number>();
   for (const [at, { endpoint: text, charged, correct: right }] of prices.entries()) {
-    const endpoint = generationEndpoint(text);
-    if (endpoint === undefined)
-      throw new OperatorError(
-        `${shown(text)} is no generation endpoint`,
-        "unknown_endpoint",
-        `prices/${at}/endpoint`,
-      );
+    const endpoint = requireEndpoint(text, `prices/${at}/endpoint`);
     const name = `${API_PREFIX}${endpoint} ${charged}`;
     if (amounts.has(name))
       throw new OperatorError(`${endpoint} at ${charged} is listed twice`, "invalid", `prices/${at}`);

@@ -26,6 +26,8 @@ const KINDS = {
   too_many_deliveries: "conflict",
   grant_not_found: "not_found",
   unknown_package: "invalid",
+  unknown_tier: "invalid",
+  not_indexed: "invalid",
   unknown_endpoint: "invalid",
   invalid_money: "invalid",
   invalid_month: "invalid",

@@ -10,13 +10,25 @@ export const titleOf = (status: number): string | undefined => STATUS_CODES[stat
 
 const REFUSALS = {
   400: {
-    invalid: "A parameter, header or body breaks a rule; `errors` names each.",
+    invalid: "A parameter, header or body breaks a rule, or several of them do; `errors` names each.",
     unknown_package: "The configuration has no such package. `GET /packages` lists them.",
-    unknown_endpoint: "There is no such generation endpoint.",
+    unknown_tier: "The configuration has no such tier, or none for new keys. `GET /tiers` lists them.",
+    unknown_endpoint:
+      "There is no such generation endpoint. Name one as `gen2/text-to-video`, or by its path.",
     invalid_generation: "A gateway would refuse this body of a generation; `errors` says why.",
     invalid_money:
       "An amount of money is a decimal text such as `9.90`, not negative, in a currency of ISO 4217, and of a purchase only.",
     invalid_month: "There is no such month. It is written as `2026-10`.",
+    invalid_time:
+      "A day or a time is not in the calendar, has no zone, lies in the past where only a later one makes sense, or `from` comes after `to`. Write a time as `2026-10-31T12:00:00Z`.",
+    invalid_multiplier:
+      "A `price_multiplier` is a number from 0.01 to 10 with two decimals at most, such as 0.8 for 80 percent of the list price.",
+    invalid_retry_after: "A `retry_after` is a whole number of seconds from 1 to 86400, which is a day.",
+    invalid_addresses:
+      "One of `allowed_addresses` is no address and no CIDR range, or does not begin its range; `detail` says what to write.",
+    invalid_cursor: "The cursor is of another list or of other filters. Begin without one.",
+    not_indexed:
+      "Accounts are not found by this name of their metadata: `accounts.indexed_metadata` lacks it.",
   },
   401: { unauthorized: "There is no token, or it is unknown, revoked or expired." },
   403: { forbidden: "The token lacks the scope, or may not use this account." },
@@ -82,6 +94,26 @@ export const PROBLEMS = Object.fromEntries(
   ),
 ) as Record<ProblemCode, { status: number; when: string }> satisfies Record<OperatorProblem, unknown>;
 
+/** Codes of `invalid` fields and parameters, by their names. */
+const CODES_OF_FIELDS: Readonly<Record<string, ProblemCode>> = {
+  ...{ from: "invalid_time", to: "invalid_time", at: "invalid_time", expires_at: "invalid_time" },
+  ...{ month: "invalid_month", amount_paid: "invalid_money", currency: "invalid_money" },
+  ...{ price_multiplier: "invalid_multiplier", retry_after: "invalid_retry_after" },
+  ...{ allowed_addresses: "invalid_addresses", cursor: "invalid_cursor" },
+};
+
+/** The field or parameter of a place such as `/prices/0/charged` or `?from`. */
+export const fieldOf = (path: string): string => /^[/?]?([^/]*)/.exec(path)?.[1] ?? "";
+
+export const isTime = (field: string): boolean => CODES_OF_FIELDS[field] === "invalid_time";
+
+/** That of the fields if it is the same for all of them. */
+export function invalidCode(errors: readonly FieldProblem[]): ProblemCode {
+  const codes = new Set(errors.map(({ path }) => CODES_OF_FIELDS[fieldOf(path)] ?? "invalid"));
+  const [code = "invalid", ...others] = codes;
+  return others.length === 0 ? code : "invalid";
+}
+
 /** The header that names the creation of a key, as `errors` names it. */
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 
@@ -118,7 +150,7 @@ export function problemOf(error: unknown, method: string | undefined): Problem |
   if (error instanceof OperatorError) {
     const { problem, path, message } = error;
     const errors = path === undefined ? [] : [{ path: placeOf(path, method), message }];
-    return new Problem(problem, message, { errors });
+    return new Problem(problem === "invalid" ? invalidCode(errors) : problem, message, { errors });
   }
   if (error instanceof GatewayError && error.refusal.name === "store_unavailable") {
     return new Problem("unavailable", `Redis cannot be used: ${error.message}`, { headers: RETRY });

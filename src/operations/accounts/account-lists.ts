@@ -304,7 +304,7 @@ export function requireIndexed(asked: MetadataFilter, indexed: readonly string[]
   const known = indexed.length === 0 ? "none is" : `these are: ${indexed.join(", ")}`;
   throw new OperatorError(
     `${path} is not indexed, ${known}; add the name to accounts.indexed_metadata in the configuration, which takes at most 4`,
-    "invalid",
+    "not_indexed",
     path,
   );
 }

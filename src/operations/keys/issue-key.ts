@@ -264,7 +264,7 @@ export function requireNewKeysTier(tiers: () => Tiers, tier: string | undefined)
   const known = tiers();
   const names = Object.keys(known).filter((name) => !known[name]?.deprecated);
   if (names.includes(tier)) return;
-  const refused = (why: string): OperatorError => new OperatorError(why, "invalid", "tier");
+  const refused = (why: string): OperatorError => new OperatorError(why, "unknown_tier", "tier");
   if (Object.hasOwn(known, tier))
     throw refused(`the tier ${tier} is deprecated: no new key gets it; there is ${names.join(", ")}`);
   const meant = nearest(tier, names);
