@@ -40,7 +40,13 @@ export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<S
     isCluster(redis),
     ...nodes.all().map((node) => requireDurable(node, rules)),
   ]);
-  rules.requireMeant?.(await foundStore(redis));
+  const found = await storedFacts(nodes);
+  rules.requireMeant?.(found);
+  if (found.id !== undefined && found.partitions !== undefined) {
+    requireServed(found.layout);
+    // Nothing is written to a store that is not new: it may have been emptied since it was read.
+    return { id: found.id, partitions: Number(found.partitions), cluster };
+  }
   // Before the partitions, which say that the store is not new.
   await requireLayout(redis);
   const [fixed, id] = await Promise.all([
@@ -54,11 +60,6 @@ export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<S
 async function requireLayout(redis: Redis): Promise<void> {
   const [layout, partitions] = await redis.hmget(META, "layout", "partitions");
   requireServed(layout ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : undefined));
-}
-
-async function foundStore(redis: Redis): Promise<FoundStore> {
-  const [id, acceptedAt] = await redis.hmget(META, "id", "accepted_at");
-  return { id: id ?? undefined, acceptedAt: Number(acceptedAt ?? 0) };
 }
 
 /** @throws StoreError in words that say what to change, if the server may lose keys */
@@ -154,9 +155,9 @@ export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITI
 export async function storedFacts(
   nodes: RedisNodes,
 ): Promise<Record<"partitions" | "layout", string | undefined> & FoundStore> {
-  const [partitions, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
-  const found = await foundStore(nodes.ofName(META));
-  return { ...found, partitions: partitions ?? undefined, layout: layout ?? undefined };
+  const values = await nodes.ofName(META).hmget(META, "id", "accepted_at", "partitions", "layout");
+  const [id, acceptedAt, partitions, layout] = values.map((value) => value ?? undefined);
+  return { id, acceptedAt: Number(acceptedAt ?? 0), partitions, layout };
 }
 
 /** How records are laid out, as `tg:meta layout` says. */
