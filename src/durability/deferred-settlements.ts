@@ -114,7 +114,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       if (!primary.breaker.isOpen && isUnanswered(primary)) primary.breaker.trip(UNANSWERED);
       await kept;
     },
-    /** After the connection has closed. */
     async close(): Promise<void> {
       clearInterval(retrying);
       confirming?.close();

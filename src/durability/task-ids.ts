@@ -11,7 +11,6 @@ import type { Run } from "../scripts/script-definition.ts";
 
 type Tasks = ReturnType<typeof createTaskIds>;
 
-/** Scripts of tasks and their claims, on one server or on a cluster. */
 export function createTaskIds(store: TaskStore) {
   const isClustered = (): boolean => store.known.facts?.cluster ?? false;
   const claims = createClaims(store);

@@ -29,7 +29,6 @@ const digestOf = (list: readonly unknown[], position: string): Buffer =>
     .digest()
     .subarray(0, DIGEST_BYTES);
 
-/** How many rows a page may have. @throws OperatorError */
 export function requirePageSize(limit: number): void {
   if (!Number.isInteger(limit) || limit < 1 || limit > 100)
     throw new OperatorError("limit must be a whole number from 1 to 100", "invalid", "limit");

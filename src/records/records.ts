@@ -22,7 +22,6 @@ export const REQUEST_PARTS = {
   due_at:
     "when its hold ends; when it was admitted where the store had forgotten the request before its BIND",
 } as const;
-/** Further fields of a request. */
 export const REQUEST_FIELDS = {
   task_id: "the upstream's",
   bound_at: "when it was bound",
@@ -56,7 +55,6 @@ export const REQUEST_FIELDS = {
   trimmed_charge: "id of its charge, if that has left the ledger",
   trimmed_refund: "id of its refund, if that has left the ledger",
 } as const;
-/** A request, from its text. */
 export type RequestRecord = RecordOf<typeof REQUEST_PARTS> & RecordOf<typeof REQUEST_FIELDS>;
 
 const PERIODS = Object.fromEntries(
@@ -111,7 +109,6 @@ export const ACCOUNT_FIELDS = {
   webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
 } as const;
 export type AccountFields = RecordOf<typeof ACCOUNT_FIELDS>;
-/** An account with the values of its packed field. */
 export type AccountRecord = AccountFields & RecordOf<typeof MONEY_FIELDS>;
 export type BarredStatus = "suspended" | "closed";
 export type AccountStatus = "active" | BarredStatus;
@@ -145,7 +142,6 @@ export const KEY_FIELDS = {
   late_count: "requests of that day that were bound after their hold was void",
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
-/** A key with the values of its packed field. */
 export type UnpackedKey = KeyFields & RecordOf<typeof COUNTER_FIELDS>;
 
 /** `tg:{p00}:maintenance`: missing without maintenance. */

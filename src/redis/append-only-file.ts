@@ -17,7 +17,6 @@ export function createRewriteAfterStart(parts: {
   const { redis, within, log, name } = parts;
   let isRefused = false;
 
-  /** @throws Error only if the connection fails */
   return async () => {
     if (!isDue(await within(redis.info("persistence")))) return;
     try {
@@ -25,7 +24,6 @@ export function createRewriteAfterStart(parts: {
       isRefused = false;
     } catch (error) {
       if (!isReply(error)) throw error;
-      // Another gateway was faster.
       if (isRefused || error.message.includes("already in progress")) return;
       isRefused = true;
       log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);

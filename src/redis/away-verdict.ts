@@ -15,7 +15,6 @@ type Verdict = "away" | "refusing" | "usable";
  */
 export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;
-  /** Counts the times that the breaker was open. */
   let round = 1;
   let latest: { verdict: Verdict; atMs: number } | undefined;
   let judging: Promise<void> | undefined;

@@ -72,7 +72,6 @@ export function createCalls(options: CallOptions) {
     );
   }
 
-  /** The item is not sent again. */
   const send: Sender["send"] = (script, call, item) =>
     attempt(script, call, item, (_script, _call, _item, error) => Promise.reject(failed(error, item)));
 
@@ -97,7 +96,6 @@ export function createCalls(options: CallOptions) {
     if (breaker.isOpen) throw unavailable("open");
   }
 
-  /** Runs one plain command under the same breaker. */
   async function command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
     requireUsable();
     gate.occupy(NOBODY);
@@ -129,7 +127,6 @@ export function createCalls(options: CallOptions) {
   };
 }
 
-/** One call for the items of a batch; its time is observed once. */
 function createTimedSend({ scripts, clock, metrics }: CallOptions, gate: FairGate): ScriptRunner["send"] {
   const secondsOf = madeOnce((script) => metrics.storeSeconds.of({ script }));
   return async (script, items) => {
@@ -280,7 +277,6 @@ export function createBatcher(options: {
     return batch;
   }
 
-  /** Resolves with what the script reads of the reply. */
   return <Call, Result>(
     script: Script<Call, Result>,
     call: Call,

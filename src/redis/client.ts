@@ -29,14 +29,12 @@ export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?:
     { commandTimeout: commandTimeoutMs, connectTimeout: connectTimeoutMs(commandTimeoutMs) },
   );
 
-/** A client as `createClient` makes it, without its command timeout. */
 export function clientOf({ redisUrl, at, tlsCa }: RedisEndpoint, options: ClientOptions): Redis {
   if (at !== undefined) return clientAt(at, { ...parseRedisAddress(redisUrl), tlsCa }, options);
   const address = parseServerAddress(redisUrl);
   return clientAt(address.hosts[0]!, { ...address, tlsCa }, options);
 }
 
-/** A client, as `clientOf` makes one, of this server with this login. */
 export function clientAt(
   { host, port }: RedisHost,
   { tls, tlsCa, username, password, db, family }: LoginAt,
@@ -116,7 +114,6 @@ export async function connectOnce(
   }
 }
 
-/** Closes a connection without waiting for the other side to hang up. */
 export function hangUp(redis: Redis): void {
   redis.disconnect();
   redis.stream?.destroy();

@@ -5,12 +5,10 @@ import { clientOf, connectTimeoutMs, limitHandshakes, type RedisEndpoint } from 
 import { createDeadlines } from "./deadlines.ts";
 import { primaryRunOf } from "./server-info.ts";
 
-/** `replicas`: enough replicas have it. `none`: that is not known. */
 type Confirmed = "replicas" | "none";
 
 export interface ConfirmationRule {
   replicas: number;
-  /** How long Redis waits for them. */
   timeoutMs: number;
 }
 
@@ -46,7 +44,6 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   }
   requests.on("close", onRequestsClosed);
 
-  /** Reads again which run of the primary `requests` leads to. @throws what Redis says against it */
   async function identify(): Promise<string | undefined> {
     runId = await runIdOf(requests);
     return runId;
@@ -63,7 +60,6 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
     return ours !== undefined && ours === theirs && ours === answered;
   }
 
-  /** @throws when Redis does not answer */
   async function send(): Promise<Confirmed> {
     if (!(await isSameServer())) return "none";
     const mark = markName(options.partition(), gateway);
@@ -71,7 +67,6 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   }
 
   return {
-    /** Connects. Nothing is confirmed before. */
     start: own.connect,
     runId: () => runId,
     identify,

@@ -33,7 +33,6 @@ import {
   type PrimaryMap,
 } from "./topology/primary-map.ts";
 
-/** Makes a primary of this store. @param name is in the lines of its log, where there are several */
 export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
 
 export interface ConnectionOptions extends RedisEndpoint {
@@ -103,7 +102,6 @@ export function createConnection(options: ConnectionOptions) {
   const { map } = inForce;
   const { of, ofName, isUsable, requireUsable } = inForce.inUse;
 
-  /** For operators' functions, within a `command` of a primary. */
   const nodes: RedisNodes = {
     of: (partition) => map().of(partition).redis,
     ofName: (name) => map().ofName(name).redis,
@@ -114,12 +112,10 @@ export function createConnection(options: ConnectionOptions) {
   return {
     metrics,
     commandTimeoutMs,
-    /** True if acknowledged writes have to be on replicas. */
     confirms: options.confirm !== undefined,
     of,
     ofName,
     primaries: (): readonly Primary[] => map().all,
-    /** A partition of a primary, for names that each primary has one of. */
     partitionOn: (primary: Primary): number => map().partitionOn(primary),
     nodes,
     /** `facts`: undefined until they were read once. */
@@ -128,10 +124,8 @@ export function createConnection(options: ConnectionOptions) {
     requireMeant: (found: FoundStore): void => attached?.requireMeant(found),
     nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
-    /** True if a partition is frozen, or its slot is migrating. */
     isFrozen: store.frozen.has,
     requireUsable,
-    /** Resolves once each primary has been usable. */
     usable: async (): Promise<void> => {
       await inForce.placed;
       do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
@@ -151,7 +145,6 @@ export function createConnection(options: ConnectionOptions) {
     replaceMap: inForce.replaceMap,
     /** Asks the servers of the store where its primaries are now. */
     findPrimaries: inForce.findPrimaries,
-    /** The epoch that Sentinels or nodes of a cluster give for a primary; it grows with each failover. */
     epochOf: inForce.epochOf,
     async close(): Promise<void> {
       inForce.stop();
@@ -163,7 +156,6 @@ export function createConnection(options: ConnectionOptions) {
 
 export type Connection = ReturnType<typeof createConnection>;
 
-/** The map of primaries that counts now, and what changes it. */
 function createMapInForce(
   open: OpenPrimary,
   options: ConnectionOptions,
@@ -223,7 +215,6 @@ function createMapInForce(
     findPrimaries: (): void => follower?.ask(),
     epochOf: ({ name }: Primary): number | undefined =>
       follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
-    /** Asks where the primaries are; resolves once the answer is in force. */
     primariesFound: async (): Promise<void> => follower?.asked(),
     stop: (): void => follower?.close(),
   };

@@ -40,7 +40,6 @@ export function createDeadlines(timeoutMs: number) {
     else isCounting = false;
   }
 
-  /** Begins to count. @param expire is called once when the limit is over, unless `end` comes first */
   function begin(expire: () => void): Deadline {
     const deadline = { atSlice: slice + SLICES + 1, expire, before: newest, after: undefined };
     if (newest) newest.after = deadline;

@@ -63,7 +63,6 @@ export function pipelineOfTick<Item, Answer>(
   };
 }
 
-/** The answers of a pipeline or MULTI. @throws the first error */
 export function answersOf<Answer>(results: [error: Error | null, answer: unknown][] | null): Answer[] {
   return (results ?? []).map(([error, answer]) => {
     if (error) throw error;

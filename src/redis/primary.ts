@@ -40,9 +40,7 @@ export interface StoreHooks {
   /** The primary that has a name now. The servers are asked first, if this one should have it. */
   ownerNow(primary: Primary, name: string): Promise<Primary>;
   frozen: FrozenPartitions;
-  /** A breaker has opened or closed. */
   changed(): void;
-  /** A breaker has closed, and stays closed. */
   usableAgain(): void;
 }
 
@@ -122,10 +120,8 @@ export function createPrimary(options: PrimaryOptions) {
     breaker,
     nowMs: clock.nowMs,
     ...calls,
-    /** Calls past the breaker, for what is sent before it closes. */
     direct: { run: direct, command: commandDirectly(redis, within) },
     ...outage.known,
-    /** Limits the time of a command on `redis`, as that of a call. */
     within,
     confirmation,
     ...createLife({ redis, breaker, within, check, rejectWaiting, confirmation }),
@@ -256,7 +252,6 @@ function createBreaker(options: {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let waiting: (() => void)[] = [];
-  /** Reasons that were logged in this outage. */
   const logged = new Set<string>();
 
   const attempt = async (failures: number): Promise<void> => {

@@ -28,7 +28,6 @@ export function createProbe(options: {
   const { redis, run, clock, within } = options;
   const whyNotReady = connectionErrorOf(redis);
 
-  /** @throws Error while the primary cannot be used */
   return async () => {
     if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
     if (redis.status !== "ready") throw whyNotReady();
@@ -54,7 +53,6 @@ function connectionErrorOf(redis: Redis): () => Error {
   return () => latest;
 }
 
-/** Checks what the shared connection's probe checks: Redis takes writes and may not evict keys. */
 export async function checkUsable(
   redis: Redis,
   { name, check }: { name: string; check(redis: Redis): Promise<void> },

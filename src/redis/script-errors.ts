@@ -41,7 +41,6 @@ const FAULT_OF_TEXT: readonly (readonly [RegExp, StoreFault])[] = [
   [/^This Redis command is not allowed from script/, "refused"],
 ];
 
-/** The meaning of an error of a call, or of one of its items. */
 export function storeFault(error: unknown): StoreFault {
   if (error instanceof ItemError)
     return knownFault(error.message) ?? (error.message.startsWith("ERR ") ? "script" : "refused");

@@ -74,7 +74,6 @@ export type Admission = KeyState &
 const priceIn = (value: unknown): { price?: number } =>
   value === undefined || value === null ? {} : { price: Number(value) };
 
-/** Decides whether a generation may run, and holds what it costs: all or nothing. */
 export const admit: Script<AdmitCall, Admission> = {
   name: "admit",
   isBatched: true,

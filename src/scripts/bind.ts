@@ -5,7 +5,6 @@ import type { Script } from "./script-definition.ts";
 /** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */
 const IDEMPOTENCY_MS = 24 * 3_600_000;
 
-/** The task that the upstream made. */
 export interface NewTask {
   taskId: string;
   /** The answer's data, JSON, for repeats with the same Idempotency-Key; empty without one. */

@@ -32,7 +32,6 @@ function admittedMs({ atMs, admittedMs: noted }: ChargeEntry): number | "" {
   return monthOf(atMs) === monthOf(atMs - HOUR_MS) ? atMs : "";
 }
 
-/** Refunds a finished task. */
 export const refund: Script<RefundCall, Refunded> = {
   name: "refund",
   keys: creditAndRequestKeys,

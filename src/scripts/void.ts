@@ -24,7 +24,6 @@ export interface Voided extends KeyState {
   outcome: "void" | "bound" | "not_due" | "missing";
 }
 
-/** Voids a hold. */
 export const voidHold: Script<VoidCall, Voided> = {
   name: "void",
   isBatched: true,

@@ -1,6 +1,5 @@
 import { AggregatorRegistry, type Registry } from "prom-client";
 
-/** All metrics of one process, as it sends them to the supervisor. */
 export type MetricValues = Awaited<ReturnType<Registry["getMetricsAsJSON"]>>;
 
 /** prom-client declares the type as a number and never uses one. */

@@ -62,7 +62,6 @@ export function standardOutput({ shared }: { shared: boolean }): DestinationStre
   return writer;
 }
 
-/** The log line of one request; `undefined` is left out. */
 export interface RequestLine {
   request_id: string;
   /** The client's own X-Request-Id, if it sent a valid one. */
@@ -83,11 +82,9 @@ export interface RequestLine {
   shadow: readonly string[] | undefined;
   client_gone: boolean | undefined;
   detail: string | undefined;
-  /** The limit that refused it, and what was used of it. */
   limit: number | undefined;
   used: number | undefined;
   limit_of: "key" | "account" | undefined;
-  /** Credits that could be spent, if they did not suffice. */
   balance: number | undefined;
   retry_after_seconds: number | undefined;
 }
@@ -134,7 +131,6 @@ function refusalFields(line: RequestLine): string {
 const PLAIN = /^[\w.~-]*$/;
 const quoted = (text: string): string => (PLAIN.test(text) ? `"${text}"` : JSON.stringify(text));
 
-/** The parts of a request's duration, ms. */
 interface RequestTimes {
   requestId: string;
   route: string;
@@ -209,7 +205,6 @@ class LineWriter {
     this.#text += line;
   }
 
-  /** At the end of the process: writes what the reader takes within `LAST_FLUSH_MS`. */
   flushLast(): void {
     const untilMs = performance.now() + LAST_FLUSH_MS;
     this.#flush();
@@ -228,7 +223,6 @@ class LineWriter {
     if (nothingWaits) this.#writeOrWait();
   };
 
-  /** Writes lines that fit into one write; what the reader does not take waits. */
   #writeText(text: string): void {
     let bytes = 0;
     try {

@@ -4,7 +4,6 @@ export interface TraceParent {
   traceId: string;
   /** 16 lower-case hex digits, not all zero: the caller's span. */
   spanId: string;
-  /** The caller records the trace. */
   sampled: boolean;
   /** The caller says that the last 7 bytes of the trace id are random; passed on. */
   random: boolean;

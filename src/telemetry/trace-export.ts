@@ -54,10 +54,8 @@ interface TracingOptions {
   sampleRatio: number;
   queue: number;
   exportTimeoutMs: number;
-  /** The address in force. */
   upstreamUrl(): string;
   log: Logger;
-  /** Called for spans that are lost. */
   dropped: BoundedOptions["dropped"];
 }
 
@@ -205,7 +203,6 @@ type DropReason = "queue_full" | "export_failed";
 interface BoundedOptions {
   /** Sends spans; calls back once for each batch, whether it was sent or not. */
   exporter: SpanExporter;
-  /** Spans that may wait or be in an export. */
   queue: number;
   /** Makes the processor that collects spans into batches for this exporter. */
   batch(exporter: SpanExporter): SpanProcessor;

@@ -142,7 +142,6 @@ export interface CheckedRequest {
   method: "GET" | "POST";
   path: string;
   body: string | null;
-  /** Flat name, value pairs; undefined for none. */
   headers: string[] | undefined;
 }
 
@@ -201,7 +200,6 @@ function bodyOf({ json, text }: AdapterRequest): string | null {
   return body;
 }
 
-/** @throws AdapterMistake for one that is reserved or cannot be sent */
 function flatHeaders(headers: Readonly<Record<string, string>>): string[] {
   if (!isObject(headers)) throw new AdapterMistake("returned headers that are no object");
   const entries = Object.entries(headers);

@@ -137,7 +137,6 @@ interface Times {
 /** After a stall of the process, what has arrived is read before a request counts as timed out. */
 const readFirst = (request: UpstreamRequest): void => void setImmediate(() => request.expire());
 
-/** A request in progress, as undici's handler. One object, since a closure for each event would cost each request more. */
 class UpstreamRequest implements Dispatcher.DispatchHandler {
   readonly #request: JsonRequest;
   readonly #shared: Shared;
@@ -284,7 +283,6 @@ export function overloaded(refusal: GateRefusal, limit: string): { outcome: "ove
 /** A longer interim answer is left to the client, which ends the connection. */
 const INTERIM_BYTES_MAX = 8192;
 const HEAD_END = "\r\n\r\n";
-/** `HTTP/1.1 1`: where the first digit of the status is. */
 const STATUS_AT = 9;
 const ONE = 0x31;
 const INTERIM = /^HTTP\/1\.[01] 1(?!01)/;

@@ -54,7 +54,6 @@ function textOf(text: unknown): string | undefined {
   return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
 }
 
-/** `Retry-After` as a number or a date. RFC 9110 10.2.3. */
 function headerSeconds(retryAfter: string | undefined): number | undefined {
   if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
   const date = (retryAfter ?? "").slice(0, DATE_CHARS_MAX);

@@ -63,7 +63,6 @@ function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term):
   return true;
 }
 
-/** True for a known store, the first one, or an accepted one. */
 const isMeant = ({ id, acceptedAt }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
   known.size === 0 || (id !== undefined && (acceptedAt > 0 || known.has(id)));
 

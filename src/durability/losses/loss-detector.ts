@@ -18,7 +18,6 @@ import { type RecentEntries, readRecentEntries } from "./recent-entries.ts";
 
 const NAMED_MAX = 100;
 
-/** How a store may lose writes, and so what is a reason not to use it. */
 export interface LossPolicy {
   /**
    * True with replicas: missing charges are sent again before the primary is judged, and what replicas never had is no loss. A single server is
@@ -104,7 +103,6 @@ export function createLossDetector(options: LossOptions) {
       await reports.write(view, report);
       reports.refuse(view, report);
     },
-    /** @returns false if `requireComplete` has to judge the store */
     readNewEntries: reader.readNewEntries,
     close: lastConfirmed.save,
   };
@@ -149,7 +147,6 @@ function reportOf(
   };
 }
 
-/** Since when entries of a primary are missing, by the first such ledger. */
 function createMissingSince() {
   const sinceMs = new Map<string, number>();
   return {

@@ -84,7 +84,6 @@ function removeOldest(folder: string): void {
   }
 }
 
-/** Entries of a store in all files of a folder. Unreadable lines leave a gap. */
 export function readRecentEntries(
   folder: string,
   storeId: string,

@@ -81,15 +81,12 @@ export function createJournalFile(folder: string) {
   }
 
   return {
-    /** Makes the file now, not at its first line. @throws when the folder cannot be written */
     async open(): Promise<void> {
       await own.opened();
     },
     /** Resolves once the line is on disk. Lines that come together share one flush to disk. */
     append: (line: string): Promise<void> => enqueue(line),
-    /** Removes all lines so far. */
     clear: (): Promise<void> => enqueue(undefined),
-    /** True when no line has come since the last `clear`. */
     isEmpty: () => empty,
     /**
      * Touches the file and tries whether it can grow; one that is no longer under its name is replaced.

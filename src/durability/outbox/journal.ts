@@ -12,7 +12,6 @@ const SIGN_OF_LIFE_MS = 10_000;
 export interface JournalOwner {
   /** Takes over settlements of an ended gateway. */
   take(settlements: readonly Settlement[]): void;
-  /** Everything that waits for an answer. */
   waiting(): Iterable<Settlement>;
 }
 
@@ -134,7 +133,6 @@ export async function openJournal(
 
 /** One per store. @throws when the folder cannot be written */
 async function openFiles(folder: string) {
-  /** By the store's id; empty for settlements without one. */
   const files = new Map<string, JournalFile>();
   /** Made at the start, to try the folder; it becomes the file of the first store that needs one. */
   const first = createJournalFile(folder);

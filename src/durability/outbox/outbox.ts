@@ -121,7 +121,6 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
     return { ...settlement, untilMs };
   }
 
-  /** @returns whether they are on disk */
   async function write(settlements: readonly Settlement[]): Promise<boolean> {
     try {
       await Promise.all(settlements.map(journal.append));

@@ -63,7 +63,6 @@ export async function pageAudit(
   return next === undefined ? { records } : { records, next: cursorOf(list, positionText(next)) };
 }
 
-/** A page of the audit, newest first, from a position on. */
 export async function readAudit(
   nodes: RedisNodes,
   { accountId, by, action, fromMs, toMs, isWanted, limit }: AuditQuery,

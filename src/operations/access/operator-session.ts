@@ -115,7 +115,6 @@ export function createOperatorSession(options: SessionOptions) {
   };
 }
 
-/** Errors of a store, in words for operators. */
 export const operatorWords =
   (redisUrl: string) =>
   (error: unknown, isConnected: boolean): Error => {

@@ -99,7 +99,6 @@ interface RefusalFilter {
   toMs?: number | undefined;
 }
 
-/** By hour, in the last eight days. */
 export async function refusalsOf(
   nodes: RedisNodes,
   accountId: string,
@@ -169,13 +168,11 @@ async function* fieldsOf(
   } while (cursor !== "0");
 }
 
-/** Of a UTC day over all gateways, most first. */
 export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
   const name = nameOf(nowMs);
   return countsIn(await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES"));
 }
 
-/** All counts of a UTC day, in pages. */
 export async function* refusalsOfDay(nodes: RedisNodes, day: string): AsyncGenerator<RefusalCount> {
   const name = nameOfDay(day);
   for (let first = 0; first < MEMBERS_MAX; first += PAGE) {

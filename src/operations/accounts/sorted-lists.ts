@@ -35,7 +35,6 @@ export async function firstMembers(
   return found.map(({ row, partition }) => ({ member: row, partition }));
 }
 
-/** The list of a partition, as far as it was read. */
 interface Part<Row> {
   partition: number;
   last: Row | undefined;

@@ -9,7 +9,6 @@ import { wantedOf } from "../credits/transactions.ts";
 import { positionText, readPosition } from "../newest-first.ts";
 import { requireAccount } from "./accounts.ts";
 
-/** An event of an account: an entry of its ledger, or a change by an operator or the gateway. */
 type TimelineEvent =
   | { atMs: number; entry: LedgerEntry; record?: undefined }
   | { atMs: number; record: AuditRecord; entry?: undefined };
@@ -26,7 +25,6 @@ interface TimelineQuery {
   limit: number;
 }
 
-/** One of the merged lists, newest first. */
 export interface Lane {
   events: readonly TimelineEvent[];
   /** Where the list goes on behind these; undefined at its end. */

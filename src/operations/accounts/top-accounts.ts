@@ -25,7 +25,6 @@ interface Days {
 interface TopAccount {
   accountId: string;
   label: string | null;
-  /** Credits, or refusals. */
   amount: number;
 }
 

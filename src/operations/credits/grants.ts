@@ -32,7 +32,6 @@ interface Grant {
   entry?: LedgerEntry | undefined;
 }
 
-/** A grant as operators give it. */
 interface GrantTerms {
   credits?: number | undefined;
   package?: string | undefined;
@@ -42,7 +41,6 @@ interface GrantTerms {
   metadata?: Metadata | undefined;
 }
 
-/** The accounting kind of a grant. */
 interface GrantNotes {
   kind: GrantKind;
   details: EntryDetails;

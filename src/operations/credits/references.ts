@@ -183,7 +183,6 @@ async function amongLatest(
   return undefined;
 }
 
-/** An account that may have the reference. */
 interface Indexed {
   accountId: string;
   entry: string;

@@ -35,7 +35,6 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
 
-/** Times are Unix ms; limits are the key's own. */
 export interface KeyRecord {
   keyId: string;
   accountId: string;

@@ -18,7 +18,6 @@ import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 export interface TaskQuery {
   status?: ListedStatus | undefined;
   endpoint?: string | undefined;
-  /** By creation, inclusive, Unix ms. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
   cursor?: string | undefined;

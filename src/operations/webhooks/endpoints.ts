@@ -14,7 +14,6 @@ import { requireLabel } from "../access/operator-values.ts";
 export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;
 type DisabledReason = "gone" | "failing" | "operator";
 
-/** Times are Unix ms. */
 export interface Endpoint {
   endpointId: string;
   accountId: string;
@@ -33,7 +32,6 @@ export interface Endpoint {
   deliveredAtMs: number | undefined;
   dropped: number;
   droppedAtMs: number | undefined;
-  /** Deliveries that wait for a try. */
   waiting: number;
 }
 
@@ -158,7 +156,6 @@ export const closedAccount = (accountId: string): OperatorError =>
 const noEndpoint = (accountId: string, endpointId: string): OperatorError =>
   new OperatorError(`account ${accountId} has no webhook endpoint ${endpointId}`, "not_found");
 
-/** @throws OperatorError */
 function fieldsOf({ url, events, label, status }: EndpointChanges, rules: WebhookRules) {
   requireLabel(label ?? undefined);
   const unknown = events?.find((type) => !(WEBHOOK_EVENT_TYPES as readonly string[]).includes(type));
@@ -228,7 +225,6 @@ function endpointOf(
 
 /** Settings for operations on webhook endpoints. */
 export interface WebhookRules {
-  /** Endpoints of an account, at most. */
   endpointsMax: number;
   newSecret(): string;
   /** For the store. */

@@ -102,7 +102,6 @@ export function merged(views: readonly SlotView[], before?: Placement): Placemen
   };
 }
 
-/** By the name of their primary. */
 function mostReplicas(views: readonly SlotView[]): Map<string, number> {
   const most = new Map<string, number>();
   for (const { primary } of views.flatMap(({ ranges }) => ranges))
@@ -150,7 +149,6 @@ function reasonOf(error: unknown): string {
   return `(${storeReason(error).why})`;
 }
 
-/** The slots of a Redis Cluster. */
 export const SLOTS = 16_384;
 
 /** The slot of a name: CRC16 (XMODEM) of its hash tag where it has one, else of all of it. */

@@ -17,7 +17,6 @@ export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const
 export interface PlacementFollower {
   /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
   ask(): void;
-  /** The latest answer that counts; undefined before the first. */
   placement(): Placement | undefined;
   /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
   asked(): Promise<void>;
@@ -29,7 +28,6 @@ export function followPlacement(options: {
   source: PlacementSource;
   found(placement: Placement): void;
   isAway(): boolean;
-  /** Called after each question. */
   asked(outcome: (typeof QUESTION_OUTCOMES)[number]): void;
   log: Logger;
 }): PlacementFollower {

@@ -21,7 +21,6 @@ export function createFrozenPartitions(options: {
   list(): Promise<readonly number[]>;
   /** Called each second while any partition is left alone: it may be on another primary by now. */
   findPrimaries(): void;
-  /** Some partitions are in use again. */
   released(): void;
   log: Logger;
   metrics: Metrics;
@@ -70,9 +69,7 @@ export function createFrozenPartitions(options: {
   const frozen = {
     /** No partition is left alone. A field, since each call reads it. */
     isEmpty: true,
-    /** True if a partition is frozen or its slot is migrating. */
     has,
-    /** True if the partition of a name is frozen or its slot is migrating. */
     hasName(name: string): boolean {
       const partition = partitionOfName(name);
       return partition !== undefined && has(partition);

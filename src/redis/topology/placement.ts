@@ -19,7 +19,6 @@ export interface PlacedPrimary extends RedisHost {
   readonly replicas: number;
 }
 
-/** Which primary has which slot, at one time. */
 export interface Placement {
   readonly primaries: readonly PlacedPrimary[];
   /** Undefined where no primary serves the slot. */

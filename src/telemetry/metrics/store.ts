@@ -1,6 +1,5 @@
 import type { MetricFactory } from "./factory.ts";
 
-/** Why a call to the store failed. */
 export const STORE_FAILURES = [
   "timeout",
   "connection",
@@ -26,7 +25,6 @@ const REPLAYED_CHARGES = [
 
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
-/** This gateway's use of the store. */
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   const storeFailures = counter(
     "tollgate_store_failures_total",
