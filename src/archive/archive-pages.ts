@@ -20,10 +20,8 @@ import {
 } from "./changed-records.ts";
 
 export interface ArchivedState {
-  /** Newest entry that counts; undefined for none. */
   newest: LedgerEntry | undefined;
   forks: number;
-  /** Id of the newest audit record; `LEDGER_START` for none. */
   audit: string;
   /** Number of its newest batch; 0 for none. */
   batch: number;
@@ -41,7 +39,6 @@ export interface ArchivePosition extends ArchivedState {
   due: number | undefined;
 }
 
-/** Records of a partition that the archive lacks. */
 export interface ArchivePage {
   position: ArchivePosition;
   next: ArchivePosition;

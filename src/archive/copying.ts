@@ -181,7 +181,6 @@ function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePag
   );
 }
 
-/** Hides rows that the store has lost. */
 async function hideLost(
   { metrics, log }: CopyingOptions,
   primary: Primary,
@@ -225,7 +224,6 @@ async function writePages(
   }
 }
 
-/** Shows the age of the oldest uncopied entry. */
 async function showLag(
   { connection, metrics }: CopyingOptions,
   {

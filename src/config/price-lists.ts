@@ -139,7 +139,6 @@ export const PriceTableSchema = Type.Object(
   { ...strict, description: "Credits per request, by the path below /api/v1/." },
 );
 
-/** @throws ConfigError */
 export function loadPrices(file: string, read?: FileReader): PriceTable {
   const yaml = readYaml(file, "give each endpoint its price", read);
   const checked = validate(PriceTableSchema, yaml.data ?? {});

@@ -4,7 +4,6 @@ export type GateRefusal = (typeof GATE_REFUSALS)[number];
 
 /** Receives what happens to those that do not get a place at once. */
 export interface GateObserver {
-  /** How many more wait. */
   waiting(change: 1 | -1): void;
   /** One got a place after this time. */
   waited?(ms: number): void;
@@ -18,11 +17,9 @@ interface WaitLimit {
 }
 
 export interface GateOptions {
-  /** Places. */
   inFlightMax: number;
   /** Places of one owner, for each place that is free; without a bound by default. */
   inFlightPerFreeMax?: number | undefined;
-  /** How many may wait. */
   waitingMax: number;
   /** Beyond either bound the next is refused. Without this the newest of the owner with the most makes room for an owner with fewer. */
   waitingPerOwnerMax?: number | undefined;
@@ -131,12 +128,10 @@ export class FairGate {
     this.#inFlightOf.set(owner, this.#inFlightOf.get(owner)! - places);
   }
 
-  /** Refuses all that wait, as after `close`. */
   refuseWaiting(): void {
     for (const waiter of this.#oldestFirst) this.#refuse(waiter, "closed");
   }
 
-  /** Refuses all that wait and all that come later. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);

@@ -113,7 +113,6 @@ export const TIER_LIMITS = LIMITS.filter((limit): limit is TierLimit => limit.on
 /** Spend caps, which only a key may have. A key that lacks one has no cap; of the other limits it then has that of its tier. */
 export const CAPS = LIMITS.filter((limit): limit is Exclude<Limit, TierLimit> => limit.on === OF_KEY);
 
-/** An object with a value for each of these limits. */
 export function byLimit<One extends Limit, Value>(
   limits: readonly One[],
   value: (limit: One) => Value,
@@ -123,16 +122,13 @@ export function byLimit<One extends Limit, Value>(
   return values;
 }
 
-/** The limits of a key by its tier. */
 export type Limits = Record<TierLimit["name"], number>;
 
-/** A key's own limits. */
 export type OwnLimits = { [Name in LimitName]?: number | undefined };
 
 /** Null takes a limit away, what is left out stays. */
 export type LimitChanges = { [Name in LimitName]?: number | null | undefined };
 
-/** Limits that can be watched before they refuse. */
 export const SHADOW_LIMITS = TIER_LIMITS.map(({ name }) => name);
 export type ShadowLimit = TierLimit["name"];
 

@@ -18,7 +18,6 @@ import {
   type UsageRow,
 } from "./usage.ts";
 
-/** Accounts whose usage one page reads. */
 const ACCOUNTS_MAX = 50;
 
 interface UsageQuery {

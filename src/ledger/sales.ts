@@ -14,7 +14,6 @@ export interface Sale {
   kind: GrantKind;
   /** Empty for credits by number; `*` for further packages together. */
   package: string;
-  /** Empty where nothing was paid. */
   currency: string;
   grants: number;
   credits: number;

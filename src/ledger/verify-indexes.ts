@@ -21,7 +21,6 @@ const NAMES_AT_ONCE = 100;
 /** An owner that changes during as many readings is left to the next run. */
 const TRIES_MAX = 5;
 
-/** A member of an index of a partition, and whose it is. */
 interface Member {
   list: string;
   member: string;
