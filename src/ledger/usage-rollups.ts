@@ -3,7 +3,7 @@ import { partitionNames, totalsName, usageName } from "../records/names.ts";
 import { USAGE_NUMBERS } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { many } from "../redis/pipelines.ts";
+import { flatHash, many } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { numbersOf, type UsageCounts } from "./usage.ts";
 
@@ -11,6 +11,9 @@ import { numbersOf, type UsageCounts } from "./usage.ts";
 
 /** Fields that one command reads: half a millisecond of Redis or so. */
 const PAGE = 600;
+
+/** Totals of a month have a field a day and endpoint. */
+const MONTHS_AT_ONCE = 16;
 
 export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
 const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
@@ -113,13 +116,16 @@ export async function totalsByEndpoint(
   const items = Array.from({ length: partitions }, (_, partition) =>
     months.map((month) => ({ partition, month })),
   ).flat();
-  const found = await reads.many<Record<string, string>, (typeof items)[number]>(items, (pipe, item) =>
-    pipe.hgetall(totalsName(item.partition, item.month)),
+  const found = await reads.many<string[], (typeof items)[number]>(
+    items,
+    (pipe, item) => flatHash(pipe, totalsName(item.partition, item.month)),
+    MONTHS_AT_ONCE,
   );
-  const records = found.flatMap((fields, at) =>
-    Object.entries(fields ?? {}).map(([field, text]) => {
-      const [day = "", endpoint = ""] = field.split(" ");
-      return { day: `${items[at]!.month}-${day}`, endpoint, numbers: readNumbers(text, { ...NO_USAGE }) };
+  const records = found.flatMap((flat = [], at) =>
+    Array.from({ length: flat.length / 2 }, (_, nth) => {
+      const [day = "", endpoint = ""] = flat[2 * nth]!.split(" ");
+      const numbers = readNumbers(flat[2 * nth + 1]!, { ...NO_USAGE });
+      return { day: `${items[at]!.month}-${day}`, endpoint, numbers };
     }),
   );
   return { records, unread: reads.unread() };
