@@ -1,6 +1,5 @@
 #!lua
 -- ACCOUNT: an operator creates an account, or changes its record.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record
 -- `action` is account.create or account.patch, as the audit has it; `revisions` those of the record that the caller has
@@ -16,19 +15,7 @@
 --   missing     there is no such account; nothing happens
 --@keys account accounts
 --@args now account_id action revisions actor may_lift fields...
---@include audit
---@include changed
---@include fields
---@include limits
---@include lists
---@include members
---@include metadata
---@include money
---@include numbers
---@include ranks
---@include restricted
---@include revision
---@include status
+--@include audit changed fields limits lists members metadata money numbers ranks restricted revision status
 --@unless_frozen account
 local creates = action == "account.create"
 local record = call("HMGET", account, "money", "revision")

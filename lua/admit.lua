@@ -1,6 +1,5 @@
 #!lua
 -- ADMIT: may this generation run? All or nothing: a refusal writes nothing.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  one request; the window is searched by halves
 -- `window` is a list of stamps (ms), newest first. `price_text` is as in include/price.lua, `not_after` a time (ms). `subject`
@@ -29,14 +28,7 @@
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name account window slots request due idempotency?
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
---@include limits
---@include month
---@include money
---@include numbers
---@include price
---@include reply
---@include request
---@include window
+--@include limits month money numbers price reply request window
 --@unless_frozen key_name
 
 local key = read_key(key_name, now, tiers)

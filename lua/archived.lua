@@ -4,7 +4,6 @@
 -- was noted last: otherwise the archive may have lost that one before this one was written. It must have announced the batch,
 -- too: otherwise the store has lost the announcement, and perhaps what was read for the batch. The names of the requests are
 -- built here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  3000  a batch of the copier
 -- `changed` is a hash: account or key to the number of its changes. `newest` (an entry; empty: none) and `batch` (0: none)

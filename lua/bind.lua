@@ -3,7 +3,6 @@
 -- A hold that is void by now (the gateway was paused) is bound all the same: charged if the balance allows and no other
 -- request can have been charged for its Idempotency-Key, else uncollected, its slot taken even above the limit.
 -- A request of price 0 passed unmetered while the store was away, and was never admitted: it takes no slot and no credits.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one request
 -- `price_text` is in credits (0: unmetered), `endpoint` a path, `fixed` are fields of the record. `claim` is empty where the gateway has claimed the task id before. `poll_ms`: until the sweeper may poll.
@@ -22,21 +21,7 @@
 --                was admitted later. It may have been charged, so nothing happens
 --@keys request account slots due ledger task claim? idempotency?
 --@args now request_id account_id key_id endpoint price_text retention_ms task_id fixed poll_ms response fingerprint idempotency_ms digest admission
---@include claim
---@include clock
---@include dispute
---@include due
---@include ended
---@include ledger
---@include limits
---@include month
---@include money
---@include numbers
---@include owner
---@include request
---@include spent
---@include task
---@include unknown
+--@include claim clock dispute due ended ledger limits month money numbers owner request spent task unknown
 --@unless_frozen request
 
 local subject = subject_text(account_id, key_id, endpoint, price_text, retention_ms)

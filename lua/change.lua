@@ -1,6 +1,5 @@
 #!lua
 -- CHANGE: an operator changes a key's record.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record
 -- `absent_field` must not be there yet (empty: none). `revisions` are those of the record that the caller has seen, with
@@ -14,13 +13,7 @@
 --   missing     there is no such key; nothing happens
 --@keys key tiers
 --@args now absent_field revisions actor action fields...
---@include audit
---@include changed
---@include expiry
---@include fields
---@include revision
---@include tiers
---@include words
+--@include audit changed expiry fields revision tiers words
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revision")
 if not record[1] then return { "missing", now } end

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- CLEAN-DELIVERIES: forgets some old deliveries of the endpoint of a partition whose turn it is, and all of one that was deleted,
 -- and then the endpoint. The names of endpoints and events are built here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  2000  the deliveries that are asked for
 -- `clean` is a zset: endpoint id by when it has something to forget (ms). `keep_ms` is how long deliveries are kept, `most_text` how
@@ -11,8 +10,7 @@
 --   idle     nothing is to be forgotten
 --@keys clean
 --@args now keep_ms most_text
---@include deliveries
---@include numbers
+--@include deliveries numbers
 --@unless_frozen clean
 -- Deliveries that get old within this time are forgotten in one call.
 local EVERY_MS = 60000

@@ -3,7 +3,6 @@
 -- every gateway applies the same one, and it outlasts any late BIND. The ledger keeps the charge. The account keeps the
 -- latest due time of its deleted records but for those that the upstream refused or never got: after a step of the clock, BIND reads it
 -- to refuse what may have been charged (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  50  one request
 -- `claim` is only given on one server. `restored_ms` is the retention of a record that was restored, `archive` the name of
@@ -15,10 +14,7 @@
 --   missing     no such record: another collector was first
 --@keys request done task_name? claim?
 --@args now request_id restored_ms accounts_prefix archive
---@include numbers
---@include owner
---@include request
---@include task
+--@include numbers owner request task
 --@unless_frozen request
 local record = read_request(request)
 local state = record.state

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- CREDITS: reads the account as GET /credits shows it, with the limits that are enforced for this key.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  800  the entries that are asked for
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
@@ -10,11 +9,7 @@
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --@keys key_name window slots account_name ledger checkpoint
 --@args now tiers entries_max
---@include entry
---@include limits
---@include money
---@include numbers
---@include reply
+--@include entry limits money numbers reply
 -- Up to `most` entries of an account, from its last one back, as XRANGE answers them, and the checkpoint of this name if
 -- the ledger has less of them.
 local function latest(ledger, last, most, checkpoint)

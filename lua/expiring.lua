@@ -1,17 +1,13 @@
 #!lua flags=allow-oom
 -- EXPIRING: tells accounts of their keys that end soon, each once for each end. The names of keys and accounts are built here, so
 -- they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  2000  the keys that are asked for
 -- `list` is a zset: key id by when its account is told (ms).
 -- RETURNS now, how many keys were taken off the list
 --@keys list
 --@args now most
---@include clock
---@include date
---@include events
---@include numbers
+--@include clock date events numbers
 --@unless_frozen list
 -- A time (ms) as ISO 8601.
 local function iso_time(at)

@@ -2,7 +2,6 @@
 -- GATHER: adds the open slots of some keys to those of their account, which has got limits over all its keys while tasks are
 -- open. From the moment at which ACCOUNT has marked it, ADMIT, BIND, VOID and OBSERVE keep them in step, so the order in
 -- which its keys and their slots come does not matter, nor does it if they come again. The names of the keys' slots are built here.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1500  the slots that are asked for, and the keys that are named
 -- `slots_prefix` begins the names of keys' slots. `first_cursor`: where the slots of the first key go on, a cursor of SSCAN.

@@ -2,7 +2,7 @@
 -- HOLDING: what an account holds, and what its holds add up to that are in `due` and have a slot, at one instant. For accounts
 -- that SNAPSHOT reads in slices. The names of requests and slots are built here, so they are not among KEYS; they are in the same
 -- partition.
--- The fields of its records stand in src/records/records.ts. Decision 0064.
+-- Decision 0064.
 --
 -- BOUND  1250  the holds of the partition that are asked for
 -- `holds_max` is of the partition.
@@ -11,10 +11,7 @@
 --   too_many  there are more holds than that; nothing was read
 --@keys account due
 --@args now account_id holds_max slots_prefix requests_prefix
---@include due
---@include money
---@include numbers
---@include request
+--@include due money numbers request
 local before_tasks = "(" .. int(TASKS_FROM)
 if call("ZCOUNT", due, "-inf", before_tasks) > tonumber(holds_max) then return { "too_many", now } end
 local credits = 0

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- INSPECT: whether a key is valid, its five numbers, and the record of a task. Reads only. The name of the task's request
 -- is built here, so it is not among KEYS; it is in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one key and one task; the window is searched by halves
 -- `task_name` is only given for a poll. `fresh_ms`: how old a cached answer may be.
@@ -16,10 +15,7 @@
 --                BIND (empty: restored)
 --@keys key_name window slots account_name task_name?
 --@args now tiers fresh_ms
---@include limits
---@include reply
---@include request
---@include task
+--@include limits reply request task
 local key = read_key(key_name, now, tiers)
 if not key or not key.usable then return reply("unknown_key", now) end
 local account = call("HMGET", account_name, "status", "limited")

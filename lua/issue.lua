@@ -1,6 +1,5 @@
 #!lua
 -- ISSUE: creates a key, its account if there is none, and grants the credits that come with it, in one step.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one key
 -- `credits_text` may be 0 (none); `reference` is theirs, `kind` (trial or goodwill; empty: purchase) that of their grant. `actor` is the request id, a space, and who. `must_exist` (1 or 0):
@@ -14,17 +13,7 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys key account account_keys accounts ledger references tiers
 --@args now key_id account_id credits_text reference kind actor must_exist keys_max fields...
---@include audit
---@include changed
---@include expiry
---@include grant
---@include ledger
---@include money
---@include numbers
---@include ranks
---@include references
---@include tiers
---@include words
+--@include audit changed expiry grant ledger money numbers ranks references tiers words
 --@unless_frozen key
 local credits = tonumber(credits_text)
 

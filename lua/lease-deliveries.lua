@@ -3,7 +3,6 @@
 -- hidden until its lease ends, which is later than its try, so no two gateways send it at a time; a gateway that died loses its
 -- lease. Each lease has a number, without which SETTLE-DELIVERY takes no result. The names of endpoints and events are built
 -- here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1500  the deliveries and endpoints that are asked for
 -- `first` and `retry` are zsets: endpoint id (or queue of an origin) by when it has something to do (ms). `first_max` and `retry_max`
@@ -13,8 +12,7 @@
 --   event id, lane, lease, tries, url, event, sealed secret, sealed secret before it}; empty where there is none
 --@keys first retry
 --@args now first_max retry_max per_endpoint lease_ms keys
---@include deliveries
---@include numbers
+--@include deliveries numbers
 --@unless_frozen first
 local ENDPOINTS_MAX = 16
 -- Endpoints that are looked at to find so many whose secrets can be opened.

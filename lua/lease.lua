@@ -3,7 +3,6 @@
 -- ends, so two gateways never do the same work, and the work of a gateway that died is done by another. A request that has
 -- ended is removed from `due`. The names of the requests are built here, so they are not among KEYS; they are in the
 -- same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  2000  the requests that are asked for
 -- `from`: 0 for holds, TASKS_FROM for tasks (include/due.lua).
@@ -11,9 +10,7 @@
 --   maximum age (ms), upstream}; empty where there is none
 --@keys due
 --@args now from requests_max lease_ms requests_prefix
---@include due
---@include numbers
---@include request
+--@include due numbers request
 --@unless_frozen due
 local ids = call("ZRANGEBYSCORE", due, from, int(from + now), "LIMIT", 0, tonumber(requests_max))
 local until_ms = now + lease_ms

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- MAINTENANCE: an operator begins or ends maintenance, in which gateways refuse generations and uploads.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  50  its record
 -- `actor` is the request id, a space, and who. `fields` are field, value pairs; an empty value removes the field.
@@ -9,9 +8,7 @@
 --   unchanged  the record has these values; nothing happens
 --@keys maintenance
 --@args now actor fields...
---@include audit
---@include fields
---@include numbers
+--@include audit fields numbers
 --@unless_frozen maintenance
 local before, after = differing_fields(maintenance, fields)
 if not before then return { "unchanged", now } end

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- NOTE: notes in the archive's record what a copier is about to do, and accounts and keys as changed. Redis may be out of memory:
 -- nothing leaves it that is not copied.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1100  up to 500 accounts and keys of a page
 -- `changed` is a hash: account or key to the number of its changes. `generation` is what the record must have (empty: any).

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- OBSERVE: records what the upstream says of a task. Completed or failed ends it, once: the slot is freed, a failed task
 -- is refunded if it was charged (include/refund.lua says who may). The end of a task never changes.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  250  one task; the window is searched by halves
 -- `slots` are those of the creating key; `key_name`, `poller_window` and `poller_slots` are only given for a client's poll.
@@ -20,23 +19,17 @@
 --                     happens
 --@keys task request account slots due ledger done key_name? poller_window? poller_slots?
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
---@include audit
---@include due
---@include ended
---@include events
---@include limits
---@include money
---@include numbers
---@include refund
---@include reply
---@include request
---@include retention
---@include task
+--@include audit due ended events limits money numbers refund reply request retention task
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 
+-- A task that goes on frees no slot and is no event: then only the numbers of a client's poll need the account's limits.
 local limited, webhooks
-if has_extras(account) then limited, webhooks = unpack(call("HMGET", account, "limited", "webhooks")) end
+if status == "pending" or status == "processing" then
+  limited = key and call("HGET", account, "limited")
+elseif has_extras(account) then
+  limited, webhooks = unpack(call("HMGET", account, "limited", "webhooks"))
+end
 local shared = limited and read_shared(account, limited, now)
 if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
@@ -109,7 +102,7 @@ end
 call("ZADD", done, forget_at(now, record.retention_ms), request_id)
 -- A task that was not charged is told to nobody: there is no video for nothing.
 local callback = record.callback
-if not record.uncollected and (webhooks or callback) then
+if (webhooks or callback) and not record.uncollected then
   add_event(account, now, account_id, webhooks, "task." .. status, request_id, data,
     '{"task_id":"' .. (record.task_id or "") .. '","status":"' .. status .. '"}', callback)
 end

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- QUEUE-DELIVERY: an operator has an event sent to an endpoint: one that it got before, or a test.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  one delivery
 -- `endpoint_id` is an endpoint of the account, or its pseudo endpoint for addresses that requests name (`callback@<account id>`).
@@ -8,23 +7,20 @@
 -- RETURNS outcome, now
 --   queued    it is due now, and its schedule begins anew; then the event's id
 --   sending   a gateway sends it now, and it is sent once more afterwards; then the event's id
---   closed    the account is closed, and it is a test; nothing happens
+--   closed    the account is closed; nothing happens
 --   disabled  the endpoint is disabled; nothing happens
 --   full      too many wait already; nothing happens
 --   missing   the account has no such endpoint, or the endpoint no such delivery; nothing happens
 --@keys endpoint event
 --@args now account_id endpoint_id event_id actor kind data
---@include audit
---@include deliveries
---@include events
---@include numbers
+--@include audit deliveries events numbers
 --@unless_frozen endpoint
 local tag = string.match(endpoint, "^tg:{p%d+}")
 local record = call("HMGET", endpoint, "account_id", "status", "is_slow")
 local is_callback = endpoint_id == callback_of(account_id)
 if is_callback then record = { account_id, "enabled" } end
 if record[1] ~= account_id or record[2] == "deleted" then return { "missing", now } end
-if kind ~= "" and call("HGET", name_in(tag, "account", account_id), "status") == "closed" then return { "closed", now } end
+if call("HGET", name_in(tag, "account", account_id), "status") == "closed" then return { "closed", now } end
 if record[2] ~= "enabled" then return { "disabled", now } end
 if kind ~= "" then
   local id = add_event(endpoint, now, account_id, endpoint_id .. ":" .. kind, kind, event_id, data, data)

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- RANKED: a page of a sorted list of accounts, behind a place that need not be in it any more. Reads only. Many accounts may have
 -- the same score, so the place among them is searched by halves.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  300  the members that are asked for
 -- `score` and `member` are the place: the page begins behind it (both empty: at the beginning). `descending` (1 or 0): from the

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- RECLAIM: takes back the refund of a task that ended as too old, since it has completed after all. The task is completed from
 -- then on. Only here a task's end changes, and only if the gateway, not the upstream, had ended it. Decision 0076.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  60  one request
 -- `data` is the completed task as JSON.
@@ -12,16 +11,7 @@
 --                  refunded it; nothing happens
 --@keys task request account ledger done key_name
 --@args now request_id account_id data
---@include ended
---@include events
---@include ledger
---@include money
---@include numbers
---@include refund
---@include request
---@include retention
---@include spent
---@include task
+--@include ended events ledger money numbers refund request retention spent task
 --@unless_frozen request
 local record = read_request(request)
 local kept = read_task(task)

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- REFUND: an operator refunds a finished task, once. Its charge is in the record of the request; after that was collected,
 -- the caller has found it in the ledger or the archive.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  150  one request
 -- `reason` is the operator's. `forgotten_before`: how many references of the account were forgotten when the archive was
@@ -22,22 +21,14 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint request_name
 --@args now account_id request_id reference reason forgotten_before actor price endpoint task_id key_id admitted_at
---@include audit
---@include forgotten
---@include money
---@include numbers
---@include references
---@include refund
---@include request
+--@include audit money numbers once references refund request
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end
 local available = money.available
 local stands_for = "refund " .. request_id
-local earlier = call("HGET", references, reference)
-if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
-local forgotten = count_forgotten(checkpoint)
-if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
+local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
+if earlier then return earlier end
 
 local record = read_request(request_name)
 local state = record.state

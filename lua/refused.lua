@@ -1,7 +1,6 @@
 #!lua
 -- REFUSED: adds refusals of keys to the counts of their partition and UTC day. Statistics, not money: a call that is repeated
 -- counts twice.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  4000  the refusals that are sent
 -- `counts` is a hash: "account id, hour, key id, outcome" to how many; account id to how many fields it has; * to how many

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- REVOKE TOKEN: revokes a token of the management API, and some of those that were made with it, directly or not: it is called
 -- again until none is left. It reads a family whole, which has at most 500 tokens that have not ended: one or two milliseconds.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  1200  a family of at most 500, of which 40 are revoked
 -- `token_ids` is a hash (SHA-256 to token id), `ended_tokens` a zset (token id by when it expires or was revoked), `family`
@@ -11,8 +10,7 @@
 --   missing   there is no such token; nothing happens
 --@keys token token_ids ended_tokens family operators_family
 --@args now token_id actor
---@include audit
---@include numbers
+--@include audit numbers
 --@unless_frozen token
 local REVOKED_MAX = 40
 local prefix = string.sub(token, 1, -1 - #token_id)

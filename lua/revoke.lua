@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- REVOKE: an operator revokes a key for good.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  100  its record
 -- `tiers` is a hash: tier to how many keys use it. `actor` is the request id, a space, and who.
@@ -10,11 +9,7 @@
 --   missing           there is no such key; nothing happens
 --@keys key tiers
 --@args now key_id actor
---@include audit
---@include changed
---@include events
---@include numbers
---@include tiers
+--@include audit changed events numbers tiers
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revoked_at", "label")
 if not record[1] then return { "missing", now } end

@@ -3,7 +3,7 @@
 -- to the partition's totals, and brings the lists of accounts by balance and by spending (include/ranks.lua) and what was sold
 -- (include/sales.lua) up to date. In the same step it moves the cursor and removes the notes, so each counts once, however often
 -- and wherever this runs. Where nothing is left to add, the next accounts lose the days that have left the week. The names of usage and totals are built here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts. Decision 0054.
+-- Decision 0054.
 --
 -- BOUND  4000  the entries and the ended tasks that are asked for, and the fields that they change
 -- `most_text`: the maximum number of entries, and of ended tasks. `kept_ms`: how long usage and totals are kept after their
@@ -13,13 +13,7 @@
 --            accounted for (only where there is no more; 0 unless somebody changed what is stored)
 --@keys ledger rolled_name trimmed ended
 --@args now most_text usage_prefix totals_prefix kept_ms fields_max
---@include clock
---@include day
---@include entry
---@include kind
---@include numbers
---@include ranks
---@include sales
+--@include clock day entry kind numbers ranks sales
 --@unless_frozen ledger
 local most = tonumber(most_text)
 -- The place of a number among those of a field.

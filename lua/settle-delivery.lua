@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- SETTLE-DELIVERY: what came of a try. A result without the number of the latest lease is ignored: another gateway has taken the
 -- delivery over. An endpoint that answers 410, or has only failed for days, is disabled; the audit says so.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  300  one delivery
 -- `queue_id` is the endpoint's id, or the queue of an address that a request names; `endpoint` is its record. `lease` is its number. `result` is delivered, failed or gone. `retry_ms`: when the next try comes, from now; empty after the last one.
@@ -16,9 +15,7 @@
 --   fenced     another lease has it, or it has ended; nothing happens
 --@keys endpoint event
 --@args now queue_id event_id per_endpoint lease result retry_ms status response took_ms slow_ms failures_min disable_ms
---@include deliveries
---@include endpoints
---@include numbers
+--@include deliveries endpoints numbers
 --@unless_frozen endpoint
 local tag = string.match(endpoint, "^tg:{p%d+}")
 local endpoint_id = owner_of(queue_id)

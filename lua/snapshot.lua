@@ -2,7 +2,7 @@
 -- SNAPSHOT: reads an account with some of its keys and their open requests, and the ledger of its partition, at one instant. An
 -- account with more than fits is read in slices, and so is a key with more open requests or a longer window; each slice is an
 -- instant of its own. The names of keys and requests are built here, so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts. Decision 0064.
+-- Decision 0064.
 --
 -- BOUND  3000  what is asked for: entries of the ledger, and the elements of a slice
 -- `after` is the ledger entry that was read last. `slice_max`: keys, stamps of windows and open requests of a slice; a key
@@ -20,11 +20,7 @@
 --           (empty: none) of the fields that are asked for here}
 --@keys account references account_keys ledger trimmed checkpoint account_slots due reversed
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
---@include cut
---@include due
---@include limits
---@include request
---@include window
+--@include cut due limits request window
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))
 local cut = call("HGET", trimmed, "last_entry") or ""
 local before = checkpoints_before(entries, cut, checkpoints_prefix)

@@ -1,7 +1,6 @@
 #!lua flags=no-writes
 -- SURVEY: counts a few open holds or tasks of a partition by state and age. Reads only. Their names are built here,
 -- so they are not among KEYS; they are in the same partition.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  500  the requests that are asked for
 -- `from`: 0 for holds, TASKS_FROM for tasks (include/due.lua); those of `due` between it and `to`. `first_index`: the place among them
@@ -11,8 +10,7 @@
 --   hold and of the oldest task (ms); holds of each age, tasks of each age
 --@keys due
 --@args now from to first_index most requests_prefix ages...
---@include numbers
---@include request
+--@include numbers request
 local ids = call("ZRANGEBYSCORE", due, from, to, "LIMIT", first_index, most)
 local open = { held = {}, bound = {} }
 for _, counts in pairs(open) do

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- SUSPEND: an operator suspends or closes an account.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record
 -- `status` is suspended or closed; `revisions` are those of the record that the caller has seen, with commas (empty: any).
@@ -13,13 +12,7 @@
 --   missing      there is no such account; nothing happens
 --@keys account
 --@args now account_id status revisions may_lift actor
---@include audit
---@include changed
---@include lists
---@include money
---@include restricted
---@include revision
---@include status
+--@include audit changed lists money restricted revision status
 --@unless_frozen account
 local record = call("HMGET", account, "money", "revision", "status")
 if not record[1] then return { "missing", now } end

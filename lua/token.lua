@@ -3,7 +3,6 @@
 -- A family is a token that operators made, with all that were made with it, directly or not. Before one is created, some are
 -- removed that ended 90 days ago, as the audit's records are; while there are as many tokens as there may be, some that
 -- have ended at all.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  200  its record, and some tokens that have ended
 -- `token_ids` is a hash (SHA-256 to token id), `ended_tokens` a zset (token id by when it expires or was revoked), `family`
@@ -17,9 +16,7 @@
 --   parent_ended   the parent was revoked, or has expired; nothing happens
 --@keys token tokens token_ids ended_tokens family parent_name
 --@args now token_id actor parent most_text family_most_text fields...
---@include audit
---@include numbers
---@include text
+--@include audit numbers text
 --@unless_frozen token
 local most, family_most = tonumber(most_text), tonumber(family_most_text)
 local REMOVED_MAX = 10

@@ -3,7 +3,6 @@
 -- the charge of a task that has not ended, or that ROLLUP has not counted. Their accounts' checkpoints go on from them in the same step. It also forgets
 -- references of grants that have left the ledger long ago. The names of checkpoints, requests and references are built here,
 -- so they are not among KEYS; they are in the same partition. Decision 0051.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  3000  the entries and the references that are asked for
 -- `rolled_name` is not there before the first ROLLUP, which then begins where the ledger does. `newest_id` is the newest
@@ -15,12 +14,7 @@
 --   broken   the oldest entry, which is not the next one after its account's checkpoint; nothing happens
 --@keys ledger trimmed grants_name rolled_name
 --@args now newest_id newest_account newest_balance newest_request newest_reference kept_ms most_text references_ms checkpoints_prefix requests_prefix references_prefix
---@include checkpoint
---@include cut
---@include entry
---@include numbers
---@include references
---@include request
+--@include checkpoint cut entry numbers references request
 --@unless_frozen ledger
 local most = tonumber(most_text)
 

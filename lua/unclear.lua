@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- UNCLEAR: the upstream gave no clear answer to a held request. The request counts among the unknown outcomes of its account until its
 -- hold ends, and repeats with its Idempotency-Key are told so at any gateway.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  20  one request
 -- `answered` is unclear or timed_out. `unknown_max`: how many unknown outcomes an account may have.
@@ -10,8 +9,7 @@
 --   missing  the request has no hold any more; nothing happens
 --@keys request account unknown idempotency?
 --@args now request_id answered unknown_max
---@include request
---@include unknown
+--@include request unknown
 --@unless_frozen request
 local record = read_request(request)
 if record.state ~= "held" then return { "missing", now } end

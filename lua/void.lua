@@ -5,7 +5,6 @@
 -- hold: no connection was free, or its ADMIT got no reply), `due` (its due time has passed), `released` (by an operator).
 -- After the last two a task may still come, and a late BIND may charge it. `unsent` also removes the window entry and the
 -- count of requests, and leaves a tombstone that an ADMIT of the same request meets if it runs later. Decision 0009.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  250  one request; the window is searched by halves
 -- `actor` is of an operator: request id, a space, and who; else empty.
@@ -16,15 +15,7 @@
 --   missing    no such request; `unsent` leaves the tombstone
 --@keys request account key_name window slots due done idempotency?
 --@args now tiers request_id reason tombstone_ms actor
---@include audit
---@include limits
---@include money
---@include numbers
---@include reply
---@include request
---@include retention
---@include spent
---@include unknown
+--@include audit limits money numbers reply request retention spent unknown
 --@unless_frozen request
 local key = read_key(key_name, now, tiers)
 

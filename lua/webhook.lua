@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- WEBHOOK: an operator registers an endpoint of an account, changes it, or deletes it.
--- The fields of its records stand in src/records/records.ts.
 --
 -- BOUND  600  its record, and the account's endpoints
 -- `action` is webhook.create, webhook.patch, webhook.rotate_secret, webhook.reseal or webhook.delete, as the audit has
@@ -19,14 +18,7 @@
 --   missing     there is no such endpoint, or account; nothing happens
 --@keys account endpoint webhooks
 --@args now account_id endpoint_id action revisions actor most_text overlap_ms fields...
---@include audit
---@include changed
---@include deliveries
---@include endpoints
---@include fields
---@include numbers
---@include revision
---@include text
+--@include audit changed deliveries endpoints fields numbers revision text
 --@unless_frozen account
 local URL_BYTES_MAX = 400
 local tag = string.match(account, "^tg:{p%d+}")

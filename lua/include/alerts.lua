@@ -1,5 +1,4 @@
---@include events
---@include numbers
+--@include events numbers
 -- Alerts before the credits of an account end (`credits.low`). `alerts` of the account are its thresholds, the highest first, with
 -- spaces; `alerted` is that list, `/`, and the lowest threshold that was told. A grant or an adjustment upwards arms what the balance
 -- is above again; a refund does not, or a balance at the line would be told of with each failed task. Decision 0076.

@@ -1,5 +1,4 @@
---@include clock
---@include numbers
+--@include clock numbers
 -- Audit: who changed what. The script that makes a change writes its record, so neither is there without the other.
 -- src/operations/access/audit.ts reads the records.
 local AUDIT_KEPT_MS = 90 * DAY_MS

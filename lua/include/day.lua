@@ -1,5 +1,4 @@
---@include clock
---@include date
+--@include clock date
 -- The UTC month and day of a time (ms), such as "2026-10" and "31", and when that month began (ms).
 local DAYS = {}
 local function day_of(at)

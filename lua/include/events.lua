@@ -1,5 +1,4 @@
---@include deliveries
---@include numbers
+--@include deliveries numbers
 --@seldom add_event
 -- Events that customers are told of. The script that makes one come true calls `add_event`, so that no crash comes between the two.
 -- An account without endpoints has no field `webhooks`.

@@ -1,6 +1,4 @@
---@include alerts
---@include money
---@include numbers
+--@include alerts money numbers
 -- Moves money and writes the ledger in the same step: account and stream never disagree. Each entry names the one
 -- before it of its account, and the account the last one, so that the latest are found without a list of their own.
 -- `at` is when (ms, as a text); `held` and `used` are added to what is held and to the total used; `more` is a flat list

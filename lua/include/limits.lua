@@ -1,7 +1,4 @@
---@include clock
---@include numbers
---@include unknown
---@include window
+--@include clock numbers unknown window
 -- The limits of keys, and of accounts over all their keys: how they are read, refuse, and count. A new limit of a UTC period changes
 -- this file alone of the scripts. Plain code on purpose: a table of limits that ADMIT loops over costs Redis a tenth more.
 

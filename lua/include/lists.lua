@@ -1,5 +1,4 @@
---@include metadata
---@include words
+--@include metadata words
 -- Lists of a partition in which operators find accounts: `labels` (zset: the label in lower case, a space, account id) and
 -- `inactive` (zset: status, a space, account id), all scores 0. A script that changes the label or the status of an account
 -- calls `unlist_account` before it and `list_account` after it: both go by the record. Lower case is that of ASCII.

@@ -1,6 +1,4 @@
---@include ledger
---@include numbers
---@include spent
+--@include ledger numbers spent
 -- Who may refund. A request is refunded once, and this file alone knows whether it was. There are three cases:
 -- 1. The upstream says that the task failed, or src/settlement/task-verdict.ts judges it `gone` or `expired`. Then OBSERVE
 --    refunds it, called by the sweeper or a client's poll, if the setting `tasks.refund_failed` is true. A task ends once.

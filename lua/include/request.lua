@@ -51,13 +51,15 @@ end
 local function read_request(name)
   local text = call("GET", name)
   if not text then return {} end
-  local record = { text = text }
-  record.state, record.account_id, record.key_id, record.endpoint, record.price, record.retention_ms, record.admitted_at,
-    record.due_at = string.match(text, "^(%S+) (%S*) (%S*) (%S*) (%S*) (%S*) (%S*) (%S*)")
-  for field, value in string.gmatch(text, " ([%a_]+)=(%S*)") do record[field] = value end
+  local state, account_id, key_id, endpoint, price, retention_ms, admitted_at, due_at =
+    string.match(text, "^(%S+) (%S*) (%S*) (%S*) (%S*) (%S*) (%S*) (%S*)")
+  -- A table that grows part by part is copied four times.
+  local record = { text = text, state = state, account_id = account_id, key_id = key_id, endpoint = endpoint, price = price,
+    retention_ms = retention_ms, admitted_at = admitted_at, due_at = due_at }
   for part, value in pairs(record) do
     if value == "" then record[part] = nil end
   end
+  for field, value in string.gmatch(text, " ([%a_]+)=(%S+)") do record[field] = value end
   return record
 end
 

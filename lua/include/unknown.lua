@@ -1,5 +1,4 @@
---@include money
---@include numbers
+--@include money numbers
 -- Requests of an account whose outcome is unknown, by when their hold is due (`tg:{pNN}:unknown:<account id>`). UNCLEAR lists them; VOID
 -- and BIND, which end the hold, remove them. An account with `limit` of them makes no further request until `blocked_until`, when
 -- enough of these holds are due. Decision 0003.

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import { type Command, InvalidArgumentError } from "commander";
 import { quote } from "../config/quote.ts";
-import { GENERATION_ENDPOINTS, type GenerationEndpoint, generationEndpoint } from "../domain/endpoints.ts";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { parseJsonBytes } from "../domain/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import { momentMs } from "../domain/moments.ts";
 import { type Price, priceListAt } from "../domain/prices.ts";
-import { nearest } from "../domain/suggest.ts";
+import { requireEndpoint } from "../operations/access/operator-values.ts";
 import { readAccountObject } from "../operations/accounts/operator-accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { requireConfig } from "./local-config.ts";
@@ -28,7 +28,7 @@ export function priceCommand(): Command {
     .option("--account <id>", "by the price multiplier of this account, which is read from Redis")
     .option("--at <iso>", "at this time, such as 2026-12-01T00:00:00Z; now when left out", atMs)
     .action(async (name: string, body: string | undefined, flags: Flags) => {
-      const endpoint = requireEndpoint(name);
+      const endpoint = requireEndpoint(name, "endpoint");
       const { at = Date.now() } = flags;
       const multiplier = flags.account === undefined ? "1" : await multiplierOf(flags.account);
       const asked = { atMs: at, multiplier };
@@ -44,15 +44,6 @@ function atMs(text: string): number {
 
 const multiplierOf = (accountId: string): Promise<string> =>
   withRedis(async (nodes) => (await readAccountObject(nodes, accountId)).priceMultiplier);
-
-function requireEndpoint(name: string): GenerationEndpoint {
-  const endpoint = generationEndpoint(name);
-  if (endpoint !== undefined) return endpoint;
-  const meant = nearest(name, GENERATION_ENDPOINTS);
-  const advice =
-    meant === undefined ? `there are ${GENERATION_ENDPOINTS.join(", ")}` : `did you mean ${meant}?`;
-  throw new OperatorError(`${name} is no generation endpoint; ${advice}`);
-}
 
 interface Asked {
   atMs: number;

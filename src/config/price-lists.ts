@@ -15,10 +15,7 @@ interface ReadLists {
   problems: readonly ConfigProblem[];
 }
 
-/**
- * Only the default comes from the package: another file's prices must not replace missing ones.
- * @param defaultFile where the settings name none
- */
+/** Only the default comes from the package: another file's prices must not replace missing ones. */
 export function readPriceLists(
   settings: unknown,
   { configFile, defaultFile }: { configFile: string; defaultFile: string },
@@ -78,9 +75,16 @@ function orderProblems(given: readonly { from?: string; file: string }[], yaml: 
       return refused("file", "has the name of another price file: ledger entries could not be told apart");
     if (at === 0) return [];
     if (from === undefined) return refused("from", "is missing: only the first list may begin at no time");
-    const previous = others.at(-1)?.from;
-    if (previous === undefined || (momentMs(from) ?? 0) > (momentMs(previous) ?? 0)) return [];
-    return refused("from", `must be later than that of the list before, ${previous}: two lists overlap`);
+    const previous = others.at(-1)?.from ?? "";
+    // The schema reports what is no time.
+    const afterMs = (momentMs(from) ?? Number.NaN) - (momentMs(previous) ?? Number.NaN);
+    if (!(afterMs <= 0)) return [];
+    return refused(
+      "from",
+      afterMs === 0
+        ? `is the millisecond at which the list before begins, ${previous}: two lists overlap; give each its own`
+        : `is before that of the list before, ${previous}: two lists overlap; put them in the order of their times`,
+    );
   });
 }
 
@@ -135,7 +139,6 @@ export const PriceTableSchema = Type.Object(
   { ...strict, description: "Credits per request, by the path below /api/v1/." },
 );
 
-/** @throws ConfigError */
 export function loadPrices(file: string, read?: FileReader): PriceTable {
   const yaml = readYaml(file, "give each endpoint its price", read);
   const checked = validate(PriceTableSchema, yaml.data ?? {});

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
-import { momentMs } from "../domain/moments.ts";
+import { momentMs, TIME_RULE, timeProblem } from "../domain/moments.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
 import { packagesSchema } from "./sections/packages.ts";
 import { archiveSchema, storeSchema } from "./sections/store.ts";
@@ -19,10 +19,11 @@ const priceFile = Type.String({
 
 const ZONED = /T.*(?:Z|[+-]\d\d:?\d\d)$/;
 
-const timeRule = (text: string): string | undefined =>
-  ZONED.test(text) && momentMs(text) !== undefined
-    ? undefined
-    : "must be a time with its zone, such as 2026-12-01T00:00:00Z";
+function timeRule(text: string): string | undefined {
+  if (ZONED.test(text) && momentMs(text) !== undefined) return undefined;
+  const problem = timeProblem(text);
+  return `must be ${TIME_RULE}${problem === undefined ? "" : `; ${problem}`}`;
+}
 
 const priceList = Type.Object(
   {
@@ -36,7 +37,10 @@ const priceList = Type.Object(
     ),
     file: priceFile,
   },
-  { additionalProperties: false },
+  {
+    additionalProperties: false,
+    "x-keys": "is unknown; known here: from, file. A list is in force until the next one begins",
+  },
 );
 
 const pricesSchema = Type.Union(

@@ -57,7 +57,7 @@ function allErrors(schema: TSchema, data: unknown): TLocalizedValidationError[] 
   }
 }
 
-/** Explains one branch of a union: the map's for a map, else the plain value's. */
+/** Explains one branch of a union: the map's for a map, the list's for a list, else the plain value's. */
 function withoutOtherBranches(
   schema: TSchema,
   data: unknown,
@@ -67,9 +67,13 @@ function withoutOtherBranches(
   for (const error of errors) {
     if (error.keyword !== "anyOf") continue;
     const { anyOf } = Pointer.Get(schema, error.schemaPath.slice(1)) as { anyOf: { type?: string }[] };
-    const isMap = isObject(Pointer.Get(data, error.instancePath));
-    for (const [index, branch] of anyOf.entries()) {
-      if ((branch.type === "object") !== isMap) foreign.push(`${error.schemaPath}/anyOf/${index}`);
+    const value = Pointer.Get(data, error.instancePath);
+    const kind = isObject(value) ? "object" : Array.isArray(value) ? "array" : "";
+    const isMeant = anyOf.some(({ type }) => type === kind)
+      ? (type = "") => type === kind
+      : (type = "") => type !== "object" && type !== "array";
+    for (const [index, { type }] of anyOf.entries()) {
+      if (!isMeant(type)) foreign.push(`${error.schemaPath}/anyOf/${index}`);
     }
   }
   return errors.filter(

@@ -1,3 +1,6 @@
+import { shown } from "./problems.ts";
+import { nearest } from "./suggest.ts";
+
 /** Paths below `/api/v1/`, in the order of docs/openapi.json. */
 export const GENERATION_ENDPOINTS = [
   "gen2/text-to-video",
@@ -15,8 +18,24 @@ export const API_PREFIX = "/api/v1/";
 /** Method, origin and prefix, as people copy them from pages and logs. */
 const AROUND = /^(?:post\s+)?(?:https?:\/\/[^/]+)?\/*(?:api\/)?(?:v1\/)?|\/+$/g;
 
-/** The endpoint that a text names: `gen2/text-to-video`, its path, or its address, in any case of letters. */
+/** The endpoint that a text names: `gen2/text-to-video`, its path, or its address, also percent-encoded, in any case of letters. */
 export function generationEndpoint(text: string): GenerationEndpoint | undefined {
-  const name = text.trim().toLowerCase().replaceAll(AROUND, "");
+  const name = decoded(text).trim().toLowerCase().replaceAll(AROUND, "");
   return GENERATION_ENDPOINTS.find((endpoint) => endpoint === name);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Says that a text names no endpoint, and which one may be meant. */
+export function noEndpoint(text: string): string {
+  const meant = nearest(text, GENERATION_ENDPOINTS);
+  const advice =
+    meant === undefined ? `there are ${GENERATION_ENDPOINTS.join(", ")}` : `did you mean ${meant}?`;
+  return `${shown(text)} is no generation endpoint; ${advice}`;
 }

@@ -4,9 +4,9 @@ import {
   GENERATION_ENDPOINTS,
   type GenerationEndpoint,
   generationEndpoint,
+  noEndpoint,
 } from "./endpoints.ts";
 import { shown } from "./problems.ts";
-import { nearest } from "./suggest.ts";
 
 // Restrictions of a key by endpoint and address. A key without restrictions has all endpoints, from any address.
 
@@ -32,13 +32,6 @@ export function checkEndpoints(names: readonly string[]): Checked<GenerationEndp
   }
   if (found.size === 0) return { problem: "name at least one endpoint; null allows all" };
   return { value: GENERATION_ENDPOINTS.filter((endpoint) => found.has(endpoint)) };
-}
-
-function noEndpoint(name: string): string {
-  const meant = nearest(name, GENERATION_ENDPOINTS);
-  const advice =
-    meant === undefined ? `there are ${GENERATION_ENDPOINTS.join(", ")}` : `did you mean ${meant}?`;
-  return `${shown(name)} is no generation endpoint; ${advice}`;
 }
 
 /** One form for every spelling: CIDR ranges, each once; an address is a range of one. */

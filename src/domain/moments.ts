@@ -34,6 +34,16 @@ export function calendarProblem(text: string): string | undefined {
     : undefined;
 }
 
+export const TIME_RULE = "a time with its zone such as 2026-10-31T12:00:00Z";
+
+/** Why a text is no time with its zone, and what may be meant; undefined for what resembles no time. */
+export function timeProblem(text: string): string | undefined {
+  const problem = calendarProblem(text);
+  if (problem !== undefined) return problem;
+  if (isDay(text)) return `${text} is a day, which begins in UTC at ${text}T00:00:00Z`;
+  return momentMs(`${text}Z`) === undefined ? undefined : `${text} has no zone; in UTC it is ${text}Z`;
+}
+
 const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 
 /** A UTC month such as 2026-10. */

@@ -21,7 +21,6 @@ export function readMoney(amount: string, currency: string): Money | { problem: 
   return { amount: digits === 0 ? whole : `${whole}.${given.padEnd(digits, "0")}`, currency };
 }
 
-/** Digits behind the point. */
 function digitsOf(currency: string): number {
   const { maximumFractionDigits = 2 } = new Intl.NumberFormat("en", {
     style: "currency",
@@ -63,7 +62,8 @@ function decimal(units: bigint, digits: number): string {
 const MULTIPLIER = /^(\d{1,2})(?:\.(\d{1,2}))?$/;
 const HUNDREDTHS_MAX = 1000;
 
-export const MULTIPLIER_RULE = "price_multiplier must be a number from 0.01 to 10 with two decimals at most";
+export const MULTIPLIER_RULE =
+  "price_multiplier must be a number from 0.01 to 10 with two decimals at most, such as 0.8 for 80 percent of the list price";
 
 /** As it is stored, such as `0.8`; undefined for what is no multiplier. */
 export function multiplierText(value: number): string | undefined {

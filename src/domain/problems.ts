@@ -1,5 +1,6 @@
 import type { TLocalizedValidationError } from "typebox/error";
 import type { Problem } from "./errors.ts";
+import { TIME_RULE } from "./moments.ts";
 import { PATTERNS_IN_WORDS } from "./operator-texts.ts";
 import { nearest } from "./suggest.ts";
 
@@ -28,7 +29,7 @@ const FORMATS: Readonly<Record<string, string>> = {
   "https-url": "an https URL with a valid host and port",
   "web-url": "an http or https URL with a valid host and port",
   date: "a day such as 2026-10-31",
-  "date-time": "a time such as 2026-10-31T12:00:00Z",
+  "date-time": TIME_RULE,
 };
 
 function inWords(error: TLocalizedValidationError): Problem[] {

@@ -56,7 +56,6 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
       storeReplaced.set(isMeant ? 0 : 1);
       if (!isMeant) throw replacedStore(found.id);
     },
-    /** Another store in its place is refused from now on. */
     identified: lastConfirmed.use,
     async beforeUse(primary: Primary): Promise<void> {
       await terms.requireLatest(primary);

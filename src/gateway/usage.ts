@@ -1,6 +1,6 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import { dayText, isDay } from "../domain/moments.ts";
+import { calendarProblem, dayText, isDay } from "../domain/moments.ts";
 import { unknownName } from "../domain/problems.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
 import { inspectKey, refuseCounted } from "./inspect-key.ts";
@@ -49,7 +49,11 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
   const to = query.get("to") ?? dayText(nowMs);
   const from = query.get("from") ?? (isDay(to) ? dayText(Date.parse(to) - (DAYS_DEFAULT - 1) * DAY_MS) : to);
   for (const [name, day] of Object.entries({ from, to }))
-    if (!isDay(day)) problems.push({ path: "", message: `${name} must be a day such as 2026-10-31` });
+    if (!isDay(day)) {
+      const why = calendarProblem(day);
+      const rule = `${name} must be a day such as 2026-10-31`;
+      problems.push({ path: "", message: why === undefined ? rule : `${rule}; ${why}` });
+    }
   const by = GROUPS.find((group) => group === (query.get("group_by") ?? "day"));
   if (by === undefined) problems.push({ path: "", message: `group_by must be one of ${GROUPS.join(", ")}` });
   if (problems.length === 0) {

@@ -67,9 +67,8 @@ export interface ArchivedUsage {
 }
 
 /**
- * Usage from the archive and, for the latest days, from Redis. Cost depends on days, endpoints and keys, not on entries. A page by
- * day or month first ends with the month in which it has its rows, or has read enough, so it may be short and still have a `next`.
- * @throws OperatorError
+ * From the archive and, for the latest days, Redis. A page by day or month first ends with the month in which it has its rows or has read
+ * enough. Cost depends on days, endpoints and keys, not on entries. @throws OperatorError
  */
 export async function accountUsage(
   nodes: RedisNodes,

@@ -1,6 +1,5 @@
-import { API_PREFIX, generationEndpoint } from "../domain/endpoints.ts";
-import { shown } from "../domain/problems.ts";
-import { requireOrder } from "../operations/access/operator-values.ts";
+import { API_PREFIX } from "../domain/endpoints.ts";
+import { requireEndpoint, requireOrder } from "../operations/access/operator-values.ts";
 import {
   oncePerReference,
   type ReadArchived,
@@ -63,10 +62,7 @@ interface ArchivedCharges {
   archivedTo: string;
 }
 
-/**
- * Charges of a partition in the archive from `fromMs` to `toMs`, not included, by endpoint and amount charged.
- * @throws Error if the archive is unavailable, another store's, or not complete
- */
+/** From `fromMs` until before `toMs`, by endpoint and amount. @throws Error if the archive is unavailable, another store's, or incomplete */
 export type FindArchivedCharges = (
   nodes: RedisNodes,
   partition: number,
@@ -95,9 +91,8 @@ interface Corrections {
 }
 
 /**
- * Finds charges by a wrong price, and gives back what was too much, once per charge, however often it is called.
- * @throws OperatorError `invalid`, `unknown_endpoint`; `unavailable` if charges of that time have left Redis and the
- * archive cannot be used
+ * Gives back what was charged too much, once per charge, however often it is called. @throws OperatorError `invalid`,
+ * `unknown_endpoint`; `unavailable` if the archive is needed and cannot be used
  */
 export async function correctCharges(
   nodes: RedisNodes,
@@ -144,13 +139,7 @@ export async function correctCharges(
 function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
   const amounts = new Map<string, number>();
   for (const [at, { endpoint: text, charged, correct: right }] of prices.entries()) {
-    const endpoint = generationEndpoint(text);
-    if (endpoint === undefined)
-      throw new OperatorError(
-        `${shown(text)} is no generation endpoint`,
-        "unknown_endpoint",
-        `prices/${at}/endpoint`,
-      );
+    const endpoint = requireEndpoint(text, `prices/${at}/endpoint`);
     const name = `${API_PREFIX}${endpoint} ${charged}`;
     if (amounts.has(name))
       throw new OperatorError(`${endpoint} at ${charged} is listed twice`, "invalid", `prices/${at}`);

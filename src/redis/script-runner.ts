@@ -22,14 +22,37 @@ export interface ScriptForm {
   crossesSlots: boolean;
 }
 
-/** A script as a server gets it. */
 interface Source {
   lua: string;
   sha: string;
+  counts: Counts;
 }
 
 /** The scripts of each client by name and form. The latest definition counts for all runners of a client. */
 const sources = new WeakMap<Redis, Map<string, Source>>();
+
+/** The scripts as they are, by name and form, for all clients: each is put together at its first use. */
+const unchanged = new Map<string, Source>();
+
+function unchangedSource(script: ScriptFile, form: ScriptForm): Source {
+  const name = nameOf(script, form);
+  const found = unchanged.get(name);
+  if (found) return found;
+  const source = made(script, form, {});
+  unchanged.set(name, source);
+  return source;
+}
+
+type Edit = (lua: string, name: string) => string;
+
+function made(
+  script: ScriptFile,
+  form: ScriptForm,
+  { folder, edit = (lua) => lua }: { folder?: string; edit?: Edit },
+): Source {
+  const lua = edit(scriptSource(script, { folder, ...form }), script.name);
+  return { lua, sha: hash("sha1", lua), counts: countsOf(readScript(script.name, folder)) };
+}
 
 /**
  * Runs the scripts on a client: by EVALSHA, and on NOSCRIPT alone once more by EVAL.
@@ -44,24 +67,25 @@ export function createScriptRunner(
     folder?: string;
     within?: <T>(work: Promise<T>) => Promise<T>;
     form?: Readonly<ScriptForm>;
-    edit?: (lua: string, name: string) => string;
+    edit?: Edit;
   } = {},
 ) {
   const { folder, within = (work) => work, form = { checksFrozen: false, crossesSlots: false } } = options;
-  const { edit = (lua: string) => lua } = options;
   const defined = sources.get(redis) ?? new Map<string, Source>();
   sources.set(redis, defined);
   let formNow: ScriptForm = { ...form };
-  const counts = new Map<string, Counts>();
 
   function define(): void {
+    const isChanged = folder !== undefined || options.edit !== undefined;
     for (const script of SCRIPTS) {
-      const lua = edit(scriptSource(script, { folder, ...formNow }), script.name);
-      defined.set(nameOf(script, formNow), { lua, sha: hash("sha1", lua) });
-      if (script.isBatched) counts.set(script.name, countsOf(readScript(script.name, folder)));
+      if (isChanged) defined.set(nameOf(script, formNow), made(script, formNow, options));
+      else defined.delete(nameOf(script, formNow));
     }
   }
   define();
+
+  const sourceOf = (script: ScriptFile): Source =>
+    defined.get(nameOf(script, formNow)) ?? unchangedSource(script, formNow);
 
   function defineAgainIfChanged(): void {
     if (form.checksFrozen === formNow.checksFrozen && form.crossesSlots === formNow.crossesSlots) return;
@@ -77,10 +101,10 @@ export function createScriptRunner(
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
     defineAgainIfChanged();
-    const source = defined.get(nameOf(script, formNow))!;
+    const source = sourceOf(script);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
-      const text = packed(items, counts.get(script.name)!);
+      const text = packed(items, source.counts);
       return repliesOf(await within(evaluate(redis, source, [1, keys[0]!, ...shared, text])));
     }
     const words = [keys.length, ...keys, ...shared, ...args];
@@ -147,7 +171,6 @@ export function itemOf<Call>(script: Script<Call, unknown>, call: Call, now = ""
   return { keys: script.keys(call), shared, args: script.args(call) };
 }
 
-/** The items of one call in one string, as lua/batch.lua reads them. */
 function packed(items: readonly Item[], counts: Counts): string {
   let text = "";
   for (const item of items) text += packedItem(item, counts);
@@ -170,7 +193,6 @@ function ended(arg: Argument): string {
   return `${arg}\0`;
 }
 
-/** The replies of one call, as lua/batch.lua writes them. */
 function repliesOf(text: unknown): (Reply | Error)[] {
   const replies = JSON.parse(text as string) as (Reply | { err: string })[];
   return replies.map((reply) => (Array.isArray(reply) ? reply : new ItemError(reply.err)));

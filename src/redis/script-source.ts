@@ -3,8 +3,7 @@ import { join } from "node:path";
 import type { ScriptFile } from "../scripts/script-definition.ts";
 
 const FOLDER = join(import.meta.dirname, "../../lua");
-const INCLUDE = /^--@include (\w+)\n/gm;
-/** The first line of each script, with its flags. */
+const INCLUDE = /^--@include (.+)\n/gm;
 const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
 /** In scripts that write: where they stop if the partition of this name is frozen. */
 const UNLESS_FROZEN = /^--@unless_frozen (\w+)\n/m;
@@ -31,7 +30,6 @@ function argumentNames(text: string): ArgumentNames {
   return { keys: named("keys"), args: named("args") };
 }
 
-/** How many keys and arguments an item of a batched script has. @param text of its file */
 export function countsOf(text: string): Counts {
   const { keys, args } = argumentNames(text);
   return {
@@ -76,24 +74,27 @@ export function scriptSource(
 /** A function of an included file, from the first column to its `end` there. */
 const FUNCTION = /^local function (\w+)\((?!.*\bend$).*\n(?:.*\n)*?end\n/gm;
 
-/** Included text without the functions that a script does not use: each call would make them anew. */
+/** Included text without the functions that a script does not reach: each call would make them anew. */
 function withoutUnused(included: string, own: string): string {
-  const text = included + own;
-  const left = included.replaceAll(FUNCTION, (source, name: string) => (isUsed(name, text) ? source : ""));
-  return left.length === included.length ? included : withoutUnused(left, own);
+  const functions = new Map<string, string>();
+  const rest = included.replaceAll(FUNCTION, (source, name: string) => {
+    functions.set(name, source);
+    return "";
+  });
+  const used = new Set<string>();
+  const follow = (text: string): void => {
+    for (const [word] of text.matchAll(WORD)) {
+      const source = functions.get(word);
+      if (source === undefined || used.has(word)) continue;
+      used.add(word);
+      follow(source);
+    }
+  };
+  follow(rest + own);
+  return included.replaceAll(FUNCTION, (source, name: string) => (used.has(name) ? source : ""));
 }
 
-/** True if a name is there twice: where it is defined, and where it is used. A pattern for each name would take a fifth of a start. */
-function isUsed(name: string, text: string): boolean {
-  let found = 0;
-  for (let at = text.indexOf(name); at >= 0; at = text.indexOf(name, at + 1)) {
-    if (isInWord(text[at - 1]) || isInWord(text[at + name.length])) continue;
-    if (++found > 1) return true;
-  }
-  return false;
-}
-
-const isInWord = (char: string | undefined): boolean => char !== undefined && /\w/.test(char);
+const WORD = /\w+/g;
 
 function asLocals(keys: readonly string[], args: readonly string[]): string {
   const locals = keys.map((name, at) => `local ${name.replace(OPTIONAL, "")} = KEYS[${at + 1}]\n`);
@@ -126,7 +127,7 @@ function includedBy(
   read: (file: string) => string,
   found: Map<string, string> = new Map(),
 ): Map<string, string> {
-  for (const [, file = ""] of text.matchAll(INCLUDE)) {
+  for (const file of [...text.matchAll(INCLUDE)].flatMap(([, files = ""]) => files.split(" "))) {
     if (found.has(file)) continue;
     const included = read(file);
     const [, seldom] = included.match(SELDOM) ?? [];

@@ -9,7 +9,6 @@ import { readInfo } from "./server-info.ts";
 /** The number of partitions of a new store, unless the configuration names another. */
 const PARTITIONS = 64;
 
-/** Facts of a store from `tg:meta` and INFO. */
 export interface StoreFacts {
   /** Differs between stores, but not between copies of one. */
   id: string;
@@ -19,7 +18,6 @@ export interface StoreFacts {
 
 export interface StoreRules {
   partitions: number;
-  /** Lets a Redis pass that keeps nothing on disk. */
   allowNoPersistence?: boolean | undefined;
   /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
   requireMeant?(found: FoundStore): void;
@@ -32,11 +30,7 @@ export interface FoundStore {
   acceptedAt: number;
 }
 
-/**
- * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one whose keys may
- * get lost.
- * @throws StoreError in words that say what to change
- */
+/** Fixes them at the first start. @throws StoreError for another layout, and a store whose keys may get lost */
 export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
   const { partitions } = rules;
@@ -44,7 +38,13 @@ export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<S
     isCluster(redis),
     ...nodes.all().map((node) => requireDurable(node, rules)),
   ]);
-  rules.requireMeant?.(await foundStore(redis));
+  const found = await storedFacts(nodes);
+  rules.requireMeant?.(found);
+  if (found.id !== undefined && found.partitions !== undefined) {
+    requireServed(found.layout);
+    // Nothing is written to a store that is not new: it may have been emptied since it was read.
+    return { id: found.id, partitions: Number(found.partitions), cluster };
+  }
   // Before the partitions, which say that the store is not new.
   await requireLayout(redis);
   const [fixed, id] = await Promise.all([
@@ -54,15 +54,9 @@ export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<S
   return { id, partitions: Number(fixed), cluster };
 }
 
-/** Notes the layout of a new store. @throws StoreError that says what to do about a store of another layout */
 async function requireLayout(redis: Redis): Promise<void> {
   const [layout, partitions] = await redis.hmget(META, "layout", "partitions");
   requireServed(layout ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : undefined));
-}
-
-async function foundStore(redis: Redis): Promise<FoundStore> {
-  const [id, acceptedAt] = await redis.hmget(META, "id", "accepted_at");
-  return { id: id ?? undefined, acceptedAt: Number(acceptedAt ?? 0) };
 }
 
 /** @throws StoreError in words that say what to change, if the server may lose keys */
@@ -126,7 +120,6 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
     },
   );
 
-/** Where an account is, or would be. */
 export async function placeOfAccount(
   nodes: RedisNodes,
   accountId: string,
@@ -145,7 +138,6 @@ export async function writablePlace(
   return place;
 }
 
-/** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
   const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
   if (fixed) requireServed(layout ?? undefined);
@@ -158,9 +150,9 @@ export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITI
 export async function storedFacts(
   nodes: RedisNodes,
 ): Promise<Record<"partitions" | "layout", string | undefined> & FoundStore> {
-  const [partitions, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
-  const found = await foundStore(nodes.ofName(META));
-  return { ...found, partitions: partitions ?? undefined, layout: layout ?? undefined };
+  const values = await nodes.ofName(META).hmget(META, "id", "accepted_at", "partitions", "layout");
+  const [id, acceptedAt, partitions, layout] = values.map((value) => value ?? undefined);
+  return { id, acceptedAt: Number(acceptedAt ?? 0), partitions, layout };
 }
 
 /** How records are laid out, as `tg:meta layout` says. */

@@ -1,10 +1,7 @@
 import type { Redis } from "ioredis";
 import { readInfo } from "./server-info.ts";
 
-/**
- * Commands that change a stream, a sorted set or the counts of a hash, or that remove or replace keys of any type. Gateways without
- * requests run none of them regularly.
- */
+/** Commands that change streams, sorted sets or counts, or remove keys. Idle gateways run none of them regularly. */
 const WATCHED = new Set(
   [
     ..."xadd xdel xtrim xsetid xgroup xautoclaim zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex".split(
@@ -19,24 +16,22 @@ const WATCHED = new Set(
     ..."hincrby hdel replicaof slaveof debug sort geoadd".split(" "),
   ].map((command) => `cmdstat_${command}`),
 );
+/** How old the counts may be that another look has read: what came since is seen at the next look. */
+const SHARED_MS = 1000;
 /** Work is done at least this often, whatever the counters say. */
 const LOOK_EVERY_MS = 5 * 60_000;
 
 /**
- * Says whether a server may have got something new in a ledger or list since the last complete look at them, so that an idle gateway does not
- * read every partition every second. One INFO answers it for all partitions of the server: the calls of all commands that could have
- * changed one, which Redis counts by name (`INFO commandstats`, https://redis.io/docs/latest/commands/info/).
+ * Tells if a server may have anything new, so that an idle gateway does not read every partition every second: one INFO has the calls of
+ * all writing commands (`INFO commandstats`, https://redis.io/docs/latest/commands/info/). @param options.fresh must not see anything a second late
  */
-export function createWriteWatch() {
+export function createWriteWatch({ fresh = false } = {}) {
   const looks = new WeakMap<Redis, { writes: string; subject: string; atMs: number }>();
   return {
-    /**
-     * @param subject what is looked at, e.g. the names of the partitions; another one is always looked at
-     * @returns undefined if nothing can be new; else a function to call once all of it was read
-     */
+    /** @param subject e.g. partitions' names; another one is always looked at @returns undefined, or to be called once all was read */
     async news(redis: Redis, subject: string): Promise<(() => void) | undefined> {
       // Read before the look: what comes during it counts as new at the next one.
-      const writes = await writesOf(redis);
+      const writes = await (fresh ? readWrites(redis) : sharedWrites(redis));
       const last = looks.get(redis);
       const atMs = performance.now();
       const isSame = last !== undefined && last.writes === writes && last.subject === subject;
@@ -47,6 +42,19 @@ export function createWriteWatch() {
       };
     },
   };
+}
+
+const latest = new WeakMap<Redis, { atMs: number; writes: Promise<string | undefined> }>();
+
+function readWrites(redis: Redis): Promise<string | undefined> {
+  const writes = writesOf(redis);
+  latest.set(redis, { atMs: performance.now(), writes });
+  return writes;
+}
+
+function sharedWrites(redis: Redis): Promise<string | undefined> {
+  const read = latest.get(redis);
+  return read && performance.now() - read.atMs < SHARED_MS ? read.writes : readWrites(redis);
 }
 
 /** The run of a server and its calls of watched commands; undefined where it does not say. */

@@ -170,8 +170,10 @@ describe("a restored store", () => {
   test("has the endpoints and addresses of keys as the lost one did", async () => {
     const restrictions = { endpoints: ["gen2/text-to-video" as const], addresses: ["10.0.0.0/8"] };
     const { keyId } = await issueKey(stage.nodes, { accountId: "acme", restrictions }, cliActor());
+    const heir = await rotateKey(stage.nodes, await findKey(stage.nodes, keyId), 60_000, cliActor());
     await restored();
-    expect((await findKey(empty.nodes, keyId)).restrictions).toEqual(restrictions);
+    for (const id of [keyId, heir.keyId])
+      expect((await findKey(empty.nodes, id)).restrictions).toEqual(restrictions);
     await stage.redis.hset(
       keyNames(partitionOf("acme", PARTITIONS), keyId).key,
       "restrictions",

@@ -26,7 +26,7 @@ let gateway: TestGateway;
 let customers: { key: IssuedKey; made: number }[];
 
 beforeAll(async () => {
-  cluster = await startCluster();
+  cluster = await startCluster({ patient: true });
   gateway = await givenGateway({ redisUrl: cluster.redisUrl });
   gateway.redis.disconnect();
   const isWhole = async () => (await gateway.metric("tollgate_store_up "))[0] === "tollgate_store_up 1";

@@ -27,7 +27,7 @@ let old: TestRedis;
 let cluster: Cluster;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "tollgate-to-cluster-"));
-  [old, cluster] = await Promise.all([givenRedis(), startCluster()]);
+  [old, cluster] = await Promise.all([givenRedis(), startCluster({ patient: true })]);
 }, 60_000);
 afterAll(async () => {
   await cluster?.stop();

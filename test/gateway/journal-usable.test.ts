@@ -3,9 +3,12 @@ import { renameSync, writeFileSync } from "node:fs";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, inject, test } from "vitest";
+import { beforeAll, expect, inject, test } from "vitest";
 import { givenGateway, until } from "../support/gateway.ts";
+import { hasten } from "../support/hasten.ts";
 import { startGatewayProcess } from "../support/processes.ts";
+
+beforeAll(hasten);
 
 // Guarantee: a journal that could not keep a charge pages somebody before Redis is away, and mends itself.
 test.concurrent("a gateway whose journal folder was replaced says so while Redis answers, stays ready, and recovers", async () => {

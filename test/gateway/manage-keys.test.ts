@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { BODY_EXAMPLES } from "../../src/admin/api/examples.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
-import type { GenerationEndpoint } from "../../src/domain/endpoints.ts";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/domain/endpoints.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { sendForm } from "./openapi-stage.ts";
@@ -38,6 +38,47 @@ test("endpoints and addresses are stored in one form, shown, changed apart, and 
     before: { restrictions: "endpoints=gen2/text-to-video;addresses=10.0.0.0/8" },
     after: { restrictions: "endpoints=gen2/text-to-video" },
   });
+});
+
+const SPELLINGS = [
+  "gen2/text-to-video",
+  "/gen2/text-to-video/",
+  "/api/v1/gen2/text-to-video",
+  "/api/v1/gen2/text-to-video//",
+  "GEN2/Text-To-Video",
+  "/API/V1/GEN2/TEXT-TO-VIDEO/",
+  "gen2%2Ftext-to-video",
+  "%2Fapi%2Fv1%2Fgen2%2Ftext-to-video",
+  "POST https://gateway.example/api/v1/gen2/text-to-video",
+];
+
+// Guarantee: however an endpoint is spelt, a key may use that one and no other, and so may the key that replaces it.
+test.each(SPELLINGS)("a key of %s may use that endpoint only, also once it was rotated", async (spelling) => {
+  const account = await stage.givenAccount(1000);
+  const made = await stage.givenKey(account, { allowed_endpoints: [spelling] });
+  const patched = await stage.givenKey(account, { allowed_endpoints: ["gen2-pro/storyboard"] });
+  const path = (id: string) => `/accounts/${account}/keys/${id}`;
+  const body = { allowed_endpoints: [spelling] };
+  expect((await stage.manage("PATCH", path(patched.key_id), { body })).body).toMatchObject({
+    allowed_endpoints: ["gen2/text-to-video"],
+  });
+  const heir = await stage.manage("POST", `${path(made.key_id)}/rotate`, { body: { overlap: "0s" } });
+  expect(heir.body).toMatchObject({ allowed_endpoints: ["gen2/text-to-video"] });
+  for (const key of [patched.key, heir.body.key]) {
+    for (const endpoint of GENERATION_ENDPOINTS) {
+      const reply = await stage.gateway.request("POST", `/api/v1/${endpoint}`, { key, body: BOAT });
+      expectStatus(reply, endpoint === "gen2/text-to-video" ? 200 : 403, endpoint);
+    }
+  }
+  for (const endpoint of [spelling.replace(/^POST /, ""), "gen2/text-to-vide"]) {
+    const list = await stage.manage(
+      "GET",
+      `/accounts/${account}/tasks?endpoint=${encodeURIComponent(endpoint)}`,
+    );
+    if (endpoint.endsWith("vide"))
+      expect(list).toMatchObject({ status: 400, body: { code: "unknown_endpoint" } });
+    else expect(list.body.data).toHaveLength(2);
+  }
 });
 
 test.each([

@@ -111,7 +111,7 @@ test("statements of all accounts come in pages, as JSON and CSV, and a token see
 test.each([
   ["GET", "/statements?month=2026-13", undefined, 400, "invalid_month"],
   ["GET", "/statements?month=2026-02-30", undefined, 400, "invalid_month"],
-  ["GET", "/statements", undefined, 400, "invalid"],
+  ["GET", "/statements", undefined, 400, "invalid_month"],
   ["GET", "/accounts/{account}/statements/soon", undefined, 400, "invalid_month"],
   ["GET", "/accounts/none-such/statements/2026-01", undefined, 404, "not_found"],
   ["POST", "/accounts/{account}/grants", { package: "gold", reference: "r" }, 400, "unknown_package"],
@@ -122,7 +122,13 @@ test.each([
     400,
     "invalid_money",
   ],
-  ["POST", "/accounts/{account}/grants", { credits: 5, amount_paid: 9.9, reference: "r" }, 400, "invalid"],
+  [
+    "POST",
+    "/accounts/{account}/grants",
+    { credits: 5, amount_paid: 9.9, reference: "r" },
+    400,
+    "invalid_money",
+  ],
   [
     "POST",
     "/accounts/{account}/reversals",

@@ -58,7 +58,7 @@ test.each([0, -1, 0.001, 0.005, 10.01, 11, 0.123, "1", true])(
     const refused = await stage.manage("PATCH", `/accounts/${accountId}`, {
       body: { price_multiplier: value },
     });
-    expect(refused).toMatchObject({ status: 400, body: { code: "invalid" } });
+    expect(refused).toMatchObject({ status: 400, body: { code: "invalid_multiplier" } });
     expect(refused.body.errors).toMatchObject([{ path: "/price_multiplier" }]);
     expect((await stage.manage("GET", `/accounts/${accountId}`)).body.price_multiplier).toBe(1);
   },
@@ -97,8 +97,8 @@ test.each([
     "invalid_generation",
     "/body/quality",
   ],
-  [{ endpoint: "gen2/text-to-video", body: BOAT, at: "2026-12-01T00:00:00" }, "invalid", "/at"],
-  [{ endpoint: "gen2/text-to-video", body: BOAT, at: "2026-02-30T00:00:00Z" }, "invalid", "/at"],
+  [{ endpoint: "gen2/text-to-video", body: BOAT, at: "2026-12-01T00:00:00" }, "invalid_time", "/at"],
+  [{ endpoint: "gen2/text-to-video", body: BOAT, at: "2026-02-30T00:00:00Z" }, "invalid_time", "/at"],
   [{ endpoint: "gen2/text-to-video" }, "invalid", "/body"],
 ])("a quote of %j is refused as %s", async (body, code, path) => {
   const reply = await quote(body);

@@ -43,7 +43,7 @@ const OUTCOMES: Record<string, string | [string, string]> = {
   "PATCH /accounts/{account}/webhooks/{webhook}": ["200", "account_closed"],
   "POST /accounts/{account}/webhooks/{webhook}/test": ["201", "account_closed"],
   "GET /accounts/{account}/webhooks/{webhook}/deliveries": "200",
-  "POST /accounts/{account}/webhooks/{webhook}/deliveries/{delivery}/redeliver": "200",
+  "POST /accounts/{account}/webhooks/{webhook}/deliveries/{delivery}/redeliver": ["200", "account_closed"],
   "POST /webhooks/reseal": "200",
   "GET /sales": "200",
   "GET /statements": "200",

@@ -1,12 +1,17 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { META } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
+import { readFacts } from "../../src/redis/store-facts.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
+import { hasten } from "../support/hasten.ts";
 import { generate, givenKey, givenRedis, ready, readyz, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
+
+beforeAll(hasten);
 
 let redis: TestRedis;
 let folder: string;
@@ -117,6 +122,14 @@ test("a Redis that is emptied under an open connection is noticed without a ledg
   await redis.client.flushall();
   await says(gateway, "Redis is empty");
   expect(await redis.client.exists(META), "nothing has made a store of it").toBe(0);
+});
+
+// A check that had begun before the store was emptied made a new one of it.
+test("a store that is emptied while its facts are read is left empty", async () => {
+  const rules = { partitions: 64, requireMeant: () => void redis.client.flushall() };
+  await readFacts(oneNode(redis.client), { partitions: 64 });
+  await readFacts(oneNode(redis.client), rules);
+  expect(await redis.client.exists(META)).toBe(0);
 });
 
 test("a first store is used on an empty folder, and by the same gateway ever after", async () => {

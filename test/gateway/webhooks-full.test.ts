@@ -1,38 +1,27 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { webhookNames } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { until } from "../support/gateway.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
   finishTask,
   givenEndpoint,
-  givenReceiver,
   givenWebhookStage,
-  type Receiver,
+  ownRedisAndReceiver,
 } from "../support/webhook-stage.ts";
 
 const PARTITION_BYTES_MAX = 64 * 1024 * 1024;
 
-let redis: TestRedis;
-let receiver: Receiver;
-beforeEach(async () => {
-  redis = await givenRedis();
-  receiver = await givenReceiver();
-});
-afterEach(async () => {
-  await receiver.stop();
-  await redis.stop();
-});
+const own = ownRedisAndReceiver();
 
 // Guarantee: messages never take the memory of the money. What has no room is dropped, counted and said.
 test("where the store's events are full, messages are dropped and said; tasks are admitted, charged and end", async () => {
-  const stage = await givenWebhookStage({ redisUrl: redis.url });
-  const endpoint = await givenEndpoint(stage, receiver.url);
-  const nodes = oneNode(redis.client);
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url });
+  const endpoint = await givenEndpoint(stage, own.receiver.url);
+  const nodes = oneNode(own.redis.client);
   const totals = Array.from({ length: await partitionsOf(nodes) }, (_, at) => webhookNames(at).totals);
-  for (const name of totals) await redis.client.hset(name, " bytes", PARTITION_BYTES_MAX);
+  for (const name of totals) await own.redis.client.hset(name, " bytes", PARTITION_BYTES_MAX);
   for (let task = 0; task < 5; task++) await finishTask(stage.gateway, endpoint.key);
   const test = await stage.manage("POST", `${endpoint.path}/test`);
   expect(test).toMatchObject({ status: 409, body: { code: "too_many_deliveries" } });
@@ -44,9 +33,9 @@ test("where the store's events are full, messages are dropped and said; tasks ar
   const { ok, violations, entries } = await verifyLedger(nodes);
   expect({ ok, violations }).toEqual({ ok: true, violations: [] });
   expect(entries).toBeGreaterThanOrEqual(6);
-  expect(receiver.received).toEqual([]);
-  for (const name of totals) await redis.client.hset(name, " bytes", 0);
+  expect(own.receiver.received).toEqual([]);
+  for (const name of totals) await own.redis.client.hset(name, " bytes", 0);
   await finishTask(stage.gateway, endpoint.key);
-  await until(() => receiver.received.length === 1, "a message, once there is room");
+  await until(() => own.receiver.received.length === 1, "a message, once there is room");
   await stage.stop();
 });

@@ -1,27 +1,17 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { until } from "../support/gateway.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
   givenEndpoint,
   givenKnownEndpoint,
   givenReceiver,
   givenWebhookStage,
-  type Receiver,
+  ownRedisAndReceiver,
 } from "../support/webhook-stage.ts";
 
 /** Longer than this test may take: no try that hangs ends in it. */
 const TIMEOUT_MS = 600_000;
 
-let redis: TestRedis;
-let receiver: Receiver;
-beforeEach(async () => {
-  redis = await givenRedis();
-  receiver = await givenReceiver();
-});
-afterEach(async () => {
-  await receiver.stop();
-  await redis.stop();
-});
+const own = ownRedisAndReceiver();
 
 type Stage = Awaited<ReturnType<typeof givenWebhookStage>>;
 type Endpoint = Awaited<ReturnType<typeof givenEndpoint>>;
@@ -34,16 +24,16 @@ const sendTests = async (stage: Stage, endpoints: readonly Endpoint[], each: num
 // Guarantee: whoever has answered nothing so far takes one place, so that many new dead endpoints leave places to others.
 test("ten new endpoints that hang leave places of first tries, and fresh messages go out at once", async () => {
   const config = { webhooks: { inFlight: 16, timeoutMs: TIMEOUT_MS } };
-  const stage = await givenWebhookStage({ redisUrl: redis.url, config });
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url, config });
   const hanging = await givenReceiver();
   const endpoints: Endpoint[] = [];
   for (let at = 0; at < 10; at++) endpoints.push(await givenEndpoint(stage, hanging.url));
   hanging.say(() => undefined);
   await sendTests(stage, endpoints, 6);
   await until(() => hanging.received.length === 10, "each to hang");
-  const fresh = await givenEndpoint(stage, receiver.url);
+  const fresh = await givenEndpoint(stage, own.receiver.url);
   await sendTests(stage, [fresh], 5);
-  await until(() => receiver.received.length === 5, "fresh messages");
+  await until(() => own.receiver.received.length === 5, "fresh messages");
   expect(hanging.mostUnderWay()).toBe(10);
   await stage.stop();
   await hanging.stop();
@@ -52,7 +42,7 @@ test("ten new endpoints that hang leave places of first tries, and fresh message
 // Guarantee: a try that hangs gives its place away long before its timeout, also where the endpoint answered so far.
 test("endpoints that answered and then hang give their places back, to as many as there are places", async () => {
   const config = { webhooks: { inFlight: 5, timeoutMs: TIMEOUT_MS } };
-  const stage = await givenWebhookStage({ redisUrl: redis.url, config });
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url, config });
   const hanging = await givenReceiver();
   const endpoints: Endpoint[] = [];
   for (let at = 0; at < 4; at++) endpoints.push(await givenKnownEndpoint(stage, hanging));
@@ -60,9 +50,9 @@ test("endpoints that answered and then hang give their places back, to as many a
   const hang = (count: number) => until(() => hanging.received.length === count, `${count} to hang`);
   await sendTests(stage, endpoints.slice(0, 2), 4);
   await hang(8);
-  const fresh = await givenEndpoint(stage, receiver.url);
+  const fresh = await givenEndpoint(stage, own.receiver.url);
   await sendTests(stage, [fresh], 2);
-  await until(() => receiver.received.length === 2, "fresh messages");
+  await until(() => own.receiver.received.length === 2, "fresh messages");
   await sendTests(stage, endpoints.slice(2), 4);
   await hang(10);
   const overdue = async (): Promise<number> =>

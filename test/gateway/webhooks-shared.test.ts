@@ -1,28 +1,17 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { send, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
   finishTask,
   givenEndpoint,
   givenKnownEndpoint,
-  givenReceiver,
   givenWebhookStage,
-  type Receiver,
+  ownRedisAndReceiver,
   WEBHOOK_SECRET_KEY,
 } from "../support/webhook-stage.ts";
 
-let redis: TestRedis;
-let receiver: Receiver;
-beforeEach(async () => {
-  redis = await givenRedis();
-  receiver = await givenReceiver();
-});
-afterEach(async () => {
-  await receiver.stop();
-  await redis.stop();
-});
+const own = ownRedisAndReceiver();
 
 type Stage = Awaited<ReturnType<typeof givenWebhookStage>>;
 const delivered = async ({ gateway }: Stage): Promise<number> => {
@@ -31,44 +20,44 @@ const delivered = async ({ gateway }: Stage): Promise<number> => {
 };
 
 test("two gateways share the deliveries, and none is sent twice", async () => {
-  const one = await givenWebhookStage({ redisUrl: redis.url });
+  const one = await givenWebhookStage({ redisUrl: own.redis.url });
   const { generator } = one.gateway;
-  const two = await givenWebhookStage({ redisUrl: redis.url, generator, behaviour: {} });
-  const { key } = await givenEndpoint(one, receiver.url);
+  const two = await givenWebhookStage({ redisUrl: own.redis.url, generator, behaviour: {} });
+  const { key } = await givenEndpoint(one, own.receiver.url);
   for (let task = 0; task < 60; task += 10)
     await Promise.all(
       Array.from({ length: 10 }, (_, nth) => finishTask(nth % 2 === 0 ? one.gateway : two.gateway, key)),
     );
-  await until(() => receiver.received.length >= 60, "all messages");
+  await until(() => own.receiver.received.length >= 60, "all messages");
   await until(async () => (await delivered(one)) + (await delivered(two)) === 60, "all settled");
-  expect(new Set(receiver.ids()).size).toBe(60);
-  expect(receiver.received).toHaveLength(60);
+  expect(new Set(own.receiver.ids()).size).toBe(60);
+  expect(own.receiver.received).toHaveLength(60);
   await two.stop();
   await one.stop();
 });
 
 test("what a gateway was sending as it was killed is sent by another, under the same webhook-id", async () => {
-  const stage = await givenWebhookStage({ redisUrl: redis.url });
-  const { key } = await givenKnownEndpoint(stage, receiver);
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url });
+  const { key } = await givenKnownEndpoint(stage, own.receiver);
   await stage.stop();
   const generator = await startGenerator();
   generator.behave({ durationMs: 0, startDelayMs: 0 });
   const killed = await startGatewayProcess({
-    ...{ redisUrl: redis.url, upstreamUrl: generator.url },
+    ...{ redisUrl: own.redis.url, upstreamUrl: generator.url },
     config: { webhooks: { allow_networks: ["127.0.0.0/8"], timeout: "1s" } },
     env: { WEBHOOK_SECRET_KEY },
   });
-  receiver.say(() => undefined);
+  own.receiver.say(() => undefined);
   const request = (method: string, path: string, more = {}) => send(killed.url, method, path, more);
   for (let task = 0; task < 3; task++) await finishTask({ request }, key);
-  await until(() => receiver.received.length === 3, "three under way");
+  await until(() => own.receiver.received.length === 3, "three under way");
   killed.signal("SIGKILL");
   await killed.ended();
-  const ids = new Set(receiver.ids());
-  receiver.say((response) => void response.end());
-  const other = await givenWebhookStage({ redisUrl: redis.url, generator, behaviour: {} });
-  await until(() => receiver.received.length === 6, "the same three again");
-  expect(new Set(receiver.ids())).toEqual(ids);
+  const ids = new Set(own.receiver.ids());
+  own.receiver.say((response) => void response.end());
+  const other = await givenWebhookStage({ redisUrl: own.redis.url, generator, behaviour: {} });
+  await until(() => own.receiver.received.length === 6, "the same three again");
+  expect(new Set(own.receiver.ids())).toEqual(ids);
   expect(ids.size).toBe(3);
   await until(async () => (await delivered(other)) === 3);
   await other.stop();
@@ -77,39 +66,48 @@ test("what a gateway was sending as it was killed is sent by another, under the 
 });
 
 test("what waits survives a killed Redis", async () => {
-  const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { retriesMs: [3000] } } });
-  const { key } = await givenEndpoint(stage, receiver.url);
-  receiver.say((response) => void response.writeHead(500).end());
+  const stage = await givenWebhookStage({
+    redisUrl: own.redis.url,
+    config: { webhooks: { retriesMs: [3000] } },
+  });
+  const { key } = await givenEndpoint(stage, own.receiver.url);
+  own.receiver.say((response) => void response.writeHead(500).end());
   await finishTask(stage.gateway, key);
-  await until(async () => (await redis.client.keys("tg:{*}:webhooks-retry")).length === 1, "a retry to wait");
-  await redis.kill();
-  receiver.say((response) => void response.end());
-  await redis.startAgain();
-  await until(() => receiver.received.length === 2, "the retry");
-  expect(new Set(receiver.ids()).size).toBe(1);
+  await until(
+    async () => (await own.redis.client.keys("tg:{*}:webhooks-retry")).length === 1,
+    "a retry to wait",
+  );
+  await own.redis.kill();
+  own.receiver.say((response) => void response.end());
+  await own.redis.startAgain();
+  await until(() => own.receiver.received.length === 2, "the retry");
+  expect(new Set(own.receiver.ids()).size).toBe(1);
   await stage.stop();
 });
 
 test("an emptied Redis ends nothing but the deliveries", async () => {
-  const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { retriesMs: [2000] } } });
-  const { key } = await givenEndpoint(stage, receiver.url);
-  receiver.say((response) => void setTimeout(() => response.writeHead(500).end(), 200));
+  const stage = await givenWebhookStage({
+    redisUrl: own.redis.url,
+    config: { webhooks: { retriesMs: [2000] } },
+  });
+  const { key } = await givenEndpoint(stage, own.receiver.url);
+  own.receiver.say((response) => void setTimeout(() => response.writeHead(500).end(), 200));
   await finishTask(stage.gateway, key);
-  await until(() => receiver.received.length === 1, "a try under way");
-  await redis.client.flushall();
+  await until(() => own.receiver.received.length === 1, "a try under way");
+  await own.redis.client.flushall();
   await until(async () => (await fetch(`${stage.gateway.adminUrl}/readyz`)).status === 503, "it to be seen");
   expect((await fetch(`${stage.gateway.adminUrl}/livez`)).status).toBe(200);
-  expect(receiver.received).toHaveLength(1);
+  expect(own.receiver.received).toHaveLength(1);
   await stage.stop();
 });
 
 // Guarantee: dispatchers that are dead behind a green health show, by the store and not by their own memory.
 test("deliveries that nobody sends are overdue in the metrics, and a gateway with a wrong key uses up no try", async () => {
-  const stage = await givenWebhookStage({ redisUrl: redis.url, config: { webhooks: { inFlight: 0 } } });
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url, config: { webhooks: { inFlight: 0 } } });
   const { generator } = stage.gateway;
   const config = { webhooks: { secretKey: `another ${WEBHOOK_SECRET_KEY}` } };
-  const wrong = await givenWebhookStage({ redisUrl: redis.url, generator, behaviour: {}, config });
-  const { key, deliveries } = await givenEndpoint(stage, receiver.url);
+  const wrong = await givenWebhookStage({ redisUrl: own.redis.url, generator, behaviour: {}, config });
+  const { key, deliveries } = await givenEndpoint(stage, own.receiver.url);
   await finishTask(stage.gateway, key);
   const figure = async (name: string): Promise<number> =>
     Number((await stage.gateway.metric(`${name} `))[0]?.split(" ").at(-1));
@@ -117,7 +115,7 @@ test("deliveries that nobody sends are overdue in the metrics, and a gateway wit
   expect(await figure("tollgate_webhook_deliveries_waiting")).toBe(1);
   expect(await figure("tollgate_webhook_events_bytes")).toBeGreaterThan(500);
   expect((await fetch(`${stage.gateway.adminUrl}/readyz`)).status).toBe(200);
-  expect(receiver.received).toEqual([]);
+  expect(own.receiver.received).toEqual([]);
   expect(await deliveries()).toMatchObject([{ status: "waiting", attempts: 0 }]);
   await wrong.stop();
   await stage.stop();

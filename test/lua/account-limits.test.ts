@@ -218,6 +218,20 @@ test("limits that are set while tasks are open count each of them once, whatever
   expect((await admit(key)).state).toMatchObject({ concurrentLimit: 9, active: 5 });
 });
 
+// Guarantee: the headers of a poll name the limit that leaves less, whether the task goes on or has ended by it.
+test.each(["processing", "completed"] as const)(
+  "a poll answers what the account has left: %s",
+  async (status) => {
+    const [key, other] = await givenKeys({ rate_limit: 5, max_concurrent: 4 });
+    const { generation } = await admit(key);
+    await stage.bind(generation);
+    await admit(other);
+    const { state } = await stage.observe(generation, status, { poller: other });
+    const active = status === "processing" ? 2 : 1;
+    expect(state).toMatchObject({ limit: 5, remaining: 3, concurrentLimit: 4, active });
+  },
+);
+
 test("an account without limits has no records of its own; those of one that had some are gone", async () => {
   const [key] = await givenKeys();
   await admit(key);

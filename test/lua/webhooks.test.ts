@@ -500,24 +500,32 @@ guarantee(
   },
 );
 
-guarantee("an endpoint of a closed account is only resealed and deleted", async () => {
-  const key = await stage.givenKey();
-  const endpointId = await givenEndpoint(key);
-  const { partition } = stage;
-  const call = { partition, accountId: key.accountId, status: "closed" as const, actor: cliActor("test") };
-  await run(suspend, { ...call, mayReinstate: true });
-  const before = await endpointRecord(endpointId);
-  const fields = { secret: "sealed-new" };
-  for (const action of ["webhook.patch", "webhook.rotate_secret"] as const)
-    expect((await change(key, endpointId, action, { fields, overlapMs: DAY_MS })).outcome).toBe("closed");
-  expect((await queue(key, endpointId, "test_1", { type: "webhook.test", data: "{}" })).outcome).toBe(
-    "closed",
-  );
-  expect(await endpointRecord(endpointId)).toEqual(before);
-  expect(await lease()).toEqual([]);
-  expect((await change(key, endpointId, "webhook.reseal", { fields })).outcome).toBe("changed");
-  expect((await change(key, endpointId, "webhook.delete")).outcome).toBe("deleted");
-});
+guarantee(
+  "an endpoint of a closed account is only resealed and deleted, and gets nothing again",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const task = await finishTask(key);
+    const called = await finishCalledTask(key, "https://shop.example/told");
+    for (const one of await lease()) await settle(one, "delivered");
+    const { partition } = stage;
+    const call = { partition, accountId: key.accountId, status: "closed" as const, actor: cliActor("test") };
+    await run(suspend, { ...call, mayReinstate: true });
+    const before = await endpointRecord(endpointId);
+    const fields = { secret: "sealed-new" };
+    for (const action of ["webhook.patch", "webhook.rotate_secret"] as const)
+      expect((await change(key, endpointId, action, { fields, overlapMs: DAY_MS })).outcome).toBe("closed");
+    expect((await queue(key, endpointId, "test_1", { type: "webhook.test", data: "{}" })).outcome).toBe(
+      "closed",
+    );
+    expect((await queue(key, endpointId, eventOf(task))).outcome).toBe("closed");
+    expect((await queue(key, callbackOf(key), called)).outcome).toBe("closed");
+    expect(await endpointRecord(endpointId)).toEqual(before);
+    expect(await lease()).toEqual([]);
+    expect((await change(key, endpointId, "webhook.reseal", { fields })).outcome).toBe("changed");
+    expect((await change(key, endpointId, "webhook.delete")).outcome).toBe("deleted");
+  },
+);
 
 // Guarantee: a gateway with a wrong WEBHOOK_SECRET_KEY uses up no try, and holds nothing back.
 guarantee(

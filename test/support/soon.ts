@@ -1,5 +1,17 @@
-import { vi } from "vitest";
+import { pauseBetweenLooks } from "./until.ts";
 
-/** Tries assertions again until they hold. Only a test that fails waits as long as this does: a busy machine needs some of it. */
-export const soon = <T>(check: () => T | Promise<T>): Promise<T> =>
-  vi.waitFor(check, { timeout: 50_000, interval: 5 });
+/** Only a test that fails waits as long: a busy machine needs some of it. */
+const PATIENCE_MS = 50_000;
+
+/** Tries assertions again until they hold. */
+export async function soon<T>(check: () => T | Promise<T>): Promise<T> {
+  const sinceMs = performance.now();
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() - sinceMs > PATIENCE_MS) throw error;
+    }
+    await pauseBetweenLooks(sinceMs);
+  }
+}

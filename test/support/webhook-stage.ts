@@ -1,9 +1,11 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { afterEach, beforeAll, beforeEach } from "vitest";
 import { givenManageStage } from "../gateway/manage-stage.ts";
 import { expectStatus, type givenGateway, type TestGateway, until } from "./gateway.ts";
-import { TEXT_TO_VIDEO } from "./store-stage.ts";
+import { hasten } from "./hasten.ts";
+import { givenRedis, TEXT_TO_VIDEO, type TestRedis } from "./store-stage.ts";
 
 export const WEBHOOK_SECRET_KEY = "a-key-of-webhook-secrets-for-tests-only";
 
@@ -65,6 +67,21 @@ export async function givenReceiver(first: Answer = answer(200)) {
       await once(server, "close");
     },
   };
+}
+
+/** For each test of a file a Redis and a receiver of its own, beside gateways whose long intervals are short. */
+export function ownRedisAndReceiver() {
+  const own = {} as { redis: TestRedis; receiver: Receiver };
+  beforeAll(hasten);
+  beforeEach(async () => {
+    own.redis = await givenRedis();
+    own.receiver = await givenReceiver();
+  });
+  afterEach(async () => {
+    await own.receiver.stop();
+    await own.redis.stop();
+  });
+  return own;
 }
 
 type Options = NonNullable<Parameters<typeof givenGateway>[0]>;

@@ -6,19 +6,29 @@ import { withoutSecrets } from "../refusal-log.ts";
 /** Not imported: decision 0040. */
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
-/** The reason phrase of a status. */
 export const titleOf = (status: number): string | undefined => STATUS_CODES[status];
 
-/** When each refusal is answered, by status and `code`. */
 const REFUSALS = {
   400: {
-    invalid: "A parameter, header or body breaks a rule; `errors` names each.",
+    invalid: "A parameter, header or body breaks a rule, or several of them do; `errors` names each.",
     unknown_package: "The configuration has no such package. `GET /packages` lists them.",
-    unknown_endpoint: "There is no such generation endpoint.",
+    unknown_tier: "The configuration has no such tier, or none for new keys. `GET /tiers` lists them.",
+    unknown_endpoint:
+      "There is no such generation endpoint. Name one as `gen2/text-to-video`, or by its path.",
     invalid_generation: "A gateway would refuse this body of a generation; `errors` says why.",
     invalid_money:
       "An amount of money is a decimal text such as `9.90`, not negative, in a currency of ISO 4217, and of a purchase only.",
     invalid_month: "There is no such month. It is written as `2026-10`.",
+    invalid_time:
+      "A day or a time is not in the calendar, has no zone, lies in the past where only a later one makes sense, or `from` comes after `to`. Write a time as `2026-10-31T12:00:00Z`.",
+    invalid_multiplier:
+      "A `price_multiplier` is a number from 0.01 to 10 with two decimals at most, such as 0.8 for 80 percent of the list price.",
+    invalid_retry_after: "A `retry_after` is a whole number of seconds from 1 to 86400, which is a day.",
+    invalid_addresses:
+      "One of `allowed_addresses` is no address and no CIDR range, or does not begin its range; `detail` says what to write.",
+    invalid_cursor: "The cursor is of another list or of other filters. Begin without one.",
+    not_indexed:
+      "Accounts are not found by this name of their metadata: `accounts.indexed_metadata` lacks it.",
   },
   401: { unauthorized: "There is no token, or it is unknown, revoked or expired." },
   403: { forbidden: "The token lacks the scope, or may not use this account." },
@@ -46,7 +56,7 @@ const REFUSALS = {
       "An earlier call with this reference has made it, and its transaction is too old to be shown without an archive. There is nothing to do.",
     account_exists: "There is an account of this id. Choose another id, or use that account.",
     account_closed:
-      "A closed account gets no credits, keys or endpoints, and its endpoints are only listed and deleted. Reopen it first: `PATCH` with `status`.",
+      "A closed account gets no credits, keys or endpoints, its endpoints are only listed and deleted, and nothing is delivered again. Reopen it first: `PATCH` with `status`.",
     key_exists: "This key is known already.",
     key_revoked: "The key is revoked for good. Create a new one.",
     key_rotated: "The key was rotated before; `detail` names the key that replaces it.",
@@ -78,12 +88,31 @@ const REFUSALS = {
 type Refusals = typeof REFUSALS;
 export type ProblemCode = { [Status in keyof Refusals]: keyof Refusals[Status] }[keyof Refusals];
 
-/** All refusals by `code`. */
 export const PROBLEMS = Object.fromEntries(
   Object.entries(REFUSALS).flatMap(([status, codes]) =>
     Object.entries(codes).map(([code, when]) => [code, { status: Number(status), when }]),
   ),
 ) as Record<ProblemCode, { status: number; when: string }> satisfies Record<OperatorProblem, unknown>;
+
+/** Codes of `invalid` fields and parameters, by their names. */
+const CODES_OF_FIELDS: Readonly<Record<string, ProblemCode>> = {
+  ...{ from: "invalid_time", to: "invalid_time", at: "invalid_time", expires_at: "invalid_time" },
+  ...{ month: "invalid_month", amount_paid: "invalid_money", currency: "invalid_money" },
+  ...{ price_multiplier: "invalid_multiplier", retry_after: "invalid_retry_after" },
+  ...{ allowed_addresses: "invalid_addresses", cursor: "invalid_cursor" },
+};
+
+/** The field or parameter of a place such as `/prices/0/charged` or `?from`. */
+export const fieldOf = (path: string): string => /^[/?]?([^/]*)/.exec(path)?.[1] ?? "";
+
+export const isTime = (field: string): boolean => CODES_OF_FIELDS[field] === "invalid_time";
+
+/** That of the fields if it is the same for all of them. */
+export function invalidCode(errors: readonly FieldProblem[]): ProblemCode {
+  const codes = new Set(errors.map(({ path }) => CODES_OF_FIELDS[fieldOf(path)] ?? "invalid"));
+  const [code = "invalid", ...others] = codes;
+  return others.length === 0 ? code : "invalid";
+}
 
 /** The header that names the creation of a key, as `errors` names it. */
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";
@@ -115,16 +144,13 @@ export class Problem extends Error {
   }
 }
 
-/**
- * Puts anything that was thrown into a problem; undefined for a fault of our own.
- * @param method of the call: the parameters of a GET are in its query, all others in the body
- */
+/** Undefined for a fault of our own. @param method the parameters of a GET are in its query, all others in the body */
 export function problemOf(error: unknown, method: string | undefined): Problem | undefined {
   if (error instanceof Problem) return error;
   if (error instanceof OperatorError) {
     const { problem, path, message } = error;
     const errors = path === undefined ? [] : [{ path: placeOf(path, method), message }];
-    return new Problem(problem, message, { errors });
+    return new Problem(problem === "invalid" ? invalidCode(errors) : problem, message, { errors });
   }
   if (error instanceof GatewayError && error.refusal.name === "store_unavailable") {
     return new Problem("unavailable", `Redis cannot be used: ${error.message}`, { headers: RETRY });
@@ -140,7 +166,7 @@ function placeOf(path: string, method: string | undefined): string {
 
 const RETRY = { "Retry-After": "5" };
 
-/** The body of a refusal. RFC 9457. */
+/** RFC 9457. */
 export function problemBody({ code, detail, errors }: Problem, requestId: string): object {
   const { status } = PROBLEMS[code];
   return {

@@ -3,12 +3,15 @@ import { type Static, type TObject, Type } from "typebox";
 import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
-import { calendarProblem, isDay, momentMs } from "../../domain/moments.ts";
+import { isDay, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
+import { MULTIPLIER_RULE } from "../../domain/money.ts";
 import { DETAILS_MAX, problemsOf, shown } from "../../domain/problems.ts";
 import { schemaProblems } from "../../domain/schema-problems.ts";
 import { nearest } from "../../domain/suggest.ts";
+import { requireOrder } from "../../operations/access/operator-values.ts";
+import { RETRY_AFTER_RULE } from "../../operations/store/maintenance.ts";
 import { readBody } from "../reply.ts";
-import { Problem } from "./problems.ts";
+import { fieldOf, invalidCode, isTime, Problem } from "./problems.ts";
 
 const BODY_BYTES_MAX = 65_536;
 /** The longest one that is valid has a cursor of 6,000 characters, or a search of 200, which take 12 each in a URL. */
@@ -16,11 +19,7 @@ const QUERY_CHARS_MAX = 10_000;
 const PARAMETERS_MAX = 50;
 const JSON_TYPE = /^application\/json *(;|$)/i;
 
-/**
- * Reads the query of a call. Whole numbers become numbers; `metadata.plan=pro` becomes `{metadata: {plan: "pro"}}`.
- * @param query as it came, without its `?`
- * @throws Problem that names each parameter that breaks a rule
- */
+/** Whole numbers become numbers; `metadata.plan=pro` becomes `{metadata: {plan: "pro"}}`. @throws Problem that names each wrong parameter */
 export function readQuery<Schema extends TObject>(schema: Schema, query: string): Static<Schema> {
   const values: Record<string, unknown> = {};
   const unknown = new Set<string>();
@@ -43,14 +42,40 @@ export function readQuery<Schema extends TObject>(schema: Schema, query: string)
   const known = Object.entries(schema.properties).map(([name, property]) =>
     Type.IsRecord(property) ? `${name}.<name>` : name,
   );
-  throw invalid([
+  const problems = [
     ...[...unknown].slice(0, DETAILS_MAX).map((name) => unknownQuery(name, known)),
     ...[...repeated].map((name) => ({ path: `?${name}`, message: `${name} must be given once` })),
-    ...problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
+    ...explained(schema, problemsOf(Value.Errors(schema, values)), values).map(({ path, message }) => ({
       path: `?${path.slice(1).replace("/", ".")}`,
-      message: inCalendar(message, values[path.slice(1)]),
+      message,
     })),
-  ]);
+  ];
+  throw invalid(problems, schema);
+}
+
+/** Rules that a schema says in parts. */
+const RULES: Readonly<Record<string, string>> = {
+  price_multiplier: MULTIPLIER_RULE,
+  retry_after: RETRY_AFTER_RULE,
+};
+
+/** Broken rules of known fields in whole; of a time what it lacks. */
+const explained = (
+  { properties }: TObject,
+  problems: readonly FieldProblem[],
+  values: Readonly<Record<string, unknown>>,
+): FieldProblem[] =>
+  problems.map(({ path, message }) => {
+    const field = fieldOf(path);
+    const value = values[field];
+    if (value === undefined || !Object.hasOwn(properties, field)) return { path, message };
+    const rule = RULES[field] ?? message;
+    return { path, message: isTime(field) ? withLack(rule, value) : rule };
+  });
+
+function withLack(rule: string, time: unknown): string {
+  const lack = typeof time === "string" ? timeProblem(time) : undefined;
+  return lack === undefined ? rule : `${rule}; ${lack}`;
 }
 
 /** `metadata.plan` is the member `plan` of `metadata`. */
@@ -59,13 +84,6 @@ function splitName(name: string): [name: string, member: string | undefined] {
   return dot === -1 ? [name, undefined] : [name.slice(0, dot), name.slice(dot + 1)];
 }
 
-/** Of a date, what the calendar lacks. */
-function inCalendar(message: string, value: unknown): string {
-  const problem = typeof value === "string" ? calendarProblem(value) : undefined;
-  return problem === undefined ? message : `${message}; ${problem}`;
-}
-
-/** @throws Problem for more than any call has, before it is looked at */
 function parametersOf(query: string): URLSearchParams {
   if (query.length > QUERY_CHARS_MAX) {
     throw invalid([{ path: "?", message: `the query must not exceed ${QUERY_CHARS_MAX} characters` }]);
@@ -83,10 +101,7 @@ function unknownQuery(name: string, known: readonly string[]): FieldProblem {
   return { path: `?${shown(name)}`, message: `${shown(name)} is not a known parameter${hint}` };
 }
 
-/**
- * Reads the JSON body of a call. An empty one counts as `{}`.
- * @throws Problem for a wrong media type, more than 64 KiB, what is no JSON object, and fields that break a rule
- */
+/** At most 64 KiB of JSON; an empty body counts as `{}`. @throws Problem */
 export async function readJsonBody<Schema extends TObject>(
   schema: Schema,
   req: IncomingMessage,
@@ -109,9 +124,11 @@ export async function readJsonBody<Schema extends TObject>(
   if (!isUnicode(value)) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
-  if (!Value.Check(schema, value)) throw invalid(schemaProblems(schema, value));
+  if (!Value.Check(schema, value))
+    throw invalid(explained(schema, schemaProblems(schema, value), value), schema);
   const unrounded: unknown = JSON.parse(String(bytes) || "{}", fractional);
-  if (!Value.Check(schema, unrounded)) throw invalid(schemaProblems(schema, unrounded));
+  if (!Value.Check(schema, unrounded))
+    throw invalid(explained(schema, schemaProblems(schema, unrounded), value), schema);
   return value;
 }
 
@@ -123,28 +140,30 @@ function fractional(_name: string, value: unknown, { source = "" }: { source?: s
   return digits.length <= whole.length + Number(exponent) || /^0*$/.test(digits) ? value : 0.5;
 }
 
-const invalid = (problems: readonly FieldProblem[]): Problem =>
-  new Problem("invalid", problems[0]?.message ?? "", { errors: problems.slice(0, DETAILS_MAX) });
+/** @param schema undefined if all fields are known */
+function invalid(problems: readonly FieldProblem[], schema?: TObject): Problem {
+  const isKnown = problems.every(({ path }) => !schema || Object.hasOwn(schema.properties, fieldOf(path)));
+  const errors = problems.slice(0, DETAILS_MAX);
+  return new Problem(isKnown ? invalidCode(errors) : "invalid", problems[0]?.message ?? "", { errors });
+}
 
 const DAY_MS = 86_400_000;
 
-/**
- * When a list begins and ends, Unix ms; of a day `to` it is the end.
- * @throws Problem for what is neither a day nor a time
- */
-export const periodOf = (query: { from?: string; to?: string }) => ({
-  fromMs: momentOf("from", query.from, "start"),
-  toMs: momentOf("to", query.to, "end"),
-});
+/** Unix ms; of a day `to` it is the end. @throws Problem for neither a day nor a time, and for an end before the beginning */
+export function periodOf({ from, to }: { from?: string; to?: string }) {
+  const fromMs = momentOf("from", from, "start");
+  const toMs = momentOf("to", to, "end");
+  if (from !== undefined && to !== undefined && isDay(from) && isDay(to)) requireOrder(from, to);
+  else requireOrder(fromMs, toMs);
+  return { fromMs, toMs };
+}
 
 /** @param edge of a day that is given without a time: `end` is the first moment of the next one */
 function momentOf(name: string, text: string | undefined, edge: "start" | "end"): number | undefined {
   if (text === undefined) return undefined;
   const ms = momentMs(text);
   if (ms === undefined) {
-    const rule = `${name} must be a day such as 2026-10-31, or a time with its zone such as 2026-10-31T12:00:00Z`;
-    const problem = calendarProblem(text);
-    const message = problem === undefined ? rule : `${rule}; ${problem}`;
+    const message = withLack(`${name} must be a day such as 2026-10-31, or ${TIME_RULE}`, text);
     throw invalid([{ path: `?${name}`, message }]);
   }
   return edge === "end" && isDay(text) ? ms + DAY_MS : ms;
@@ -157,20 +176,12 @@ const TAGS_MAX = 20;
 /** Entity tags with commas, RFC 9110 section 5.6.1: empty elements are legal. */
 const LIST = /^(?:[\s,]*(?:W\/)?"[^"]*"\s*(?=,|$))+[\s,]*$/;
 const TAG = /(?:W\/)?"[^"]*"/g;
-/**
- * One of ours, also as a proxy that compresses sends it on: weak, or with the name of the coding. A revision names all of an object, so
- * it is as good as a strong one.
- */
+/** Also as a proxy that compresses sends it on: weak, or with the coding's name. A revision names the whole object, so weak is as good. */
 const OWN_TAG = /^(?:W\/)?"(\d{1,15})(?:[-;:]{1,2}(?:gzip|br|deflate|zstd|df))?"$/;
 
-/** The entity tag of a stored revision. */
 export const etagOf = (revision: number): string => `"${revision}"`;
 
-/**
- * The revisions that an `If-Match` header asks for, of which an object must have one; undefined without one and for `*`. RFC 9110
- * section 13.1.1.
- * @throws Problem for what is no list of entity tags
- */
+/** One of these revisions the object must have; undefined: any. RFC 9110 section 13.1.1. @throws Problem for what is no list of entity tags */
 export function revisionsOf(ifMatch: string | undefined): number[] | undefined {
   if (ifMatch === undefined || ifMatch.trim() === "*") return undefined;
   const tags = LIST.test(ifMatch) ? (ifMatch.match(TAG) ?? []) : [];

@@ -1,6 +1,7 @@
+import { type GenerationEndpoint, generationEndpoint, noEndpoint } from "../../domain/endpoints.ts";
 import { checkAddresses, checkEndpoints, type KeyRestrictions } from "../../domain/key-restrictions.ts";
 import { LIMITS, type LimitChanges, TIER_LIMITS } from "../../domain/limits.ts";
-import { isMomentMs } from "../../domain/moments.ts";
+import { isMomentMs, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
 import { CREDITS_MAX } from "../../domain/money.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -44,7 +45,8 @@ export function checkedRestrictions(given: {
 }): KeyRestrictions {
   const { allowedEndpoints, allowedAddresses } = given;
   const endpoints = allowedEndpoints ? checkEndpoints(allowedEndpoints) : { value: undefined };
-  if ("problem" in endpoints) throw new OperatorError(endpoints.problem, "invalid", "allowed_endpoints");
+  if ("problem" in endpoints)
+    throw new OperatorError(endpoints.problem, "unknown_endpoint", "allowed_endpoints");
   const addresses = allowedAddresses ? checkAddresses(allowedAddresses) : { value: undefined };
   if ("problem" in addresses) throw new OperatorError(addresses.problem, "invalid", "allowed_addresses");
   return { endpoints: endpoints.value, addresses: addresses.value };
@@ -54,6 +56,22 @@ export function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1 || credits > CREDITS_MAX) {
     throw new OperatorError(`credits must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "credits");
   }
+}
+
+/** @param name of the parameter @throws OperatorError `unknown_endpoint` */
+export function requireEndpoint(text: string, name: string): GenerationEndpoint {
+  const endpoint = generationEndpoint(text);
+  if (endpoint !== undefined) return endpoint;
+  throw new OperatorError(noEndpoint(text), "unknown_endpoint", name);
+}
+
+/** Unix ms. @param name of the parameter @throws OperatorError for a day, and for a time without a zone */
+export function requireTime(text: string, name: string): number {
+  const atMs = /T/.test(text) ? momentMs(text) : undefined;
+  if (atMs !== undefined) return atMs;
+  const problem = timeProblem(text);
+  const lack = problem === undefined ? "" : `; ${problem}`;
+  throw new OperatorError(`${name} must be ${TIME_RULE}${lack}`, "invalid", name);
 }
 
 export function requireExpiry(expiresAtMs: number | undefined): void {

@@ -9,6 +9,7 @@ import { maintenance } from "../../scripts/maintenance.ts";
 
 export const RETRY_AFTER_DEFAULT = 60;
 export const RETRY_AFTER_MAX = 86_400;
+export const RETRY_AFTER_RULE = `retry_after must be a whole number of seconds from 1 to ${RETRY_AFTER_MAX}, which is a day`;
 
 /** While it lasts, gateways refuse generations and uploads. */
 export interface Maintenance {

@@ -20,6 +20,8 @@ test.each(GENERATION_ENDPOINTS)("every spelling of %s is stored as one", (endpoi
     `POST /api/v1/${endpoint}`,
     `https://gateway.example:8443/api/v1/${endpoint}`,
     ` /API/v1/${endpoint.toUpperCase()} `,
+    encodeURIComponent(`/api/v1/${endpoint}`),
+    `/api/v1/${endpoint.replace("2", "%32")}/`,
   ];
   for (const spelling of spellings) expect(generationEndpoint(spelling), spelling).toBe(endpoint);
   expect(checkEndpoints(spellings)).toEqual({ value: [endpoint] });

@@ -1,17 +1,9 @@
-import { momentMs } from "../../../domain/moments.ts";
 import { correctCharges } from "../../../ledger/corrections.ts";
-import { OperatorError } from "../../../records/operator-error.ts";
+import { requireTime } from "../../../operations/access/operator-values.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { Correction, NewCorrection } from "../money-schemas.ts";
 import { operation } from "../route.ts";
 import { isoTime } from "../shown.ts";
-
-function requireTime(name: string, text: string): number {
-  const atMs = /T/.test(text) ? momentMs(text) : undefined;
-  if (atMs !== undefined) return atMs;
-  const message = `${name} must be a time with its zone such as 2026-11-01T10:00:00Z`;
-  throw new OperatorError(message, "invalid", name);
-}
 
 export const correctionOfCharges = operation("POST /corrections", {
   scope: "credits:write",
@@ -25,7 +17,7 @@ export const correctionOfCharges = operation("POST /corrections", {
   operate(nodes, { body, grantee, actor }, { lookUps }) {
     requireAllAccounts(grantee);
     const { from, to, price_list: priceList, dry_run: isDryRun = false, ...terms } = body;
-    const period = { fromMs: requireTime("from", from), toMs: requireTime("to", to) };
+    const period = { fromMs: requireTime(from, "from"), toMs: requireTime(to, "to") };
     return correctCharges(nodes, { ...terms, ...period, priceList, isDryRun }, actor, lookUps);
   },
   answer: ({ shown, next, ...numbers }) => ({

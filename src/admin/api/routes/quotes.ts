@@ -1,35 +1,12 @@
 import { quote } from "../../../config/quote.ts";
-import { GENERATION_ENDPOINTS, generationEndpoint } from "../../../domain/endpoints.ts";
-import { momentMs } from "../../../domain/moments.ts";
-import { shown } from "../../../domain/problems.ts";
-import { nearest } from "../../../domain/suggest.ts";
+import { requireEndpoint, requireTime } from "../../../operations/access/operator-values.ts";
 import { readAccountObject } from "../../../operations/accounts/operator-accounts.ts";
 import { META } from "../../../records/names.ts";
-import { OperatorError } from "../../../records/operator-error.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireOwnAccount, requireScope } from "../authorize.ts";
 import { NewQuote, Quote } from "../money-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation } from "../route.ts";
-
-function requireEndpoint(text: string) {
-  const endpoint = generationEndpoint(text);
-  if (endpoint !== undefined) return endpoint;
-  const meant = nearest(text, GENERATION_ENDPOINTS);
-  const hint =
-    meant === undefined ? `there are ${GENERATION_ENDPOINTS.join(", ")}` : `did you mean ${meant}?`;
-  throw new OperatorError(
-    `${shown(text)} is no generation endpoint; ${hint}`,
-    "unknown_endpoint",
-    "endpoint",
-  );
-}
-
-function requireTime(text: string): number {
-  const atMs = /T/.test(text) ? momentMs(text) : undefined;
-  if (atMs !== undefined) return atMs;
-  throw new OperatorError("at must be a time with its zone such as 2026-12-01T00:00:00Z", "invalid", "at");
-}
 
 export const quoteOfPrice = operation("POST /prices/quote", {
   tag: "Configuration",
@@ -43,8 +20,8 @@ export const quoteOfPrice = operation("POST /prices/quote", {
   answers: { 200: { description: "The price.", schema: Quote } },
   refusals: [404],
   async operate(nodes, { body: { endpoint: name, body, account_id: accountId, at }, grantee }, { config }) {
-    const endpoint = requireEndpoint(name);
-    const atMs = at === undefined ? await storeNowMs(nodes.ofName(META)) : requireTime(at);
+    const endpoint = requireEndpoint(name, "endpoint");
+    const atMs = at === undefined ? await storeNowMs(nodes.ofName(META)) : requireTime(at, "at");
     if (accountId !== undefined) {
       requireScope(grantee, "accounts:read");
       requireOwnAccount(grantee, accountId);

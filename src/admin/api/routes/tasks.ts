@@ -1,3 +1,5 @@
+import { API_PREFIX } from "../../../domain/endpoints.ts";
+import { requireEndpoint } from "../../../operations/access/operator-values.ts";
 import { refundTask } from "../../../operations/credits/refunds.ts";
 import { withLabels } from "../../../operations/labels.ts";
 import {
@@ -29,7 +31,7 @@ async function taskOf(nodes: RedisNodes, { params, grantee: { accounts } }: ApiC
 const Query = t.object({
   ...t.paging,
   status: t.optional(t.oneOf(LISTED_STATUSES, "Those that stand there now.")),
-  endpoint: t.optional(t.words("The full path.", "/api/v1/gen2/text-to-video")),
+  endpoint: t.filter(200, "In the short form, such as `gen2/text-to-video`, or as a path."),
   ...t.period,
 });
 
@@ -43,7 +45,8 @@ const listOfTasks = operation("GET /accounts/{account}/tasks", {
   answers: { 200: { description: "Tasks.", schema: t.pageOf(Task, t.reaches) } },
   refusals: [404],
   async operate(nodes, { params, query }, { archive }) {
-    const { status, endpoint, cursor, limit = t.LIMIT_DEFAULT } = query;
+    const { status, endpoint: text, cursor, limit = t.LIMIT_DEFAULT } = query;
+    const endpoint = text === undefined ? undefined : API_PREFIX + requireEndpoint(text, "endpoint");
     const filter = { ...{ status, endpoint, cursor, limit }, ...periodOf(query) };
     const found = await listTasks(nodes, params.account!, filter, await archive?.open(nodes));
     return { ...found, tasks: await withLabels(nodes, found.tasks, ({ accountId }) => accountId) };
@@ -116,5 +119,4 @@ export const refundOfTask = operation("POST /tasks/{task}/refund", {
   answer: bookingAnswer,
 });
 
-/** Tasks of an account, and one task, by its id or by that of its request. */
 export const taskRoutes = [listOfTasks, readingOfTask, transactionsOfTaskRoute, releaseOfTask, refundOfTask];

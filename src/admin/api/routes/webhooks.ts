@@ -191,7 +191,7 @@ export const redeliveryOf = operation(
     name: "redeliver",
     summary: "Deliver again",
     description:
-      "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards. " +
+      "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards. Of a closed account it is 409. " +
       "`callback` in place of the endpoint: a delivery to the `callBackUrl` of a request.",
     answers: { 200: { description: "The delivery as it is now.", schema: Delivery } },
     refusals: [404, 409],
