@@ -17,7 +17,7 @@ interface TrimmingOptions {
   log: Logger;
 }
 
-/** The archive is read each time: remembered positions may be ahead of one that lost rows. Decision 0051. */
+/** The archive is read each time: remembered positions may be ahead of one that lost rows. Decision 0050. */
 export function createTrimming({ keepMs, look, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
   const reported = new Map<number, string>();
@@ -61,7 +61,7 @@ export function createTrimming({ keepMs, look, metrics, log }: TrimmingOptions) 
   };
 }
 
-/** Blocks Redis for a millisecond at most. Decision 0051. */
+/** Blocks Redis for a millisecond at most. Decision 0050. */
 const SLICE_MAX = 25;
 const PAUSE_MS = 5;
 const KEEP_REFERENCES_MS = 400 * 86_400_000;

@@ -40,7 +40,7 @@ interface Waiter {
   resolve(refusal: GateRefusal | undefined): void;
 }
 
-/** Bounds how many are in flight and how many wait. Waiting owners take turns. Decisions 0032 and 0036. */
+/** Bounds how many are in flight and how many wait. Waiting owners take turns. Decisions 0025 and 0020. */
 export class FairGate {
   readonly #options: GateOptions;
   /** Waiting, by owner. The owner at the front is next; an owner of whom none waits is not in it. */

@@ -20,7 +20,7 @@ interface Sign {
 
 /**
  * Gateways wait until all have sent again what a changed primary may lack: else one could admit on a balance that an answered charge
- * needs. Decision 0047.
+ * needs. Decision 0043.
  */
 export function createReplayBarrier(connection: Pick<Connection, "primaries" | "partitionOn">) {
   const gateway = randomUUID();

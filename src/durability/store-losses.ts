@@ -29,7 +29,7 @@ interface StoreLossesOptions {
   log: Logger;
 }
 
-/** Work before a primary is used that may have lost confirmed writes. Decisions 0031 and 0047. */
+/** Work before a primary is used that may have lost confirmed writes. Decisions 0031 and 0043. */
 export function createStoreLosses(connection: Connection, options: StoreLossesOptions) {
   const { outbox, folder, log } = options;
   const { storeReplaced, storeOlder } = connection.metrics;

@@ -282,7 +282,7 @@ async function forwardUnmetered(
 const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
   refusal(refused, context.exchange.shownId);
 
-/** A hold outlives its exchange: headers timeout for a connection, then the total timeout. This is left for ADMIT and BIND. Decision 0032. */
+/** A hold outlives its exchange: headers timeout for a connection, then the total timeout. This is left for ADMIT and BIND. Decision 0025. */
 const HOLD_SLACK_MS = 8000;
 
 /** How long a hold of unknown outcome lasts, ms. With a `callBackUrl` the customer gets its video: as long as a task runs. Decision 0003. */

@@ -35,7 +35,7 @@ export interface KeyUsage {
   unmetered?: { outage: number; requests: number; credits: number };
 }
 
-/** Usage per key in this process, while its key is cached. `take` limits utility requests before the store is called. Decision 0036. */
+/** Usage per key in this process, while its key is cached. `take` limits utility requests before the store is called. Decision 0020. */
 export function createKeyUsages(nowMs: () => number = () => performance.now()) {
   const usages = new WeakMap<KeyRef, KeyUsage>();
   return {

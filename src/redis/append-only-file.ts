@@ -6,7 +6,7 @@ import { readInfo } from "./server-info.ts";
 
 /**
  * Rewrites the append-only file after each start of Redis: power loss cuts it within a script, and the start after next plays that half
- * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0047.
+ * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0043.
  */
 export function createRewriteAfterStart(parts: {
   redis: Redis;

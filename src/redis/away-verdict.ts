@@ -11,7 +11,7 @@ type Verdict = "away" | "refusing" | "usable";
 
 /**
  * A failed call may be the fault of this process or connection: Redis is away only if a probe on its own connection cannot reach it
- * either. Runs only when a request needs it (`fallback_strategy: allow`). Decision 0036.
+ * either. Runs only when a request needs it (`fallback_strategy: allow`). Decision 0020.
  */
 export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;

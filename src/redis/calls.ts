@@ -143,7 +143,7 @@ function createTimedSend({ scripts, clock, metrics }: CallOptions, gate: FairGat
   };
 }
 
-/** Redis's replies are never late because of our own queue. Settlements count, but do not wait. Decision 0036. */
+/** Redis's replies are never late because of our own queue. Settlements count, but do not wait. Decision 0020. */
 const createGate = ({ deadlines, metrics }: CallOptions): FairGate =>
   new FairGate({
     inFlightMax: UNDER_WAY_MAX,

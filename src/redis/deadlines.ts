@@ -14,7 +14,7 @@ export type Deadlines = ReturnType<typeof createDeadlines>;
 
 /**
  * Time limits in slices. A slice counts once its time is over and pending input was read after that, so that a process that was blocked
- * for seconds reads the replies that came meanwhile. Decision 0036. @param timeoutMs on a free event loop; up to a tenth more
+ * for seconds reads the replies that came meanwhile. Decision 0020. @param timeoutMs on a free event loop; up to a tenth more
  */
 export function createDeadlines(timeoutMs: number) {
   /** In the order in which they expire. A `Set` would keep each one alive until the next major garbage collection. Decision 0072. */

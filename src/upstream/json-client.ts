@@ -266,7 +266,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 }
 
 // The pool's own queue has no bound, and the time that each request has for its answer runs in it: above capacity every request
-// would be sent too late to be answered. A gate keeps requests out until a connection is free. Decision 0032.
+// would be sent too late to be answered. A gate keeps requests out until a connection is free. Decision 0025.
 
 /** The outcome of a request that the gate refused. @param limit the connections that it waited for, in words */
 export function overloaded(refusal: GateRefusal, limit: string): { outcome: "overloaded"; detail: string } {

@@ -59,7 +59,7 @@ export interface Upstream {
 
 /** Polls of the sweeper in flight, at one upstream. */
 export const SWEEP_POLLS_MAX = 4;
-/** Requests per free connection: an account alone may have three quarters of all, beside another three sevenths. Decision 0032. */
+/** Requests per free connection: an account alone may have three quarters of all, beside another three sevenths. Decision 0025. */
 const ACCOUNT_PER_FREE_MAX = 3;
 /** Of a path or a message about a parameter that the upstream does not have. */
 const PROBLEM_CHARS_MAX = 500;

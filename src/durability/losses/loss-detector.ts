@@ -41,7 +41,7 @@ interface LossOptions {
 
 export type LossDetector = ReturnType<typeof createLossDetector>;
 
-/** Detects lost writes of a store before a primary is used, and while it is used. Decisions 0031 and 0047. */
+/** Detects lost writes of a store before a primary is used, and while it is used. Decisions 0031 and 0043. */
 export function createLossDetector(options: LossOptions) {
   const { lastConfirmed, log } = options;
   const { survivesFailover, othersWithinMs, chargesMax } = options.policy;

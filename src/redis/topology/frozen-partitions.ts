@@ -13,7 +13,7 @@ export type FrozenPartitions = ReturnType<typeof createFrozenPartitions>;
 
 /**
  * Partitions of a cluster that this process leaves alone: those frozen in `tg:meta`, read each second, and for a second those that Redis
- * has refused. Scripts do not depend on it (lua/include/frozen.lua). Accounts get 503, settlements wait. Decision 0049.
+ * has refused. Scripts do not depend on it (lua/include/frozen.lua). Accounts get 503, settlements wait. Decision 0042.
  */
 export function createFrozenPartitions(options: {
   isClustered(): boolean;
