@@ -7,7 +7,7 @@ import { flatHash, many } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { numbersOf, type UsageCounts } from "./usage.ts";
 
-// What ROLLUP has counted: usage of an account by month, day, endpoint and key, and totals of all accounts.
+// Usage as ROLLUP has counted it: of an account by month, day, endpoint and key, and of all accounts together.
 
 /** Fields that one command reads: half a millisecond of Redis or so. */
 const PAGE = 600;

@@ -88,7 +88,7 @@ export function createUsageRows(
   { after = "", limit = Number.MAX_SAFE_INTEGER }: RowsSelection = {},
 ) {
   const rows = new Map<RowPlace, UsageRow>();
-  /** What comes behind it is not shown. */
+  /** Rows behind it are not shown. */
   let last: RowPlace | undefined;
   const places = (): RowPlace[] => [...rows.keys()].sort();
 
