@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { dayText } from "../domain/moments.ts";
+import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
@@ -23,7 +23,6 @@ import {
   usageOf,
 } from "./usage.ts";
 
-const DAY_MS = 86_400_000;
 const KEPT_MS = 400 * DAY_MS;
 
 /** Days are by UTC, such as 2026-10-31, both inclusive. */

@@ -84,10 +84,12 @@ export function liesOf(text: string): string[] {
   return said === done ? lies : [...lies, `RETURNS: ${said}, ${done}`];
 }
 
-/** What the replies in a text have as their second value, each once; of a call its name. */
+/** What the replies in a text have as their second value, each once; of a call its name, but `int(now)` is now, as a text. */
 export const secondValuesOf = (text: string): string[] => [
   ...new Set(
-    [...text.matchAll(/\breturn (?:\{ |reply(?:_with)?\()[^,]*, ([\w".]+)/g)].map(([, value]) => value!),
+    [...text.matchAll(/\breturn (?:\{ |reply(?:_with)?\()[^,]*, (?:int\((now)\)|([\w".]+))/g)].map(
+      ([, now, value]) => now ?? value!,
+    ),
   ),
 ];
 

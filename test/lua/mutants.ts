@@ -2635,8 +2635,8 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "first tries of a failing endpoint take places",
     "include/deliveries",
-    "  if is_slow then\n    retry",
-    "  if false then\n    retry",
+    "  if is_slow then first,",
+    "  if false then first,",
   ),
   mutant("an endpoint is always first", "include/deliveries", "int(math.max(at, earliest))", "int(at)"),
   mutant(
