@@ -9,6 +9,8 @@ export function momentMs(text: string): number | undefined {
   return Number.isNaN(atMs) ? undefined : atMs;
 }
 
+export const DAY_MS = 86_400_000;
+
 /** The UTC day, such as 2026-10-31. */
 export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, DAY_CHARS);
 

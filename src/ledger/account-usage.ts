@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { dayText } from "../domain/moments.ts";
+import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
@@ -26,7 +26,6 @@ import {
   usageCounts,
 } from "./usage-rollups.ts";
 
-const DAY_MS = 86_400_000;
 const KEPT_MS = 400 * DAY_MS;
 
 /** Records that a page reads before it ends with their month. ROLLUP keeps at most as many of a month. */
